@@ -15,8 +15,8 @@ from doit.cmd_clean import Clean
 from doit.cmd_help import Help
 from doit.cmd_list import List
 
-from tasks.cli.running.reporter import list_exit_signals
-from tasks.system import voice
+from tasks.cli.running.doit_adapter import list_exit_signals
+from tasks.system import output
 
 # The marker of a tier, the variable that switches it on, and what it takes
 TIERS = {
@@ -68,11 +68,11 @@ def pytest_testnodedown(node: Any) -> None:
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """Restore what a test replaces for the whole process: listener, signals, doit's commands."""
-    listener = voice._active_listener[0]
+    listener = output._active_listener[0]
     commands = List._execute, Help._execute, Clean.clean_tasks
     handlers = {number: signal.getsignal(number) for number in list_exit_signals()}
     yield
-    voice.set_listener(listener)
+    output.set_listener(listener)
     List._execute, Help._execute, Clean.clean_tasks = commands
     for number, handler in handlers.items():
         signal.signal(number, handler)

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.cli.help.commands import COMMAND_PAGES, DOIT_COMMANDS
-from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
+from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, DOIT_COMMANDS, STAGE_PAGES
 from tasks.system.stdio import guard_standard_streams
 
 _ROOT = Path(__file__).resolve().parents[2]

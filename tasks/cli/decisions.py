@@ -12,14 +12,13 @@ from typing import Any
 
 from tasks.core.deps_model import CompilerCache, DepsJob, DepsManifest
 from tasks.core.errors import redact_secrets
-from tasks.core.formatting.duration import format_rough_duration
-from tasks.core.formatting.size import format_size
 from tasks.core.model import Plan
 from tasks.core.resolution import Resolution
-from tasks.lock.profile import Profile
-from tasks.settings.build import Build
+from tasks.core.text_formatting import format_rough_duration, format_size
+from tasks.lock.opened_profile_io import Profile
+from tasks.settings.schema import Build
 from tasks.stages.companions import resolve_companions
-from tasks.stages.env.job import Environment
+from tasks.stages.env.model import Environment
 
 
 @dataclass(frozen=True)

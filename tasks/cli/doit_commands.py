@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
 
-from tasks.cli.help.commands import COMMAND_PAGES
-from tasks.cli.help.page import CommandOption
-from tasks.cli.running.execution import run_command_action
-from tasks.cli.running.graph import DoitTask, resolve_user_path
-from tasks.lock.profile import SelectedProfile
-from tasks.system.typed import add_profile_to_errors
+from tasks.cli.help_pages import COMMAND_PAGES, CommandOption
+from tasks.cli.running.doit_tasks import DoitTask, resolve_user_path
+from tasks.cli.running.execute import run_command_action
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.system.profile_hint import add_profile_to_errors
 
 
 def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
@@ -39,7 +38,7 @@ def _build_parameter(option: CommandOption) -> DoitTask:
 
 
 def _resolve_destination(typed: str) -> str:
-    from tasks.wheels.index.sending import is_local_index  # noqa: PLC0415 - only for publish
+    from tasks.wheels.package_index_io import is_local_index  # noqa: PLC0415 - only for publish
 
     return resolve_user_path(typed) if is_local_index(typed) else typed
 

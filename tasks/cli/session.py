@@ -9,30 +9,87 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.cli.doit_commands import generate_command_tasks
-from tasks.cli.lookups import override_doit_commands
-from tasks.cli.opening import build_host_query, open_profile
-from tasks.cli.running.execution import Session, StageAction
-from tasks.cli.running.graph import DoitTask, generate_stage_tasks
-from tasks.cli.running.reporter import Reporter, build_reporter_class
-from tasks.cli.running.uptodate import tolerate_database_errors
+from tasks.cli.doit_overrides import override_doit_commands
+from tasks.cli.running.doit_adapter import Reporter, build_reporter_class, tolerate_database_errors
+from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks
+from tasks.cli.running.execute import Session, StageAction
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, Json, Stage
-from tasks.lock.anchored import activate_sources
-from tasks.lock.profile import Profile, SelectedProfile
-from tasks.settings.load import LoadedSettings
-from tasks.settings.location import add_setting_location
+from tasks.knowledge import Knowledge, load_knowledge
+from tasks.lock.opened_profile_io import (
+    Profile,
+    SelectedProfile,
+    activate_sources,
+    load_pinned_plan,
+)
+from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
+from tasks.planning.warnings import list_unused_setting_warnings
+from tasks.settings.layers import LoadedSettings
+from tasks.settings.layers import load_settings as load_settings
+from tasks.settings.loaded_settings import add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
-from tasks.settings.variables import describe_unused_variables
-from tasks.system.hardware import probe
-from tasks.system.terminal.console import Console
-from tasks.system.terminal.screen import configure_stream
-from tasks.system.typed import add_profile_to_errors
+from tasks.settings.schema import Settings
+from tasks.settings.setting_errors import describe_unused_variables
+from tasks.stages.extensions.extension_checks_io import check_extensions as check_extensions
+from tasks.stages.source.source_checks_io import apply_tree_version, list_release_warnings
+from tasks.stages.source.source_checks_io import check_source_settings as check_source
+from tasks.system.console import Console
+from tasks.system.hardware import host_probe
+from tasks.system.profile_hint import add_profile_to_errors
+from tasks.system.screen import configure_stream
+
+HostReader = Callable[[host_probe.HostQuery, PurePath], Host]
+
+
+def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one that is for init
+    root: Path,
+    profile: str,
+    environ: Mapping[str, str],
+    knowledge: Knowledge | None = None,
+    host_of: HostReader = host_probe.read_host,
+    local: str | None = None,
+) -> Profile:
+    """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
+    where that is pinned; `local` stands for what config/local.yaml holds. Raises `BuildError` where
+    it cannot be planned.
+    """
+    loaded = load_settings(root / "config", profile, environ, local)
+    with add_setting_location(loaded):
+        return _plan_profile(root, loaded, knowledge, host_of)
+
+
+def _plan_profile(
+    root: Path, loaded: LoadedSettings, knowledge: Knowledge | None, host_of: HostReader
+) -> Profile:
+    check_source(loaded.settings, root)
+    loaded = apply_tree_version(loaded, root)
+    profile, settings = loaded.profile, loaded.settings
+    layout = build_layout(root, profile, settings)
+    check_extensions(settings, root)
+    host = host_of(build_host_query(settings), layout.build / "host.json")
+    known = knowledge or load_knowledge(root / "config" / "knowledge")
+    choice, plan = make_plan(settings, host, known, layout)
+    told = (
+        *list_release_warnings(loaded, root),
+        *plan.warnings,
+        *list_unused_setting_warnings(loaded, host, choice),
+    )
+    plan = replace(plan, warnings=told)
+    mirrors = add_mirrors(settings, known).source.mirrors
+    held = load_pinned_plan(settings, layout, choice, plan, mirrors)
+    return Profile(loaded, layout, host, known, choice, held.plan, held)
+
+
+def build_host_query(settings: Settings) -> host_probe.HostQuery:
+    """What the settings have the host asked."""
+    return host_probe.HostQuery(settings.python, settings.toolkit.path)
+
 
 _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
     {
@@ -111,7 +168,7 @@ def _create_reporter(yard: Session | None) -> type[Reporter]:
         return build_reporter_class(Console(None), set())
 
     def close_run(code: int) -> None:
-        from tasks.cli.running.ending import finalize_run  # noqa: PLC0415 - only where something was asked for
+        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only where something was asked for
 
         finalize_run(yard, code)
 
@@ -135,11 +192,11 @@ def _create_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
-    opened = open_profile(root, profile, environ, host_of=partial(probe.read_host, run=runs))
+    opened = open_profile(root, profile, environ, host_of=partial(host_probe.read_host, run=runs))
     layout, choice, plan = opened.layout, opened.choice, opened.plan
     settings = opened.loaded.settings
     if _needs_install_check(argv):
-        from tasks.stages.install.check import check_install_target as check_install  # noqa: PLC0415 - not to look
+        from tasks.stages.install.target_interpreter_io import check_install_target as check_install  # noqa: PLC0415 - not to look
 
         with add_setting_location(opened.loaded):
             check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
@@ -154,14 +211,14 @@ def _create_session(
         check_before_build(subject)
 
     def run_attempt(stage: Stage, run: StageAction) -> tuple[tuple[Any, ...], str]:
-        from tasks.doctor.failures.healing import run_with_auto_fix  # noqa: PLC0415 - only where something is done
+        from tasks.doctor.auto_fix import run_with_auto_fix  # noqa: PLC0415 - only where something is done
 
         return run_with_auto_fix(stage, run, opened)
 
     selected: set[str] = set()
 
     def read_run_header() -> Mapping[str, Json]:
-        from tasks.cli.running.runhead import build_run_header  # noqa: PLC0415 - only where something is built
+        from tasks.cli.running.run_boundaries import build_run_header  # noqa: PLC0415 - only where something is built
 
         return build_run_header(profile, opened, selected)
 
@@ -187,7 +244,9 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
         )
     settings, host = opened.loaded.settings, opened.host
     if not host.pinned:
-        probe.write_host_pin(opened.layout.build / "host.json", build_host_query(settings), host)
+        host_probe.write_host_pin(
+            opened.layout.build / "host.json", build_host_query(settings), host
+        )
     if opened.pinned_plan:
         activate_sources(settings, opened.layout, opened.pinned_plan)
 
@@ -226,7 +285,7 @@ def _list_positional_words(argv: Sequence[str]) -> list[str]:
 
 def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """What is said under the head of a run that builds."""
-    from tasks.planning.foreseen import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only where something is built
+    from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only where something is built
 
     yield from describe_unused_variables(environ)
     yield from _describe_gpu_changes(opened.loaded, opened.host)
@@ -238,7 +297,7 @@ def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
     """A card that came or went since the host was pinned: said, never acted on."""
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
-    now = {gpu.capability for gpu in probe.list_gpus()}
+    now = {gpu.capability for gpu in host_probe.list_gpus()}
     then = {gpu.capability for gpu in host.gpus}
     if now == then:
         return

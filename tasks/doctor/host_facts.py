@@ -12,9 +12,9 @@ from typing import Literal
 
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.model import Host
-from tasks.knowledge.cppextension import CppExtension
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.settings.workers import DistributionSettings
+from tasks.knowledge.cpp_extension import CppExtension
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.settings.compile_workers import DistributionSettings
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from tasks.core.ninjalines import find_step_output
+from tasks.core.ninja_progress import find_step_output
 
 _KNOWN_SHARE = 0.5  # share of the work whose cost has to be known
 _STARTED_SHARE = 0.03  # share of the work after which its speed says something

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.core.jobs import BuildSnapshot, GovernorDecision, Job, JobKind
+from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
 # Share of the limit that is kept free, and the least of it in MiB: what jobs grow by between two
 # moments, and what is not foreseen

@@ -7,6 +7,6 @@ but that reading is pure.
 
 from __future__ import annotations
 
-from tasks.knowledge.load import KNOWLEDGE_FOLDER, Knowledge, load_knowledge
+from tasks.knowledge.knowledge_files import KNOWLEDGE_FOLDER, Knowledge, load_knowledge
 
 __all__ = ["KNOWLEDGE_FOLDER", "Knowledge", "load_knowledge"]

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from tasks.core.errors import SettingsError
-from tasks.core.suggest import format_did_you_mean
-from tasks.settings.matrix import Matrix, MatrixCombination
+from tasks.core.text_formatting import format_did_you_mean
+from tasks.settings.schema import Matrix, MatrixCombination
 
 AxisValue = str | tuple[str, ...]
 MatrixEntry = Mapping[str, AxisValue]  # by axis

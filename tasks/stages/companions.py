@@ -14,12 +14,11 @@ from typing import Literal
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
-from tasks.knowledge.channels import find_release_channel
-from tasks.knowledge.combinations import is_version_within
-from tasks.knowledge.covers import can_run_code
-from tasks.knowledge.extensionfacts import StableAbiWheel
-from tasks.knowledge.releases import find_release
-from tasks.knowledge.wheels import format_index_url, normalize_machine
+from tasks.knowledge.extension_facts import StableAbiWheel
+from tasks.knowledge.known_problems import is_version_within
+from tasks.knowledge.machine_code_rules import can_run_code
+from tasks.knowledge.torch_releases import find_release, format_index_url, normalize_machine
+from tasks.knowledge.versions import find_release_channel
 from tasks.settings.schema import Settings
 
 _OFFICIAL_VERSION = re.compile(r"\+(cu\d{3}|cpu)$")

@@ -11,18 +11,97 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import Any
 
-from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
+from tasks.core.errors import BusyError, NoSpaceError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact
-from tasks.system import removal
-from tasks.system.process import leftovers
-from tasks.system.voice import print_warning
+from tasks.core.text_formatting import format_size
+from tasks.knowledge.resource_estimates import STARTED_BUILD_MIB
+from tasks.system import process_group
+from tasks.system.output import print_warning
+
+_JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
+
+
+def remove_tree(target: Path, last: str) -> None:
+    """A folder with everything in it; the name in `last` goes after all others."""
+
+    def retry_as_writable(function: Any, name: str, _: object) -> None:
+        Path(name).chmod(stat.S_IWRITE)
+        function(name)
+
+    # a removal that was interrupted can be taken up again as long as the mark is there
+    for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
+        if child.is_dir() and not is_link(child):
+            if sys.version_info >= (3, 12):
+                shutil.rmtree(child, onexc=retry_as_writable)
+            else:
+                shutil.rmtree(child, onerror=retry_as_writable)
+        else:
+            remove_file_or_link(child)
+    target.rmdir()
+
+
+def remove_file_or_link(path: Path) -> None:
+    """A file or a link. Windows keeps what is read-only from being removed."""
+    if sys.platform == "win32" and not is_link(path):
+        path.chmod(stat.S_IWRITE)
+    path.unlink()
+
+
+def is_link(path: Path) -> bool:
+    """Whether it leads elsewhere: on Windows a folder can without being a symbolic link."""
+    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
+
+
+def is_accessible(path: PurePath) -> bool:
+    """False also where one may not look."""
+    with contextlib.suppress(OSError):
+        return Path(path).exists()
+    return False
+
+
+def find_existing_ancestor(path: PurePath) -> Path:
+    """The path, or what of the folders above it is there: what is made there lies on its disk."""
+    place = Path(path)
+    while not is_accessible(place) and place != place.parent:
+        place = place.parent
+    return place
+
+
+def has_content(path: Path) -> bool:
+    """Whether it is a file, or a folder with anything in it."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def require_minimum_space(folder: PurePath, what: str) -> None:
+    """`NoSpaceError` where so little is left that a stage is sure to fail. Whether there is room
+    for all of it was asked when the build began.
+    """
+    require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
+
+
+def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
+    """`NoSpaceError` with needs and has where the disk under `folder` has less room; `where` is how
+    a person knows the place, the folder by itself.
+    """
+    free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
+    if free < needed_mib:
+        raise NoSpaceError(
+            f"{what} needs {format_size(needed_mib)} and the disk has {format_size(free)} left",
+            location=where or str(folder),
+            hint="free some room there"
+            if where
+            else "free some room, or put the checkout on a larger disk",
+        )
+
 
 TAG = "CACHEDIR.TAG"
 _RENAME_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
@@ -165,15 +244,15 @@ def remove_owned(path: PurePath) -> None:
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
-    is_one = removal.is_link(target) or target.is_file()
+    is_one = is_link(target) or target.is_file()
     if not is_owned(target.parent if is_one else target):
         raise NotOwnedError(
             "torchyard did not make this and will not remove it", location=str(target)
         )
     if is_one:
-        removal.remove_file_or_link(target)
+        remove_file_or_link(target)
     else:
-        removal.remove_tree(target, last=TAG)
+        remove_tree(target, last=TAG)
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
@@ -225,7 +304,9 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
         ) from error
     try:
         _end_killed_run(_read_holder_file(holder), folder)
-        write_atomic(holder, leftovers.RUN_ID)  # not before: the mark is how what is left is found
+        write_atomic(
+            holder, process_group.RUN_ID
+        )  # not before: the mark is how what is left is found
         try:
             yield
         finally:
@@ -245,7 +326,7 @@ def _read_holder_file(holder: Path) -> str:
 
 
 def _end_killed_run(killed: str, folder: PurePath) -> None:
-    ended, alive = leftovers.end_leftover_processes(killed) if killed else ((), ())
+    ended, alive = process_group.end_leftover_processes(killed) if killed else ((), ())
     if alive:
         raise BusyError(
             f"a killed run left {', '.join(alive)} at work, and it cannot be ended",

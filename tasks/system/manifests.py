@@ -6,6 +6,7 @@ for people.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path, PurePath
@@ -13,9 +14,15 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.core.digest import format_canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import TorchyardError
 from tasks.system.files import write_atomic
+
+
+def format_current_time() -> str:
+    """`2026-11-21T14:00:00+00:00`."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from tasks.core.errors import (
     redact_secrets,
 )
 from tasks.core.model import Command
-from tasks.system.process import leftovers, process_group
-from tasks.system.voice import bind_current_context
+from tasks.system import process_group
+from tasks.system.output import bind_current_context
 
 _STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
 _TAIL_LINES = 200  # lines kept of a command that has no log
@@ -225,7 +225,7 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
         return process_group.start_child(
             (_resolve_program(command), *command.argv[1:]),
             serves=command.serves,
-            env={**command.env, leftovers.RUN_VARIABLE: leftovers.RUN_ID},
+            env={**command.env, process_group.RUN_VARIABLE: process_group.RUN_ID},
             cwd=command.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -310,10 +310,29 @@ def _find_error_in_log(log: PurePath | None, begun: int) -> tuple[int, str]:
 
 def _find_error_in_lines(lines: Iterable[str]) -> tuple[int, str]:
     """Which of the lines, from 1, and its text."""
-    from tasks.diagnosis.firsterror import find_error_or_last_line  # noqa: PLC0415
-    from tasks.diagnosis.lines import RawLine, parse_lines  # noqa: PLC0415
+    from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
+    from tasks.diagnosis.log_lines import RawLine, parse_lines  # noqa: PLC0415
 
     found = find_error_or_last_line(
         parse_lines(RawLine(at, text) for at, text in enumerate(lines, 1))
     )
     return (found.number, found.text) if found else (0, "")
+
+
+_NOTIFY_TIMEOUT = 10.0  # seconds
+
+
+def run_notification(
+    command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
+) -> None:
+    """Run it, with all of the person's environment: it is no part of the build, and a desktop is
+    found by variables. Raises `BuildError` where it fails, is not there, or takes too long.
+    """
+    told = {
+        "TORCHYARD_OUTCOME": outcome,
+        "TORCHYARD_PROFILE": profile,
+        "TORCHYARD_SECONDS": str(round(seconds)),
+        "TORCHYARD_MESSAGE": message,
+    }
+    env = {**os.environ, **told}
+    run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.jobs import governor, jobserver
-from tasks.system.process import leftovers
+from tasks.jobs import governor, jobserver_io
+from tasks.system import process_group
 
 MOST = 8
 TICK = 0.05  # jobs are a few seconds here and a minute in a real build
@@ -21,10 +21,14 @@ TICK = 0.05  # jobs are a few seconds here and a minute in a real build
 def main() -> int:
     folder, record, ninja = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     expected = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         folder / "pool", MOST, governor.decide_jobs, expected, tick=TICK
     ) as pool:
-        env = {**os.environ, **pool.build_environment(), leftovers.RUN_VARIABLE: leftovers.RUN_ID}
+        env = {
+            **os.environ,
+            **pool.build_environment(),
+            process_group.RUN_VARIABLE: process_group.RUN_ID,
+        }
         argv = [ninja, "-C", str(folder), "--quiet", *sys.argv[4:]]
         done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, check=False)
     record.write_text(json.dumps({**expected, **pool.peaks}), encoding="utf-8")

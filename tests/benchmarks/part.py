@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tasks.jobs.forecast import Forecast
-from tasks.runlog import ninjalog, runs
+from tasks.runlog import build_history_io
 from tests.benchmarks.rows import RUNS, Row
 from tests.real.debian import SYSTEM, Debian, InsideYard, Upstream, profile, where
 
@@ -78,7 +78,7 @@ class Part:
         code, out = self.yard.doit("compile", env={"CCACHE_DIR": self.store, **env})
         assert code == 0, out
         took = time.perf_counter() - started
-        *_, run = runs.read_history(self.yard.build / "records" / "compile.jsonl")
+        *_, run = build_history_io.read_history(self.yard.build / "records" / "compile.jsonl")
         return took, run
 
 
@@ -195,7 +195,9 @@ def eta() -> Row:
     part.compile(TORCHYARD__BUILD__TARGET=NOTHING)
     part.compile(TORCHYARD__BUILD__TARGET=CORE, CCACHE_RECACHE="1")
     made = {
-        name: one for name, one in ninjalog.read_ninja_log(part.folder).items() if _is_told(name)
+        name: one
+        for name, one in build_history_io.read_ninja_log(part.folder).items()
+        if _is_told(name)
     }
     return Row("eta", 0.25, *_foreseen(costs, made))
 
@@ -206,7 +208,7 @@ def _is_told(output: str) -> bool:
 
 
 def _foreseen(
-    costs: Mapping[str, float], made: Mapping[str, ninjalog.NinjaLogEntry]
+    costs: Mapping[str, float], made: Mapping[str, build_history_io.NinjaLogEntry]
 ) -> tuple[float, float]:
     """How many seconds the end was missed by after a fifth, and those of the whole."""
     in_order = sorted(made.items(), key=lambda item: item[1].ended)

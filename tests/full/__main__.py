@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.core.formatting.duration import format_duration
+from tasks.core.text_formatting import format_duration
 from tests.real.debian import Debian, InsideYard, Upstream, profile, where
 from tests.support.ninjalog import made, remade
 

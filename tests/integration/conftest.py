@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.system.python import environments, packages
+from tasks.system import environments, package_installer
 from tests.support.toyextension import make_extension
 from tests.support.toytree import make_tree
 from tests.support.yard import Yard
@@ -23,7 +23,7 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv, log = environments.find_uv(), folder / "log"
     environments.create_venv(folder / "venv", sys.executable, uv, log)
     python = environments.find_venv_python(folder / "venv")
-    packages.PackageInstaller(str(python), uv, log).install_requirements(NEEDED)
+    package_installer.PackageInstaller(str(python), uv, log).install_requirements(NEEDED)
     return folder / "venv"
 
 

@@ -13,18 +13,17 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.deps_model import DepsManifest
-from tasks.core.digest import format_canonical_json
 from tasks.core.errors import CommandFailedError, TorchyardError
-from tasks.jobs import jobserver
-from tasks.runlog import ninjalog, runs
-from tasks.runlog.witness import MemoryMonitor
-from tasks.stages.compile import action, flashattention
-from tasks.stages.compile.job import CompileJob
-from tasks.stages.source.job import SourceTree
-from tasks.system import manifests, voice
-from tasks.system.hardware import capacity, memory, toolchain
-from tasks.system.python import environments
+from tasks.jobs import jobserver_io
+from tasks.runlog import build_history_io
+from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tasks.stages.compile import build_context_io, run
+from tasks.stages.compile.model import CompileJob
+from tasks.stages.source.model import SourceTree
+from tasks.system import environments, manifests, output
+from tasks.system.hardware import capacity, toolchain
 from tests.support.actionyard import Yard, deps, make_yard
 from tests.support.checkout import Heard
 from tests.support.rows import long_but
@@ -45,10 +44,10 @@ def yard(tmp_path: Path, venv: Path) -> Yard:
 def compiled(job: CompileJob) -> tuple[str, list[str]]:
     """The manifest's bytes, and the sources that were compiled for it."""
     folder = _cmake_folder(job)
-    before = ninjalog.read_ninja_log(folder)
-    (outputs,) = action.run(job)
+    before = build_history_io.read_ninja_log(folder)
+    (outputs,) = run.run(job)
     return format_canonical_json(outputs), sources(
-        ninjalog.find_new_entries(before, ninjalog.read_ninja_log(folder))
+        build_history_io.find_new_entries(before, build_history_io.read_ninja_log(folder))
     )
 
 
@@ -60,7 +59,7 @@ def _cmake_folder(job: CompileJob) -> Path:
 
 def steps(folder: PurePath) -> list[str]:
     """Sources that Ninja ever compiled there."""
-    return sources(ninjalog.read_ninja_log(folder))
+    return sources(build_history_io.read_ninja_log(folder))
 
 
 def sources(outputs: Iterable[str]) -> list[str]:
@@ -105,7 +104,7 @@ def test_one_target_compiles_nothing_else(tmp_path: Path, venv: Path, backend: B
 def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backend: Backend) -> None:
     yard = make_yard(tmp_path, venv, backend)
     job = yard.job()
-    (outputs,) = action.run(job)
+    (outputs,) = run.run(job)
     before = steps(Path(outputs.build))
     scripts = environments.find_scripts_folder(venv)
     env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
@@ -118,7 +117,7 @@ def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backen
 
 
 def test_libraries_alone_are_found_by_find_package(yard: Yard, tmp_path: Path) -> None:
-    (outputs,) = action.run(yard.job(backend="cmake", type="Debug"))
+    (outputs,) = run.run(yard.job(backend="cmake", type="Debug"))
     subprocess.run(
         outputs.build_wheel_command(tmp_path / "libtorch"), check=True, capture_output=True
     )
@@ -181,7 +180,7 @@ def test_each_run_leaves_a_line_with_what_was_decided_and_made(yard: Yard) -> No
     compiled(job)
     compiled(yard.job(flags={"USE_LOUD": True}))
     compiled(yard.job(flags={"USE_LOUD": True}))
-    first, second, third = runs.read_history(job.runs)
+    first, second, third = build_history_io.read_history(job.runs)
     assert [run["decision"] for run in (first, second, third)] == [
         "configure",
         "reconfigure",
@@ -202,7 +201,7 @@ def test_what_cmake_does_not_take_is_an_error_before_anything_is_compiled(yard: 
     with pytest.raises(
         TorchyardError, match=r"build\.flags\.USE_LOUD: asked for 1, and CMake has OFF"
     ):
-        action.run(yard.job(flags={"USE_LOUD": True}))
+        run.run(yard.job(flags={"USE_LOUD": True}))
     assert not steps(yard.tree / "build")
     compiled(yard.job(flags={"USE_LOUD": False}))
 
@@ -236,7 +235,7 @@ def test_a_folder_that_a_person_configured_is_used_and_never_wiped(
     assert made == ["add.cpp", "core.cpp", "text.cpp"]
     kept = cache_of(yard).read_bytes()
     with pytest.raises(TorchyardError, match="made by hand or by another tool") as caught:
-        action.run(yard.job(env={"CXX": str(another_compiler(tmp_path))}))
+        run.run(yard.job(env={"CXX": str(another_compiler(tmp_path))}))
     assert "the C++ compiler" in str(caught.value)
     assert f"shutil.rmtree(r'{yard.tree / 'build'}')" in caught.value.hint
     assert cache_of(yard).read_bytes() == kept
@@ -248,14 +247,14 @@ def test_a_folder_of_another_generator_is_never_touched(yard: Yard) -> None:
     by_hand(yard, "-GUnix Makefiles")
     kept = cache_of(yard).read_bytes()
     with pytest.raises(TorchyardError, match="generator Unix Makefiles → Ninja"):
-        action.run(yard.job())
+        run.run(yard.job())
     assert cache_of(yard).read_bytes() == kept
 
 
 def test_a_configure_that_failed_leaves_nothing_that_the_next_would_take(yard: Yard) -> None:
     change(yard.tree / "CMakeLists.txt", "set(CMAKE_CXX_STANDARD 17)", "message(FATAL_ERROR no)")
     with pytest.raises(CommandFailedError):
-        action.run(yard.job(flags={"USE_LOUD": True}))
+        run.run(yard.job(flags={"USE_LOUD": True}))
     change(yard.tree / "CMakeLists.txt", "message(FATAL_ERROR no)", "set(CMAKE_CXX_STANDARD 17)")
     compiled(yard.job())
     assert "USE_LOUD:BOOL=OFF" in cache_of(yard).read_text(encoding="utf-8")
@@ -269,7 +268,7 @@ def test_a_reconfigure_that_failed_can_be_taken_back(yard: Yard) -> None:
         "if(USE_LOUD)\nmessage(FATAL_ERROR no)\nendif()\nif(USE_LOUD)",
     )
     with pytest.raises(CommandFailedError):
-        action.run(yard.job(flags={"USE_LOUD": True}))
+        run.run(yard.job(flags={"USE_LOUD": True}))
     compiled(yard.job(flags={"USE_LOUD": False}))
     time.sleep(SECOND)
     assert compiled(yard.job())[0] == first
@@ -280,7 +279,7 @@ def test_values_of_a_configure_that_was_refused_do_not_stay(yard: Yard) -> None:
     refusing = 'set(USE_DEAF OFF CACHE BOOL "There is nobody" FORCE)\n'
     change(yard.tree / "CMakeLists.txt", "option(USE_LOUD", f"{refusing}option(USE_LOUD")
     with pytest.raises(TorchyardError, match="USE_DEAF: asked for 1, and CMake has OFF"):
-        action.run(yard.job(flags={"USE_LOUD": True, "USE_DEAF": True}))
+        run.run(yard.job(flags={"USE_LOUD": True, "USE_DEAF": True}))
     time.sleep(SECOND)
     assert compiled(yard.job())[0] == first  # as the error suggests, by taking both out
 
@@ -368,7 +367,7 @@ def test_a_disk_that_fills_is_told_and_when_there_is_room_the_build_goes_on(
         yard = make_yard(small, venv, "setup_py")
         job = yard.job(env={"CXX": crowded(small, FILLED), "TMPDIR": str(small)})
         with pytest.raises(CommandFailedError, match="No space left on device") as caught:
-            action.run(job)
+            run.run(job)
         assert "(disk-full)" in caught.value.hint
         done = steps(yard.tree / "build")
         (small / "taken").write_bytes(b"")
@@ -403,7 +402,7 @@ def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
     said = capsys.readouterr().out
     assert ".cpp.o: going on with 2 at once" in said
     assert ".cpp.o: going on with 1 at once" in said
-    (run,) = runs.read_history(job.runs)
+    (run,) = build_history_io.read_history(job.runs)
     assert run["jobs"] == 1
     assert run["killed"]
 
@@ -414,7 +413,7 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
 ) -> None:
     alone = crowded(tmp_path, CROWDED.replace('mkdir "{place}" 2>/dev/null || ', ""))
     with pytest.raises(CommandFailedError, match="Killed") as caught:
-        action.run(yard.job(jobs=2, env={"CXX": alone}))
+        run.run(yard.job(jobs=2, env={"CXX": alone}))
     assert "needs more memory than there is (oom-killed)" in caught.value.hint
 
 
@@ -422,12 +421,12 @@ def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(
     yard: Yard, tmp_path: Path
 ) -> None:
     job = yard.job(jobs="auto", env={"CXX": crowded(tmp_path, SLOW)})
-    if not jobserver.is_supported_ninja(
+    if not jobserver_io.is_supported_ninja(
         manifests.read_manifest(job.deps, DepsManifest).ninja.version
     ):
         pytest.skip("not run: this Ninja obeys no jobserver")
     compiled(job)
-    (run,) = runs.read_history(job.runs)
+    (run,) = build_history_io.read_history(job.runs)
     assert run["jobs"] == capacity.count_usable_cores()
     objects = [item for item in run["objects"] if item["output"].endswith(".o")]
     assert len(objects) == 3
@@ -450,7 +449,7 @@ def test_the_log_has_every_line_in_order_and_nobody_else_gets_the_warnings(
     yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
-    monkeypatch.setattr(voice, "_listener", [heard])
+    monkeypatch.setattr(output, "_listener", [heard])
     job = yard.job(jobs=2, env={"CXX": crowded(tmp_path, TALKATIVE)})
     compiled(job)
     assert f"300 warnings of compilers are in {job.log}" in heard
@@ -473,7 +472,7 @@ def test_the_log_has_every_line_in_order_and_nobody_else_gets_the_warnings(
 def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:
     change(yard.tree / "c10" / "core.cpp", "return 42;", "return nonsense;")
     with pytest.raises(CommandFailedError, match="nonsense") as caught:
-        action.run(yard.job())
+        run.run(yard.job())
     assert "compile.log:" in caught.value.location
 
 
@@ -514,7 +513,7 @@ def depth(job: CompileJob) -> int:
 
 
 def decisions(job: CompileJob) -> list[str]:
-    return [run["decision"] for run in runs.read_history(job.runs)]
+    return [run["decision"] for run in build_history_io.read_history(job.runs)]
 
 
 @pytest.mark.parametrize("backend", long_but(["setup_py"], BACKENDS))
@@ -528,7 +527,7 @@ def test_a_tree_with_a_pool_for_flash_attention_gets_its_depth_and_keeps_it(
     yard = flash_tree(tmp_path, venv, backend)
     job = yard.job(jobs="auto", flags={"USE_CUDA": True})
     monkeypatch.setattr(capacity, "processors", lambda: 16)
-    monkeypatch.setattr(memory, "limit_mib", lambda _: 80 * 1024)  # where Ninja obeys no pool
+    monkeypatch.setattr(capacity, "limit_mib", lambda _: 80 * 1024)  # where Ninja obeys no pool
     first, _ = compiled(job)
     assert depth(job) == 16
     assert compiled(job) == (first, [])
@@ -547,7 +546,7 @@ def test_a_folder_that_was_configured_without_that_depth_is_reconfigured_once(
     yard = flash_tree(tmp_path, venv)
     job = yard.job(jobs=1, flags={"USE_CUDA": True})
     with monkeypatch.context() as before:
-        before.setattr(flashattention, "pool", lambda *_, **__: {})
+        before.setattr(build_context_io, "pool", lambda *_, **__: {})
         first, _ = compiled(job)
     assert depth(job) == 0
     for _ in range(2):

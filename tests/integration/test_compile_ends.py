@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.core.jobs import BuildSnapshot, GovernorDecision
+from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.core.model import Layout
-from tasks.jobs import jobserver
-from tasks.jobs.jobserver.pipe import TokenPipe
+from tasks.jobs import jobserver_io
+from tasks.jobs.posix_tokens_io import TokenPipe
 from tests.integration.conftest import commit, git, source_profile
 from tests.support.rows import long_but
 from tests.support.sleepers import stopped, wait_for
@@ -116,7 +116,9 @@ def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
 ) -> None:
     child = begin(site)
     wait_for(lambda: site.jobs() == MOST)
-    with jobserver.join_jobserver(site.pool, MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK):
+    with jobserver_io.join_jobserver(
+        site.pool, MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ):
         end(site, child, whom, number)
         finish(site)
 
@@ -132,7 +134,7 @@ def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_end
         stop = view.running[1:] if at_work.is_set() and site.slow.exists() else ()
         return GovernorDecision(MOST, frozenset(job.pid for job in stop))
 
-    with jobserver.join_jobserver(site.pool, MOST, pausing, {}, tick=TICK):
+    with jobserver_io.join_jobserver(site.pool, MOST, pausing, {}, tick=TICK):
         child = begin(site)
         wait_for(lambda: site.jobs() == MOST)
         at_work.set()

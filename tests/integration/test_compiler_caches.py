@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.compiler_cache.compilercache import CacheCounts, parse_stats_counts, read_log_counts
-from tasks.runlog import runs
+from tasks.compiler_cache.cache_program_io import CacheCounts, parse_stats_counts, read_log_counts
+from tasks.runlog import build_history_io
 from tests.integration.conftest import commit, git, source_profile
 from tests.support.ninjalog import made, products
 from tests.support.toyextension import make_extension
@@ -52,7 +52,9 @@ def of_extension(place: Place) -> dict[str, object]:
     """In its last run, and nowhere else."""
     record = place.yard.build / "extensions" / "toy.record.json"
     assert "cache" not in json.loads(record.read_text(encoding="utf-8"))
-    *_, last = runs.read_history(place.yard.build / "records" / "extensions" / "toy.jsonl")
+    *_, last = build_history_io.read_history(
+        place.yard.build / "records" / "extensions" / "toy.jsonl"
+    )
     noted = last["cache"]
     assert isinstance(noted, dict)
     return noted

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from tasks.core.deps_model import CompilerCache
-from tasks.stages.env.job import CacheEnvironment
-from tasks.system import manifests
-from tasks.system.python import environments
-from tasks.system.python.packages import (
+from tasks.stages.env.model import CacheEnvironment
+from tasks.system import environments, manifests
+from tasks.system.package_installer import (
     DownloadRequest,
     InstallOptions,
     PackageInstaller,

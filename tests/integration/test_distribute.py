@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runlog import runs
+from tasks.runlog import build_history_io
 from tests.integration.conftest import source_profile
 from tests.support import iceccd
 from tests.support.distccd import Distccd, distccd, distccds, why_not
@@ -48,7 +48,7 @@ def objects(machine: Machine) -> list[bytes]:
 
 def objects_made(machine: Machine) -> int:
     """In all runs so far: one with nothing to do may leave no line."""
-    past = runs.read_history(machine.yard.build / "records" / "compile.jsonl")
+    past = build_history_io.read_history(machine.yard.build / "records" / "compile.jsonl")
     return sum(len(run["objects"]) for run in past)
 
 
@@ -126,9 +126,11 @@ def test_without_a_cache_a_new_folder_and_an_extension_hand_on_as_well(
     with distccd(tmp_path) as one:
         code, out = yard.doit("build", env=among(one.host(2)))
         assert code == 0, out
-        (compiled,) = runs.read_history(yard.build / "records" / "compile.jsonl")
+        (compiled,) = build_history_io.read_history(yard.build / "records" / "compile.jsonl")
         assert compiled["workers"]["by_host"][one.address] > 0
-        (built,) = runs.read_history(yard.build / "records" / "extensions" / "toy.jsonl")
+        (built,) = build_history_io.read_history(
+            yard.build / "records" / "extensions" / "toy.jsonl"
+        )
         assert built["workers"]["by_host"][one.address] > 0, out
         (record,) = (yard.build / "records" / "runs").glob("*.jsonl")
         done = map(json.loads, record.read_text(encoding="utf-8").splitlines())
@@ -137,7 +139,7 @@ def test_without_a_cache_a_new_folder_and_an_extension_hand_on_as_well(
 
         code, out = yard.doit("build")
         assert code == 0, out
-        _, *later = runs.read_history(yard.build / "records" / "compile.jsonl")
+        _, *later = build_history_io.read_history(yard.build / "records" / "compile.jsonl")
         assert not [run for run in later if run["objects"]], "the same commands without workers"
 
 
@@ -152,8 +154,10 @@ def test_icecream_has_torch_and_an_extension_compiled_by_a_worker(
         yard.profile(**{**profile, "extensions": [{**item, "env": dict(worker.env)}]})
         code, out = yard.doit("build", env=among(worker.host(4), by="icecream"))
         assert code == 0, out
-        (compiled,) = runs.read_history(yard.build / "records" / "compile.jsonl")
-        (built,) = runs.read_history(yard.build / "records" / "extensions" / "toy.jsonl")
+        (compiled,) = build_history_io.read_history(yard.build / "records" / "compile.jsonl")
+        (built,) = build_history_io.read_history(
+            yard.build / "records" / "extensions" / "toy.jsonl"
+        )
         sent = [run["workers"]["by_host"].get(worker.address, 0) for run in (compiled, built)]
         assert min(sent) > 0, out
         assert sum(sent) <= worker.compiled
@@ -161,5 +165,5 @@ def test_icecream_has_torch_and_an_extension_compiled_by_a_worker(
 
         code, out = yard.doit("build")
         assert code == 0, out
-        _, *later = runs.read_history(yard.build / "records" / "compile.jsonl")
+        _, *later = build_history_io.read_history(yard.build / "records" / "compile.jsonl")
         assert not [run for run in later if run["objects"]], "the same commands without workers"

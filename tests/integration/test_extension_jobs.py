@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from tasks.core.build_activity import GovernorDecision
 from tasks.core.errors import CommandFailedError
-from tasks.core.jobs import GovernorDecision
-from tasks.jobs import jobserver
-from tasks.jobs.crew import JOB_COUNT_VARIABLES
-from tasks.jobs.jobserver.pipe import TokenPipe
-from tasks.runlog import ninjalog, runs
-from tasks.runlog.witness import MemoryMonitor
-from tasks.stages.compile import action
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.system.hardware import capacity, compilers
+from tasks.jobs import jobserver_io
+from tasks.jobs.job_scheduler_io import JOB_COUNT_VARIABLES
+from tasks.jobs.posix_tokens_io import TokenPipe
+from tasks.runlog import build_history_io
+from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tasks.stages.compile import run as action
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.system.hardware import capacity, toolchain
 from tests.support.actionyard import Yard, built, make_yard, script
 from tests.support.rows import long_but
 from tests.support.sleepers import wait_for
@@ -84,7 +84,7 @@ def compiler(folder: Path, text: str) -> str:
 
 
 def last_run(job: ExtensionJob) -> Mapping[str, Any]:
-    *_, run = runs.read_history(job.runs)
+    *_, run = build_history_io.read_history(job.runs)
     return run
 
 
@@ -96,7 +96,7 @@ def test_an_extension_takes_its_jobs_from_the_pool_of_all_builds(
     yard: Yard, extension: Path, tmp_path: Path
 ) -> None:
     job = yard.extension(extension, CC=compiler(tmp_path, SLOW))
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         Path(job.pool), MOST, lambda _: GovernorDecision(MOST), {}
     ) as pool:
         assert built(job).name.startswith("toyext-1.0")
@@ -118,13 +118,13 @@ def test_what_its_objects_came_to_is_known_the_next_time(
     assert (run["jobs"], run["killed"]) == (MOST, [])
     assert names(run) == {"toy.o", "part1.o", "part2.o"}
     assert all(item["peak_mib"] > 0 for item in run["objects"])
-    given, pool = [], jobserver.join_jobserver
+    given, pool = [], jobserver_io.join_jobserver
 
     def spied(*args: Any) -> Any:
         given.append(args[3])
         return pool(*args)
 
-    monkeypatch.setattr(jobserver, "pool", spied)
+    monkeypatch.setattr(jobserver_io, "pool", spied)
     built(job)
     assert given == [{item["output"]: item["peak_mib"] for item in run["objects"]}]
     assert names(last_run(job)) == names(run)  # by the same names
@@ -150,7 +150,7 @@ def test_number_of_jobs_limits_the_jobserver_or_is_exact(
     assert not governed.keys() & set(JOB_COUNT_VARIABLES)
     assert [fixed[name] for name in JOB_COUNT_VARIABLES] == [str(told)] * 2
     assert "MAKEFLAGS" not in fixed
-    assert [run["jobs"] for run in runs.read_history(job.runs)] == [told, told]
+    assert [run["jobs"] for run in build_history_io.read_history(job.runs)] == [told, told]
 
 
 @pytest.mark.long
@@ -189,7 +189,7 @@ def test_what_was_compiled_before_a_kill_is_not_compiled_again(
     built(job)
     (log,) = (Path(job.work) / "tree").rglob(".ninja_log")
     lines = log.read_text(encoding="utf-8").splitlines()[1:]
-    assert len(lines) == len(ninjalog.read_ninja_log(log.parent)) == 3
+    assert len(lines) == len(build_history_io.read_ninja_log(log.parent)) == 3
 
 
 @pytest.mark.usefixtures("memory_is_short")
@@ -208,7 +208,7 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
 
 def old_make() -> None:
     """Skips where there is none."""
-    make = compilers.find_program("make")
+    make = toolchain.find_program("make")
     if not make or tuple(map(int, make.version.split(".")[:2])) >= (4, 4):
         pytest.skip("not run: no GNU make before 4.4")
 
@@ -237,5 +237,5 @@ def test_compile_with_an_old_make_in_it_goes_on_with_a_number(
     job = yard.job(jobs="auto", env={"CXX": compiler(tmp_path, text)})
     action.run(job)
     assert "a GNU make before 4.4 is part of this build" in capsys.readouterr().out
-    (run,) = runs.read_history(job.runs)
+    (run,) = build_history_io.read_history(job.runs)
     assert 1 <= run["jobs"] <= MOST

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Arch
-from tasks.system.python import environments, packages
-from tasks.wheels.binaries import fatbin, machinecode
-from tasks.wheels.binaries.machinecode import MachineCodeImages
+from tasks.system import environments, package_installer
+from tasks.wheels import machine_code_io
+from tasks.wheels.machine_code_io import MachineCodeImages
 from tests.support.rows import long_but
 
 _PLACES = ("/usr/local/cuda/bin/nvcc", "/usr/lib/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")
@@ -35,7 +35,9 @@ PLAIN = ("80", "90", "90+PTX")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
     """That of NVIDIA's package: a toolkit need not have one."""
     folder = tmp_path_factory.mktemp("cuobjdump")
-    into = packages.PackageInstaller(sys.executable, environments.find_uv(), folder / "log", folder)
+    into = package_installer.PackageInstaller(
+        sys.executable, environments.find_uv(), folder / "log", folder
+    )
     into.install_requirements(["nvidia-cuda-cuobjdump"])
     return str(next(folder.glob("nvidia/cu*/bin/cuobjdump")))
 
@@ -95,11 +97,11 @@ def test_we_and_cuobjdump_read_the_same(
 ) -> None:
     nvcc(tmp_path, *gencodes(*archs), *options, "-c", "-o", "k.o", "k.cu")
     library = link(tmp_path, "k.o")
-    found = fatbin.read_fatbin_images(library)
-    assert as_listed(found) == machinecode.read_cuobjdump_images(cuobjdump, library)
+    found = machine_code_io.read_fatbin_images(library)
+    assert as_listed(found) == machine_code_io.read_cuobjdump_images(cuobjdump, library)
     ptx = [arch for arch in archs if arch.endswith("+PTX")]
     assert (found.ptx.total(), found.cubins.total()) == (len(ptx), len(archs) - len(ptx))
-    assert fatbin.has_device_code(library)
+    assert machine_code_io.has_device_code(library)
 
 
 def test_we_and_cuobjdump_count_what_was_linked_and_not_what_it_was_linked_from(
@@ -109,8 +111,8 @@ def test_we_and_cuobjdump_count_what_was_linked_and_not_what_it_was_linked_from(
     nvcc(tmp_path, *archs, "-rdc=true", "-c", "-o", "k.o", "k.cu")
     nvcc(tmp_path, *archs, "-dlink", "-o", "linked.o", "k.o")
     library = link(tmp_path, "k.o", "linked.o")
-    found = fatbin.read_fatbin_images(library)
-    assert found == machinecode.read_cuobjdump_images(cuobjdump, library)
+    found = machine_code_io.read_fatbin_images(library)
+    assert found == machine_code_io.read_cuobjdump_images(cuobjdump, library)
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}
 
 
@@ -119,6 +121,6 @@ def test_we_and_cuobjdump_read_a_static_library(tmp_path: Path, cuobjdump: str) 
     for name, arch in (("one", "80"), ("other", "90")):
         nvcc(tmp_path, *gencodes(arch), "-c", "-o", f"{name}.o", "k.cu")
     subprocess.run(["ar", "rcs", "k.a", "one.o", "other.o"], cwd=tmp_path, check=True)
-    found = fatbin.read_fatbin_images(tmp_path / "k.a")
-    assert found == machinecode.read_cuobjdump_images(cuobjdump, tmp_path / "k.a")
+    found = machine_code_io.read_fatbin_images(tmp_path / "k.a")
+    assert found == machine_code_io.read_cuobjdump_images(cuobjdump, tmp_path / "k.a")
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}

@@ -19,12 +19,10 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import TorchyardError
-from tasks.system import files, git, voice
-from tasks.system.network import download, insisting
-from tasks.system.python import environments, packages
-from tasks.system.python.packages import DownloadRequest, PackageInstaller
-from tasks.wheels.index.rendered import render_index_pages
-from tasks.wheels.index.shelf import add_wheel
+from tasks.system import environments, files, git, output, package_installer
+from tasks.system.network import download, network_access
+from tasks.system.package_installer import DownloadRequest, PackageInstaller
+from tasks.wheels.package_index_io import add_wheel, render_index_pages
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as by_hand
 from tests.support import githttp, smallwheels
@@ -80,7 +78,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     """Nobody pauses, and what is said is kept."""
-    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     given = {
@@ -95,7 +93,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
         monkeypatch.setenv(name, value)
     waiting(monkeypatch, 60)
     found = Heard()
-    voice.set_listener(found)
+    output.set_listener(found)
     return found
 
 
@@ -123,7 +121,7 @@ def by_uv(port: int, at: Path) -> Path:
 
 def by_pip(port: int, at: Path) -> Path:
     index = f"http://127.0.0.1:{port}/simple"
-    return packages.download_distribution(
+    return package_installer.download_distribution(
         DownloadRequest(sys.executable, "bigone==1.0", index, at / "wheel", at / "log")
     )
 
@@ -183,7 +181,7 @@ def test_a_fault_that_lasts_is_told_and_leaves_nothing_half_there(  # noqa: PLR0
     name: str, kind: Any,
 ) -> None:  # fmt: skip
     port, at = port_of(upstream, name), files.create_owned_folder(tmp_path / "at")
-    monkeypatch.setattr(insisting, "PAUSES", (0.0,))
+    monkeypatch.setattr(network_access, "PAUSES", (0.0,))
     if kind == "stall":
         waiting(monkeypatch, 2)
     for variable in ("UV_HTTP_RETRIES", "PIP_RETRIES", "PIP_RESUME_RETRIES"):

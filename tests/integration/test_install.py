@@ -19,14 +19,12 @@ from packaging.tags import sys_tags
 from tasks.cli.commands import restore as report
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Artifact
-from tasks.lock.profile import SelectedProfile
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.install import action, imported
-from tasks.stages.install.moved import is_stale
-from tasks.stages.install.target.environment import query_environment
-from tasks.stages.install.transaction import journal, keeping
-from tasks.system import files, manifests, voice
-from tasks.system.python import environments
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.install import install_journal_io, install_swap_io, run
+from tasks.stages.install.target_environment_io import query_environment
+from tasks.stages.install.up_to_date import is_stale
+from tasks.system import environments, files, manifests, output
 from tests.support import smallwheels
 from tests.support.checkout import Heard
 from tests.support.installyard import InstallYard
@@ -49,7 +47,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def heard() -> Heard:
     found = Heard()
-    voice.set_listener(found)
+    output.set_listener(found)
     return found
 
 
@@ -79,7 +77,7 @@ def yard(tmp_path: Path) -> InstallYard:
 
 
 def stamp(yard: InstallYard) -> Path:
-    (found,) = journal.list_stamps(yard.replaced)
+    (found,) = install_journal_io.list_stamps(yard.replaced)
     return found
 
 
@@ -123,7 +121,7 @@ def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_bac
     restore(yard)
     assert json.loads(record.read_text(encoding="utf-8"))["removed_by"] == "doit restore"
     assert yard.theirs.tree() == before
-    assert list(journal.list_stamps(yard.replaced)) == []
+    assert list(install_journal_io.list_stamps(yard.replaced)) == []
     restore(yard)
     assert heard[-1] == "nothing of this profile lies in an environment of yours"
 
@@ -134,8 +132,8 @@ def test_partial_install_leaves_out_an_extension_that_failed(
     job = yard.job()
     Path(job.extensions["toy"]).unlink()
     with pytest.raises(TorchyardError, match="manifest is not there"):
-        action.run(job)
-    action.run(replace(job, partial=True))
+        run.run(job)
+    run.run(replace(job, partial=True))
     assert versions(yard.theirs)["torch"] == "2.6.0"
     assert "toyext" not in versions(yard.theirs)
     assert any(line.startswith("toy was not built; the others are installed") for line in heard)
@@ -190,7 +188,7 @@ def test_two_installs_in_a_row_lead_back_to_what_was_there_before_the_first(
     assert sorted(path.name for path in (stamp(yard) / "files").rglob("*.py")) == one
     restore(yard)
     assert yard.theirs.tree() == before
-    assert list(journal.list_stamps(yard.replaced)) == []
+    assert list(install_journal_io.list_stamps(yard.replaced)) == []
 
 
 def test_only_what_is_new_is_exchanged(yard: InstallYard, heard: Heard) -> None:
@@ -304,7 +302,7 @@ def test_a_torch_that_does_not_import_gives_way_to_what_was_there(
     with pytest.raises(TorchyardError, match=r"the cause|what .* imports is 9"):
         yard.install()
     assert yard.theirs.tree() == before
-    assert list(journal.list_stamps(yard.replaced)) == []
+    assert list(install_journal_io.list_stamps(yard.replaced)) == []
 
 
 def test_an_extension_that_does_not_import_leaves_the_last_good_install(
@@ -375,12 +373,12 @@ def test_another_profile_that_was_cut_off_in_its_first_install_has_to_give_it_ba
     yard: InstallYard,
 ) -> None:
     yard.install()
-    (done,) = journal.list_stamps(yard.replaced)
-    held = journal.read_record(done)
+    (done,) = install_journal_io.list_stamps(yard.replaced)
+    held = install_journal_io.read_record(done)
     assert held
-    files.create_owned_folder(done / journal.PENDING_FOLDER)
-    journal.write_pending(done, journal.PendingInstall("installing", held))
-    (done / journal.RECORD_FILE).unlink()
+    files.create_owned_folder(done / install_journal_io.PENDING_FOLDER)
+    install_journal_io.write_pending(done, install_journal_io.PendingInstall("installing", held))
+    (done / install_journal_io.RECORD_FILE).unlink()
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
     with pytest.raises(TorchyardError, match="profile p has put its torch"):
@@ -393,23 +391,23 @@ def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
     """The other comes between the look and the exchange."""
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
-    real = keeping.back_up_files
+    real = install_swap_io.back_up_files
     with ThreadPoolExecutor(1) as beside:
         second: list[Future[Any]] = []
 
-        def slow(*given: Any) -> journal.InstallRecord:
-            monkeypatch.setattr(keeping, "keep", real)
+        def slow(*given: Any) -> install_journal_io.InstallRecord:
+            monkeypatch.setattr(install_swap_io, "keep", real)
             second.append(beside.submit(other.install))
             while not any("waiting for it" in line for line in heard):
                 assert not second[0].done()
             return real(*given)
 
-        monkeypatch.setattr(keeping, "keep", slow)
+        monkeypatch.setattr(install_swap_io, "keep", slow)
         yard.install()
         with pytest.raises(TorchyardError, match="profile p has put its torch"):
             second[0].result()
     assert versions(yard.theirs)["torch"] != "2.7.0"
-    assert list(journal.list_stamps(other.replaced)) == []
+    assert list(install_journal_io.list_stamps(other.replaced)) == []
 
 
 def untouched(yard: InstallYard, match: str) -> TorchyardError:
@@ -417,7 +415,7 @@ def untouched(yard: InstallYard, match: str) -> TorchyardError:
     with pytest.raises(TorchyardError, match=match) as told:
         yard.install()
     assert yard.theirs.tree() == before
-    assert list(journal.list_stamps(yard.replaced)) == []
+    assert list(install_journal_io.list_stamps(yard.replaced)) == []
     assert told.value.hint
     return told.value
 
@@ -558,7 +556,7 @@ def test_an_environment_that_is_gone_keeps_no_other_from_its_own(
     with pytest.raises(TorchyardError, match="the environment is not there any more"):
         restore(yard)
     assert second.tree() == before
-    assert len(list(journal.list_stamps(yard.replaced))) == 1
+    assert len(list(install_journal_io.list_stamps(yard.replaced))) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no lib64")
@@ -590,12 +588,12 @@ def test_what_comes_after_a_module_without_a_driver_is_looked_at(yard: InstallYa
     )
     Path(job.replaced).mkdir(parents=True)
     target = query_environment(Path(yard.theirs.python))
-    imported.require_imports(job, target, "2.6.0")  # without a driver it cannot be tried
+    run.require_imports(job, target, "2.6.0")  # without a driver it cannot be tried
     with pytest.raises(TorchyardError, match=r"what .* imports is 2\.6\.0"):
-        imported.require_imports(job, target, "2.7.0")
+        run.require_imports(job, target, "2.7.0")
     (yard.theirs.site / "two" / "__init__.py").write_text("raise RuntimeError('why')\n")
     with pytest.raises(TorchyardError, match=r"two does not import in .*why"):
-        imported.require_imports(job, target, "2.6.0")
+        run.require_imports(job, target, "2.6.0")
 
 
 # in a process of its own, whose children get no PYTHONPATH: KILL before the nth change of a file
@@ -678,7 +676,7 @@ def test_a_kill_anywhere_in_an_install_loses_nothing(
             assert yard.theirs.tree() == good, at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.list_stamps(yard.replaced)) == [], at
+        assert list(install_journal_io.list_stamps(yard.replaced)) == [], at
 
 
 @needs_posix
@@ -699,7 +697,7 @@ def test_a_kill_anywhere_in_a_restore_loses_nothing(
             assert yard.theirs.tree() == good, at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.list_stamps(yard.replaced)) == [], at
+        assert list(install_journal_io.list_stamps(yard.replaced)) == [], at
 
 
 @needs_posix
@@ -721,4 +719,4 @@ def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
         assert versions(yard.theirs)["torch"] == "2.7.0", at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.list_stamps(yard.replaced)) == [], at
+        assert list(install_journal_io.list_stamps(yard.replaced)) == [], at

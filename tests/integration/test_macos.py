@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Host, Interpreter
-from tasks.system.hardware import probe
+from tasks.system.hardware import host_probe
 from tests.support.yard import NAME, ROOT, Yard
 
 pytestmark = pytest.mark.integration
@@ -22,7 +22,7 @@ def on_a_mac(folder: Path, profile: str) -> Yard:
     yard = Yard(folder)
     shipped = ROOT / "config" / "profiles" / f"{profile}.yaml"
     shutil.copy(shipped, folder / "config" / "profiles" / f"{NAME}.yaml")
-    probe.write_host_pin(yard.build / "host.json", probe.HostQuery("auto", None), MAC)
+    host_probe.write_host_pin(yard.build / "host.json", host_probe.HostQuery("auto", None), MAC)
     return yard
 
 

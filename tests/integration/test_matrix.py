@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.lock.text import split_sections
+from tasks.lock.lock_file import split_sections
 from tests.support import smallwheels
 from tests.support.yard import NAME, Yard, kill_when, processes_with
 

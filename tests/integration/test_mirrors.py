@@ -19,11 +19,10 @@ import pytest
 import yaml
 
 from tasks.core.errors import BadArtifactError, FetchError
-from tasks.system import files, voice
-from tasks.system.network import insisting
-from tasks.system.network.mirrors import DEFAULT_INDEX
-from tasks.system.python import environments, packages
-from tasks.system.python.packages import DownloadRequest, PackageInstaller
+from tasks.system import environments, files, output, package_installer
+from tasks.system.network import network_access
+from tasks.system.network.url_mirrors import DEFAULT_INDEX
+from tasks.system.package_installer import DownloadRequest, PackageInstaller
 from tests.integration.conftest import commit, git
 from tests.support import smallwheels
 from tests.support.checkout import Heard
@@ -181,7 +180,7 @@ def test_through_mirrors_the_same_is_built_and_all_that_came_is_locked(
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     """Nobody waits, nothing is cached, and what is said is kept."""
-    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     alone = {"UV_NO_CONFIG": "1", "PIP_CONFIG_FILE": os.devnull, "no_proxy": "127.0.0.1"}
@@ -189,7 +188,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     for name, value in {**alone, **caches, "UV_DEFAULT_INDEX": ""}.items():
         monkeypatch.setenv(name, value)
     found = Heard()
-    voice.set_listener(found)
+    output.set_listener(found)
     return found
 
 
@@ -222,7 +221,7 @@ def test_a_mirror_that_gives_another_file_is_found_out(
     # without a lock uv and pip go by the digest of the page
     wanted = "iniconfig==2.1.0"
     with pytest.raises(FetchError, match="its index says"):
-        packages.download_distribution(
+        package_installer.download_distribution(
             DownloadRequest(sys.executable, wanted, liar.url, work / "wheel", work / "log")
         )
     with pytest.raises(FetchError, match="its index says"):

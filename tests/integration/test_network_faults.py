@@ -17,8 +17,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 import pytest
 
 from tasks.system import files
-from tasks.wheels.index.rendered import render_index_pages
-from tasks.wheels.index.shelf import add_wheel
+from tasks.wheels.package_index_io import add_wheel, render_index_pages
 from tests.integration.conftest import commit, git, installed, source_profile
 from tests.support.faultynet import Fault, wire
 from tests.support.sharedlibrary import compile_library

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Artifact
-from tasks.stages.wheel.job import Wheel
-from tasks.system import files, manifests
-from tasks.system.python import environments
+from tasks.stages.wheel.model import Wheel
+from tasks.system import environments, files, manifests
 from tests.support.rows import long_but
 from tests.support.smallwheels import Theirs, theirs, torch, wheel
 from tests.support.webserver import served
@@ -48,7 +47,7 @@ def yard(tmp_path: Path) -> Yard:
 
 
 def _extension(yard: Yard, artifact: Artifact) -> None:
-    from tasks.stages.extensions.job import BuiltExtension  # noqa: PLC0415
+    from tasks.stages.extensions.model import BuiltExtension  # noqa: PLC0415
 
     place = yard.build / "extensions" / "simple-knn.json"
     manifests.write_manifest(place, BuiltExtension("simple-knn", "built", {}, artifact))

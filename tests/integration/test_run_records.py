@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runlog import runrecords
-from tasks.runlog.record import Run, StageRun
+from tasks.runlog import run_record_io
+from tasks.runlog.run_record import Run, StageRun
 from tests.integration.conftest import source_profile
 from tests.support.toyextension import make_ninja_extension
 from tests.support.yard import Yard, kill_when
@@ -22,7 +22,7 @@ BROKEN = "#error broken on purpose\n"
 
 
 def newest(yard: Yard) -> Run:
-    return next(runrecords.read_runs(yard.build / "records" / "runs"))
+    return next(run_record_io.read_runs(yard.build / "records" / "runs"))
 
 
 def made(stage: StageRun | None) -> set[str]:

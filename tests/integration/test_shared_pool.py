@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runlog import runs
+from tasks.runlog import build_history_io
 from tests.support.actionyard import make_yard, script
 from tests.support.checkout import ROOT
 from tests.support.sleepers import wait_for
@@ -71,4 +71,4 @@ def test_compile_and_an_extension_of_two_profiles_share_one_pool(
     assert len(at_once) == 2 * (40 + 3)
     assert 2 <= max(at_once) <= 4 - 1 + 2
     for job in (torch, other.extension(extension)):
-        assert [run["jobs"] for run in runs.read_history(job.runs)][-1] == 4
+        assert [run["jobs"] for run in build_history_io.read_history(job.runs)][-1] == 4

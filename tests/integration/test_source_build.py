@@ -10,7 +10,7 @@ import pytest
 
 from tasks.system import files
 from tasks.system.files import read_artifact
-from tasks.wheels.files.wheelfile import verify_wheel
+from tasks.wheels.wheel_archive_io import verify_wheel
 from tests.integration.conftest import commit, git, installed, source_profile
 from tests.support.ninjalog import made, products
 from tests.support.sharedlibrary import linux

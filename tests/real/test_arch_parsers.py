@@ -17,11 +17,19 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode, is_cmake_arch_supported, is_extension_arch_supported
-from tasks.knowledge.covers import classify_compatibility
-from tasks.knowledge.grammar import format_extension_archs, format_torch_cmake_archs
-from tasks.knowledge.ownlists import parse_extension_archs, parse_torch_cmake_archs
-from tasks.knowledge.toolkits import find_toolkit
+from tasks.knowledge.arch_lists import (
+    format_extension_archs,
+    format_torch_cmake_archs,
+    parse_extension_archs,
+    parse_torch_cmake_archs,
+)
+from tasks.knowledge.cuda_toolkits import find_toolkit
+from tasks.knowledge.machine_code_rules import (
+    MachineCode,
+    classify_compatibility,
+    is_cmake_arch_supported,
+    is_extension_arch_supported,
+)
 from tests.real.debian import Debian
 from tests.support.checkout import KNOWLEDGE
 from tests.support.yard import Yard

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import report
-from tasks.lock.profile import SelectedProfile
+from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support import runrecords
 from tests.support.checkout import ROOT
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.backends import BACKENDS, detect_backend
-from tasks.stages.compile.work import BuildSpec, BuildStep
+from tasks.stages.compile.build_backends import BACKENDS, detect_backend
+from tasks.stages.compile.build_commands import BuildSpec, BuildStep
+from tasks.system import environments, package_installer
 from tasks.system.network import archive
-from tasks.system.python import environments, packages
 from tests.support.ninjalog import made, products
 
 pytestmark = pytest.mark.real
@@ -33,10 +33,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> BuildSpec:
     uv, log = environments.find_uv(), folder / "log"
     environments.create_venv(folder / "venv", sys.executable, uv, log)
     python = str(environments.find_venv_python(folder / "venv"))
-    packages.PackageInstaller(python, uv, log).install_requirements(NEEDED)
+    package_installer.PackageInstaller(python, uv, log).install_requirements(NEEDED)
     landing = folder / "landing"
-    sdist = packages.download_distribution(
-        packages.DownloadRequest(python, PROJECT, "", landing, log, sdist=True)
+    sdist = package_installer.download_distribution(
+        package_installer.DownloadRequest(python, PROJECT, "", landing, log, sdist=True)
     )
     archive.extract_archive(sdist, folder / "tree")
     scripts = environments.find_scripts_folder(folder / "venv")

@@ -13,17 +13,16 @@ from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Arch, Interpreter, Layout
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import Settings
-from tasks.stages.compile.job import CompileJob
+from tasks.stages.compile.model import CompileJob
 from tasks.stages.compile.plan import plan as plan_compile
-from tasks.stages.env.job import CacheEnvironment, Environment
-from tasks.stages.extensions.build import build_extension
-from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.env.model import CacheEnvironment, Environment
+from tasks.stages.extensions.extension_build_io import build_extension
+from tasks.stages.extensions.extension_sources_io import fetch_source
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension as plan_extension
-from tasks.stages.extensions.sources import fetch_source
-from tasks.stages.source.job import SourceTree
-from tasks.system import files, manifests
-from tasks.system.hardware import compilers
-from tasks.system.python import environments
+from tasks.stages.source.model import SourceTree
+from tasks.system import environments, files, manifests
+from tasks.system.hardware import toolchain
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.toytree import Backend, make_tree
 
@@ -136,6 +135,6 @@ def deps(venv: Path) -> DepsManifest:
 
 def told(path: str) -> Program:
     """A program with the version it tells."""
-    found = compilers.find_program(path)
+    found = toolchain.find_program(path)
     assert found
     return found

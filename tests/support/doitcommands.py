@@ -9,8 +9,8 @@ from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 
 from tasks.cli.doit_commands import generate_command_tasks
-from tasks.lock.profile import SelectedProfile
-from tasks.planning.plan import STAGE_KINDS
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.planning.profile_plan import STAGE_KINDS
 from tests.support.snippets import ROOT
 
 Options = dict[str, bool]  # by name: whether a value comes after it

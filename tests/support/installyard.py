@@ -15,14 +15,13 @@ from typing import Any
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.install import action
-from tasks.stages.install.job import Installation, InstallJob
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.install import run
+from tasks.stages.install.model import Installation, InstallJob
 from tasks.stages.install.plan import plan
-from tasks.stages.wheel.job import Wheel
-from tasks.system import files, manifests
-from tasks.system.python import environments
+from tasks.stages.wheel.model import Wheel
+from tasks.system import environments, files, manifests
 from tests.support import smallwheels
 from tests.support.actionyard import CHOICE
 from tests.support.smallwheels import Theirs
@@ -107,6 +106,6 @@ class InstallYard:
     def install(self) -> Installation:
         """As doit does it."""
         job = self.job()
-        (installed,) = action.run(job)
+        (installed,) = run.run(job)
         manifests.write_manifest(job.manifest, installed)
         return installed

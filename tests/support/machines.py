@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.runlog import runs
+from tasks.runlog import build_history_io
 from tests.integration.conftest import source_profile
 from tests.support.toytree import make_tree
 from tests.support.yard import Yard
@@ -75,5 +75,5 @@ class Machine:
 
     def last(self) -> Mapping[str, Any]:
         """What the last run of compile left for people."""
-        *_, run = runs.read_history(self.yard.build / "records" / "compile.jsonl")
+        *_, run = build_history_io.read_history(self.yard.build / "records" / "compile.jsonl")
         return run

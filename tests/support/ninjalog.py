@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.runlog import ninjalog
+from tasks.runlog import build_history_io
 
-Made = dict[str, ninjalog.NinjaLogEntry]
-made = ninjalog.read_ninja_log
+Made = dict[str, build_history_io.NinjaLogEntry]
+made = build_history_io.read_ninja_log
 
 
 def remade(before: Made, after: Made) -> set[str]:
     """The outputs that were made in between."""
-    return set(ninjalog.find_new_entries(before, after))
+    return set(build_history_io.find_new_entries(before, after))
 
 
 def products(before: Made, after: Made) -> set[str]:

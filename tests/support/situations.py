@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks.core.check_ids import CheckId
 from tasks.core.model import Gpu, InstalledToolkit, Interpreter
+from tasks.doctor.check_result import Level
 from tasks.doctor.host_facts import (
     BuildTorch,
     Connectivity,
@@ -23,10 +24,9 @@ from tasks.doctor.host_facts import (
     UnsafePath,
     VisualStudio,
 )
-from tasks.doctor.symptom import Level
-from tasks.knowledge.cppextension import VersionBounds
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.knowledge.room import ALL_PLACES
+from tasks.knowledge.cpp_extension import VersionBounds
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.resource_estimates import ALL_PLACES
 from tests.support.surroundings import (
     LINUX,
     LINUX_HOST,

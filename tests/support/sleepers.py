@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tasks.system.process import leftovers
+from tasks.system import process_group
 
 _NAME = "ninja.exe" if sys.platform == "win32" else "ninja"
 _BESIDE = Path(sys.executable).with_name(_NAME)
@@ -36,11 +36,11 @@ out.touch()
 def watching(pool: Path) -> Iterator[Any]:
     """The tokens of the pool in a folder, for one who is not in it."""
     if sys.platform == "win32":
-        from tasks.jobs.jobserver.semaphore import TokenSemaphore, compute_semaphore_name  # noqa: PLC0415
+        from tasks.jobs.windows_tokens_io import TokenSemaphore, compute_semaphore_name  # noqa: PLC0415
 
         watch = TokenSemaphore(compute_semaphore_name(pool))
     else:
-        from tasks.jobs.jobserver.pipe import TokenPipe  # noqa: PLC0415
+        from tasks.jobs.posix_tokens_io import TokenPipe  # noqa: PLC0415
 
         watch = TokenPipe(pool / "tokens")
     with closing(watch):
@@ -81,10 +81,10 @@ class Build:
         return f"echo 1 >> {self._log}; {work}; echo -1 >> {self._log}; : > $out # -o $out"
 
     def start(
-        self, environment: dict[str, str], run: str = leftovers.RUN_ID
+        self, environment: dict[str, str], run: str = process_group.RUN_ID
     ) -> subprocess.Popen[bytes]:
         """Ninja at work, as a build of this run."""
-        env = {**os.environ, **environment, leftovers.RUN_VARIABLE: run}
+        env = {**os.environ, **environment, process_group.RUN_VARIABLE: run}
         argv = [NINJA, "-C", str(self.folder), "--quiet"]
         return subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
 

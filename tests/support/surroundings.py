@@ -17,12 +17,12 @@ from tasks.doctor.host_facts import (
     Tool,
     VisualStudio,
 )
-from tasks.knowledge.cppextension import CppExtension, VersionBounds
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.knowledge.room import ALL_PLACES
-from tasks.lock.profile import Profile
-from tasks.planning.plan import build_layout, make_plan
-from tasks.settings.load import LoadedSettings
+from tasks.knowledge.cpp_extension import CppExtension, VersionBounds
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.resource_estimates import ALL_PLACES
+from tasks.lock.opened_profile_io import Profile
+from tasks.planning.profile_plan import build_layout, make_plan
+from tasks.settings.layers import LoadedSettings
 from tasks.settings.schema import Settings
 from tests.support.checkout import KNOWLEDGE
 

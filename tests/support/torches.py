@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import InstalledTorch
-from tasks.stages.wheel.job import AbiReadOptions
-from tasks.wheels.files import recordfile
+from tasks.stages.wheel.model import AbiReadOptions
+from tasks.wheels import wheel_record
 from tests.support.sharedlibrary import compile_library
 
 _TOOL = Program("/t", "1")
@@ -52,11 +52,11 @@ class Torch:
         info.mkdir(exist_ok=True)
         every = [path for path in self.folder.rglob("*") if path.is_file()]
         rows = [
-            recordfile.RecordRow(
+            wheel_record.RecordRow(
                 path.relative_to(self.folder.parent).as_posix(),
-                recordfile.encode_digest(hashlib.sha256(path.read_bytes()).digest()),
+                wheel_record.encode_digest(hashlib.sha256(path.read_bytes()).digest()),
                 str(path.stat().st_size),
             )
             for path in every
         ]
-        (info / "RECORD").write_text(recordfile.format_record(rows, "\n"), encoding="utf-8")
+        (info / "RECORD").write_text(wheel_record.format_record(rows, "\n"), encoding="utf-8")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tasks.system.python import environments
+from tasks.system import environments
 from tests.unit.wheels.files.test_wheelfile import sha256
 
 MODULES = {

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Arch, ValidationResult
-from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.validate.inside import _PROBE_CHECKS
-from tasks.stages.validate.job import SmokeCheck, ValidateJob, Validation
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate.model import SmokeCheck, ValidateJob, Validation
 from tasks.stages.validate.plan import CHECKS
-from tasks.stages.wheel.job import Wheel
+from tasks.stages.validate.runtime_checks_io import _PROBE_CHECKS
+from tasks.stages.wheel.model import Wheel
 from tasks.system import manifests
 from tests.support.checkout import ROOT
 from tests.support.fatbins import library

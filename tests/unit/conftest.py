@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.system import voice
-from tasks.system.hardware import packagemanager
+from tasks.system import output
+from tasks.system.hardware import operating_system
 from tests.support.checkout import ROOT, Heard, OnSystem, write
 from tests.support.terminal import Terminal
 
@@ -17,10 +17,10 @@ from tests.support.terminal import Terminal
 @pytest.fixture
 def heard() -> Iterator[Heard]:
     found = Heard()
-    before = voice._active_listener[0]
-    voice.set_listener(found)
+    before = output._active_listener[0]
+    output.set_listener(found)
     yield found
-    voice.set_listener(before)
+    output.set_listener(before)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def yard(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_system(monkeypatch: pytest.MonkeyPatch) -> OnSystem:
     """Has remedies be for the system of these names: `fedora`, or `ubuntu` and `debian`."""
-    return lambda *names: monkeypatch.setattr(packagemanager, "systems", lambda: names)
+    return lambda *names: monkeypatch.setattr(operating_system, "systems", lambda: names)
 
 
 @pytest.fixture

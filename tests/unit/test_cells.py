@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.load import load_settings
-from tasks.settings.matrix import Matrix
+from tasks.settings.layers import load_settings
 from tasks.settings.matrix_entries import expand_matrix
+from tasks.settings.schema import Matrix
 from tests.support.checkout import write
 from tests.support.rows import each_row
 

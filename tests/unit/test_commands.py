@@ -9,8 +9,8 @@ import pytest
 
 from tasks.cli.commands import verify
 from tasks.cli.doit_commands import generate_command_tasks
-from tasks.cli.running import graph
-from tasks.lock.profile import SelectedProfile
+from tasks.cli.running import doit_tasks
+from tasks.lock.opened_profile_io import SelectedProfile
 
 
 def commands() -> dict[str, dict[str, Any]]:
@@ -31,7 +31,7 @@ FILES = [
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder where doit was started; `doit -f` works in that of dodo.py."""
-    monkeypatch.setattr(graph, "get_initial_workdir", lambda: str(tmp_path))
+    monkeypatch.setattr(doit_tasks, "get_initial_workdir", lambda: str(tmp_path))
     return tmp_path
 
 

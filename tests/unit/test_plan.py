@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tasks.core.digest import convert_to_json, format_canonical_json
+from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Plan, Stage, System
 from tasks.core.resolution import Resolution
-from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.load import list_profiles, load_settings
+from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
+from tasks.settings.layers import list_profiles, load_settings
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 

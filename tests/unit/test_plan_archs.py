@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit, Layout, Plan
 from tasks.core.resolution import Resolution
-from tasks.knowledge.ownlists import parse_extension_archs, parse_torch_cmake_archs
-from tasks.knowledge.toolkits import require_toolkit
-from tasks.planning.plan import make_plan
+from tasks.knowledge.arch_lists import parse_extension_archs, parse_torch_cmake_archs
+from tasks.knowledge.cuda_toolkits import require_toolkit
+from tasks.planning.profile_plan import make_plan
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import ArchLists, EnvJob
+from tasks.stages.env.model import ArchLists, EnvJob
 from tests.support.checkout import HOST, KNOWLEDGE
 from tests.support.rows import each_row
 

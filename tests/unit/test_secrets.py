@@ -16,12 +16,12 @@ from tasks.cli.commands import settings as settings_report
 from tasks.core.errors import FetchError, TorchyardError, redact_secrets
 from tasks.core.model import Command, Plan
 from tasks.doctor.host_facts import Connectivity, HostFacts, ProbeRequest
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import records, runs
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import build_history_io, stage_record_io
 from tasks.system import shell
-from tasks.system.network import download, insisting
-from tasks.system.terminal.console import Console
-from tasks.wheels.files import wheelhouse
+from tasks.system.console import Console
+from tasks.system.network import download, network_access
+from tasks.wheels import wheelhouse_io
 from tests.support.checkout import Heard, opened, write
 from tests.support.rows import each_row
 from tests.support.surroundings import LINUX
@@ -184,8 +184,8 @@ def test_neither_records_nor_runs_keep_it(
     subject: SelectedProfile, index: str, tmp_path: Path
 ) -> None:
     for stage in plan_of(subject).stages:
-        records.write_stage_record(stage, index, 1.0, "0.1.0")
-    runs.append_run(tmp_path / "runs.jsonl", 1.0, (), asked=index)
+        stage_record_io.write_stage_record(stage, index, 1.0, "0.1.0")
+    build_history_io.append_run(tmp_path / "runs.jsonl", 1.0, (), asked=index)
     kept = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json*")]
     assert any("index.example" in text for text in kept)
     assert not [text for text in kept if "hunter2" in text]
@@ -194,7 +194,7 @@ def test_neither_records_nor_runs_keep_it(
 def test_a_log_keeps_neither_the_command_nor_what_it_says(
     index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insisting, "PAUSES", ())
+    monkeypatch.setattr(network_access, "PAUSES", ())
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     nobody = index.replace("https", "http").replace("index.example", "127.0.0.1:9")
     log = tmp_path / "log"
@@ -212,8 +212,10 @@ def test_a_log_keeps_neither_the_command_nor_what_it_says(
 def test_a_wheel_is_kept_with_where_it_is_from_and_no_more(index: str, tmp_path: Path) -> None:
     wheel = tmp_path / "a-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
-    place, _ = wheelhouse.store_wheel(wheel, tmp_path / "house", "a", index)
-    assert "hunter2" not in Path(wheelhouse.resolve_origin_path(place)).read_text(encoding="utf-8")
-    assert wheelhouse.find_stored_wheel(tmp_path / "house", "a", index), (
+    place, _ = wheelhouse_io.store_wheel(wheel, tmp_path / "house", "a", index)
+    assert "hunter2" not in Path(wheelhouse_io.resolve_origin_path(place)).read_text(
+        encoding="utf-8"
+    )
+    assert wheelhouse_io.find_stored_wheel(tmp_path / "house", "a", index), (
         "the same question finds it again"
     )

@@ -16,11 +16,11 @@ from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
 from tasks.settings.schema import Settings
+from tasks.stages.extensions.extension_environment_io import locate_build_requirements
+from tasks.stages.extensions.extension_installation_io import install_build_requirements
 from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.extensions.providing import install_build_requirements
-from tasks.stages.extensions.variables import locate_build_requirements
 from tasks.system import git, shell
-from tasks.system.network import insisting
+from tasks.system.network import network_access
 from tests.support import smallwheels
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, Heard
@@ -36,7 +36,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs ar
 @pytest.fixture
 def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is there once a command was run; git's own settings would let it be."""
-    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
     allowing = tmp_path / "gitconfig"
     allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(allowing))

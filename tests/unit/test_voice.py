@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.help.commands import DOIT_COMMANDS
-from tasks.cli.help.text import HELP_PAGES
+from tasks.cli.help_pages import DOIT_COMMANDS
+from tasks.cli.help_text import HELP_PAGES
 from tasks.core import errors
 
 ROOT = Path(__file__).parents[2]

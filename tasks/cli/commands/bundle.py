@@ -11,20 +11,18 @@ from urllib.parse import urlsplit
 
 from tasks import __version__
 from tasks.core.errors import TorchyardError, redact_secrets
-from tasks.core.formatting.size import format_size
-from tasks.lock.builder import FinishedBuild
-from tasks.lock.bundle import packing, repositories
-from tasks.lock.bundle.collecting import PackageCollector
-from tasks.lock.bundle.manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
-from tasks.lock.bundle.repositories import BundledCommit
-from tasks.lock.difference import compare_sections
-from tasks.lock.profile import SelectedProfile
-from tasks.lock.section import LockSection, merge_kept_extensions
-from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
-from tasks.stages.source.job import SourceJob, SourceTree
-from tasks.stages.wheel.job import Wheel
+from tasks.core.text_formatting import format_size
+from tasks.lock import bundle_archive_io, bundle_contents_io
+from tasks.lock.bundle_contents_io import BundledCommit, PackageCollector
+from tasks.lock.bundle_manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
+from tasks.lock.lock_builder_io import FinishedBuild
+from tasks.lock.lock_file import LockSection, compare_sections, merge_kept_extensions
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
+from tasks.stages.source.model import SourceJob, SourceTree
+from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests
-from tasks.system.voice import print_report, print_warning, show_progress
+from tasks.system.output import print_report, print_warning, show_progress
 
 
 def run(subject: SelectedProfile, dest: str = "") -> None:
@@ -38,10 +36,10 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
     place = (subject.root / Path(dest).expanduser()).absolute()
     finished = FinishedBuild(subject.require_profile())
     section = _read_built_section(finished, subject)
-    folder = packing.prepare_bundle_folder(place)
+    folder = bundle_archive_io.prepare_bundle_folder(place)
     with files.lock_folder(finished.layout.build):
         bundle = _collect_bundle(finished, section, folder, subject.name)
-        whole = packing.finish_bundle(folder, place, bundle)
+        whole = bundle_archive_io.finish_bundle(folder, place, bundle)
     _show_bundle(place, whole)
 
 
@@ -73,8 +71,8 @@ def _collect_bundle(
     ]
     for one in clones:
         show_progress(f"bundling {redact_secrets(one.url)}")
-        repositories.store_commit(
-            one, folder / "git" / repositories.build_repository_name(one.url), log
+        bundle_contents_io.store_commit(
+            one, folder / "git" / bundle_contents_io.build_repository_name(one.url), log
         )
     show_progress("fetching the packages")
     _collect_packages(finished, section, folder / WHEELS_FOLDER)
@@ -85,7 +83,7 @@ def _collect_bundle(
         python=section.python,
         platform=section.platform,
         repositories={
-            redact_secrets(one.url): f"git/{repositories.build_repository_name(one.url)}"
+            redact_secrets(one.url): f"git/{bundle_contents_io.build_repository_name(one.url)}"
             for one in clones
         },
         archives=dict(_collect_archives(finished, folder)),
@@ -96,7 +94,7 @@ def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit
     for stage in finished.profile.plan.stages:
         match stage.job:
             case SourceJob(kind="git") as job:
-                yield from repositories.list_commits(job.location, Path(job.tree), job.ref)
+                yield from bundle_contents_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
                 print_warning(f"the tree {job.location} is your own, and not in the bundle")
 
@@ -104,7 +102,7 @@ def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit
 def _list_extension_repositories(extensions: Iterable[ExtensionJob]) -> Iterator[BundledCommit]:
     for job in extensions:
         if job.kind == "git":
-            yield from repositories.list_commits(job.location, Path(job.clone), job.ref)
+            yield from bundle_contents_io.list_commits(job.location, Path(job.clone), job.ref)
 
 
 def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:

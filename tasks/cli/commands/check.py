@@ -7,9 +7,9 @@ import sys
 
 from tasks.core.errors import MissingToolError, TorchyardError
 from tasks.core.model import Command
-from tasks.lock.profile import SelectedProfile
+from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import shell
-from tasks.system.voice import print_report
+from tasks.system.output import print_report
 
 _CHECKS = (
     ("ruff", "check", "."),

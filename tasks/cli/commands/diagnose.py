@@ -7,27 +7,86 @@ What would keep a build from beginning now, settings or what `doit doctor` finds
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tasks.cli.commands import doctor
-from tasks.cli.commands.failed import (
-    StageFailure,
-    find_failures,
-    find_logs_folder,
-    find_records_folder,
-)
+from tasks.core import text_layout
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.check_ids import GATE_CHECK_IDS
-from tasks.core.digest import format_canonical_json
 from tasks.core.errors import redact_secrets
-from tasks.core.formatting import lines
-from tasks.doctor.failures.diagnosed import FailureExplanation, explain_log
+from tasks.core.model import Stage
+from tasks.doctor.explain_failure import FailureExplanation, explain_log
 from tasks.knowledge import load_knowledge
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog.witness import read_facts
-from tasks.system import tty
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import run_record_io
+from tasks.runlog.memory_monitor_io import read_facts
+from tasks.runlog.run_record import StageRun
+from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.voice import print_report
+from tasks.system.output import print_report
+
+
+@dataclass(frozen=True)
+class StageFailure:
+    """One or more stages that failed in the same way: the log, None where there is none, and what,
+    where and todo of the record, where that tells it. `stage` is "" where only a log is known.
+    """
+
+    stage: str
+    log: Path | None
+    error: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
+    """What the newest run could not do; where it failed in nothing, or there is no record of it,
+    the newest log of a stage that left no manifest; () for nothing at all.
+    """
+    newest = next(run_record_io.read_runs(find_records_folder(subject)), None)
+    stages = [one for one in newest.stages if one.outcome == "failed"] if newest else []
+    if not stages:
+        log = _find_newest_log(subject)
+        return (StageFailure("", log),) if log else ()
+    alike: dict[tuple[str, str], list[StageRun]] = {}
+    for one in stages:
+        alike.setdefault((str(one.error.get("what")), str(one.error.get("where"))), []).append(one)
+    return tuple(
+        StageFailure(", ".join(one.name for one in ones), _find_stage_log(ones[0]), ones[0].error)
+        for ones in alike.values()
+    )
+
+
+def find_records_folder(subject: SelectedProfile) -> Path:
+    """Where each run of a profile leaves one."""
+    return subject.build / "records" / "runs"
+
+
+def find_logs_folder(subject: SelectedProfile) -> Path:
+    """Where the stages of a profile leave them."""
+    return subject.build / "logs"
+
+
+def _find_stage_log(one: StageRun) -> Path | None:
+    named = one.diagnosis.get("log")
+    log = Path(named) if isinstance(named, str) else None
+    return log if log and log.is_file() else None
+
+
+def _find_newest_log(subject: SelectedProfile) -> Path | None:
+    """Of any stage where the plan is not known."""
+    if subject.opened:
+        stages = [stage for stage in subject.opened.plan.stages if not _has_outputs(stage)]
+        logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
+    else:
+        logs = list(find_logs_folder(subject).glob("*.log"))
+    there = [log for log in logs if log.is_file()]
+    return max(there, key=lambda log: log.stat().st_mtime_ns, default=None)
+
+
+def _has_outputs(stage: Stage) -> bool:
+    return all(Path(path).exists() for path in stage.outputs)
+
 
 _DIAGNOSIS_KEY_WIDTH = 13
 KeyRows = list[tuple[str, str]]
@@ -112,8 +171,8 @@ def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
 
 def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
     for key, text in rows:
-        for line in lines.format_labeled_lines(
-            key, text.strip(), _DIAGNOSIS_KEY_WIDTH, tty.read_terminal_width()
+        for line in text_layout.format_labeled_lines(
+            key, text.strip(), _DIAGNOSIS_KEY_WIDTH, screen.read_terminal_width()
         ):
             print_report(line)
 

@@ -11,23 +11,52 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.cli.commands.table import format_check_table
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
-from tasks.core.digest import format_canonical_json
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.model import Host
-from tasks.doctor.ask import build_probe_request
-from tasks.doctor.judging import check_host
-from tasks.doctor.probes import read_host_facts
-from tasks.doctor.symptom import CheckResult, Level, report_ok, report_problem
+from tasks.core.text_layout import format_labeled_lines, wrap_text
+from tasks.doctor.check_result import CheckResult, Level, report_ok, report_problem
+from tasks.doctor.examine_host import build_probe_request, check_host
+from tasks.doctor.host_facts_io import read_host_facts
 from tasks.knowledge import load_knowledge
-from tasks.lock.profile import SelectedProfile
-from tasks.planning.plan import build_layout
-from tasks.system import tty
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.planning.profile_plan import build_layout
+from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.hardware import probe
-from tasks.system.typed import add_profile_argument
-from tasks.system.voice import print_report, print_warning
+from tasks.system.hardware import host_probe
+from tasks.system.output import print_report, print_warning
+from tasks.system.profile_hint import add_profile_argument
+
+_LEVEL_MARKS = {"problem": "PROBLEM"}  # what must not be missed
+_FINDING_INDENT = 28  # of what was seen
+
+
+def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
+    """A line for each symptom, what is longer than `columns` going on below. Commands are left in
+    one piece, to be copied.
+    """
+    room = max(columns - _FINDING_INDENT, 30)
+    before = ""
+    for symptom in found:
+        name = symptom.id if symptom.id != before or symptom.level != "ok" else ""
+        before = symptom.id
+        known = f" [{symptom.known}]" if symptom.known else ""
+        key = f"{_LEVEL_MARKS.get(symptom.level, symptom.level):<12} {name:<14}"
+        yield from format_labeled_lines(
+            key, f"{symptom.seen}{known}", _FINDING_INDENT, room + _FINDING_INDENT
+        )
+        yield from _format_hint(symptom.todo, room - 2)
+
+
+def _format_hint(todo: str, room: int) -> Iterator[str]:
+    mark = "→ "
+    for line in todo.splitlines():
+        pieces = [line.strip()] if line.startswith("  ") else wrap_text(line, room)
+        for piece in pieces:
+            yield f"{'':{_FINDING_INDENT}}{mark}{piece}"
+            mark = "  "
+
 
 _MAX_TABLE_WIDTH = 120
 _MANDATORY_CHECKS: frozenset[CheckId] = frozenset(
@@ -48,7 +77,7 @@ def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
     if json:
         document = {"profile": subject.name, "found": found, "problems": len(problems)}
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    for line in format_check_table(found, tty.read_terminal_width(_MAX_TABLE_WIDTH)):
+    for line in format_check_table(found, screen.read_terminal_width(_MAX_TABLE_WIDTH)):
         print_report(line)
     if problems:
         raise TorchyardError(told, hint="each has its remedy above")
@@ -119,7 +148,9 @@ def run_host_checks(
 
 def _read_fallback_host(subject: SelectedProfile) -> Host:
     """Of a profile that does not open nothing is known, and nothing pinned."""
-    return probe.read_host(probe.HostQuery("auto", None), subject.root / "build" / "host.json")
+    return host_probe.read_host(
+        host_probe.HostQuery("auto", None), subject.root / "build" / "host.json"
+    )
 
 
 def _check_settings(subject: SelectedProfile, wanted: frozenset[CheckId]) -> Iterator[CheckResult]:
@@ -168,10 +199,10 @@ def _accept_host(subject: SelectedProfile) -> bool:
         return False  # told with what is found
     pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
-    asked = probe.HostQuery(settings.python, settings.toolkit.path)
-    found = probe.read_host(asked, pin)
+    asked = host_probe.HostQuery(settings.python, settings.toolkit.path)
+    found = host_probe.read_host(asked, pin)
     if pin.parent.is_dir():
-        probe.write_host_pin(pin, asked, found)
+        host_probe.write_host_pin(pin, asked, found)
     cards = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in found.gpus) or "no card"
     kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
     goes_by = add_profile_argument("the next doit build goes by that", subject.name)

@@ -24,29 +24,29 @@ from tasks.cli.decisions import (
     estimate_cost,
     list_decisions,
 )
-from tasks.cli.running import why
-from tasks.cli.running.rooms import load_stage_module
+from tasks.cli.running import rebuild_reason
+from tasks.cli.running.stage_modules import load_stage_module
+from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.deps_model import CompilerCache, DepsManifest
-from tasks.core.digest import convert_to_json, format_canonical_json
 from tasks.core.errors import TorchyardError, redact_secrets
-from tasks.core.formatting.lines import format_labeled_lines
 from tasks.core.model import Plan, Stage
-from tasks.doctor.ask import build_probe_request
-from tasks.doctor.disks import compute_disk_usage, format_disk_usage
-from tasks.doctor.probes import disks as surroundings
-from tasks.lock.profile import Profile, SelectedProfile
-from tasks.planning.foreseen import list_capability_warnings, list_known_bad_warnings
-from tasks.runlog import records, runs
-from tasks.settings.variables import describe_unused_variables
-from tasks.stages.compile.foresee import BuildPreview
-from tasks.stages.compile.foresee import preview_build as foresee_compile
-from tasks.stages.env.foresee import preview_environment as foresee_env
-from tasks.stages.env.job import Environment
-from tasks.stages.source.foresee import preview_source_changes as foresee_source
-from tasks.system import manifests, tty
+from tasks.core.text_layout import format_labeled_lines
+from tasks.doctor import folder_facts_io
+from tasks.doctor.examine_host import build_probe_request
+from tasks.doctor.folder_checks import compute_disk_usage, format_disk_usage
+from tasks.lock.opened_profile_io import Profile, SelectedProfile
+from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings
+from tasks.runlog import build_history_io, stage_record_io
+from tasks.settings.setting_errors import describe_unused_variables
+from tasks.stages.compile.build_context_io import BuildPreview
+from tasks.stages.compile.build_context_io import preview_build as foresee_compile
+from tasks.stages.env.model import Environment
+from tasks.stages.env.run import preview_environment as foresee_env
+from tasks.stages.source.tree_changes_io import preview_source_changes as foresee_source
+from tasks.system import manifests, screen
 from tasks.system.files import write_user_file
 from tasks.system.hardware import capacity
-from tasks.system.voice import print_report
+from tasks.system.output import print_report
 
 _EXPLAIN_KEY_WIDTH = 13
 _CHANGED_REASON = "what it made, or what it is made from, was changed since"
@@ -93,7 +93,9 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> CostEstimate:
     """What builds like this one take, by the facts, on this machine's cores and disks."""
     cost, room = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
-    disks = tuple(surroundings.list_disks(build_probe_request(subject.root, profile.host, profile)))
+    disks = tuple(
+        folder_facts_io.list_disks(build_probe_request(subject.root, profile.host, profile))
+    )
     most = sum(mib for _, mib in compute_disk_usage(disks, room).values()) if room else 0
     sure = "unverified" not in cost.known
     return CostEstimate(
@@ -115,7 +117,7 @@ def show_decisions(decided: Iterable[Decision]) -> None:
 
 
 def _show_row(key: str, text: str) -> None:
-    for line in format_labeled_lines(key, text, _EXPLAIN_KEY_WIDTH, tty.read_terminal_width()):
+    for line in format_labeled_lines(key, text, _EXPLAIN_KEY_WIDTH, screen.read_terminal_width()):
         print_report(line)
 
 
@@ -127,7 +129,7 @@ def _show_stages(found: list[Verdict]) -> None:
             before,
             "\n".join(_format_verdict_lines(verdict)),
             len(before),
-            tty.read_terminal_width(),
+            screen.read_terminal_width(),
         ):
             print_report(line)
 
@@ -168,14 +170,14 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[StageCos
 
 
 def _read_recorded_cost(stage: Stage) -> StageCost:
-    record = records.read_last_record(stage) or {}
+    record = stage_record_io.read_last_record(stage) or {}
     return StageCost(stage.name, record.get("seconds"))
 
 
 def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> StageCost:
-    past = list(runs.read_history(stage.job.runs))
+    past = list(build_history_io.read_history(stage.job.runs))
     asked = outlook.ninja.objects if outlook and outlook.ninja else None
-    peaks = runs.collect_peaks(past).values()
+    peaks = build_history_io.collect_peaks(past).values()
     return StageCost(stage.name, estimate_compile_seconds(past, asked), max(peaks, default=None))
 
 
@@ -194,14 +196,16 @@ def explain_stages(plan: Plan) -> Iterator[Verdict]:
 
 def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
     reasons = (
-        _list_source_reasons(stage) if stage.kind == "source" else why.list_rebuild_reasons(stage)
+        _list_source_reasons(stage)
+        if stage.kind == "source"
+        else rebuild_reason.list_rebuild_reasons(stage)
     )
     if (
         not reasons
         and stage.uptodate_check == "moved"
         and load_stage_module(stage, "moved").moved(stage.job)
     ):
-        reasons = why.list_unlocked_sources(stage) or (_CHANGED_REASON,)
+        reasons = rebuild_reason.list_unlocked_sources(stage) or (_CHANGED_REASON,)
     fed = [Path(path).stem for path in stage.inputs if str(path) in moving]
     compiles = stage.kind == "compile" and (reasons or fed)
     outlook = foresee_compile(stage.job, environment) if compiles else None
@@ -214,7 +218,9 @@ def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None
 
 def _list_source_reasons(stage: Stage) -> tuple[str, ...]:
     """It looks at the tree every time; only what it would find counts."""
-    return tuple(dict.fromkeys((*records.find_rebuild_reasons(stage), *foresee_source(stage.job))))
+    return tuple(
+        dict.fromkeys((*stage_record_io.find_rebuild_reasons(stage), *foresee_source(stage.job)))
+    )
 
 
 def _build_explain_document(

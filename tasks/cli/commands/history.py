@@ -12,17 +12,17 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.core.digest import format_canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import redact_secrets
-from tasks.core.formatting.bar import Glyphs, fit_columns, measure_columns
-from tasks.core.formatting.duration import format_duration
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import runrecords
-from tasks.runlog.record import ALWAYS_CHECKED, Run, StageRun
-from tasks.system import tty
+from tasks.core.text_formatting import format_duration
+from tasks.core.text_layout import Glyphs, fit_columns, measure_columns
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import run_record_io
+from tasks.runlog.run_record import ALWAYS_CHECKED, Run, StageRun
+from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.typed import format_profile_argument
-from tasks.system.voice import print_report
+from tasks.system.output import print_report
+from tasks.system.profile_hint import format_profile_argument
 
 _MAX_HISTORY_WIDTH = 120
 _COLUMN_WIDTHS = (16, 16, 24, 12)  # columns of all but the last, at most
@@ -32,7 +32,7 @@ _HISTORY_GAP = "  "
 def run(subject: SelectedProfile, json: str = "") -> None:
     """Print a line for each run; `json` is a file to write all of them to."""
     folder = subject.build / "records" / "runs"
-    known = [(one, _format_outcome(one, folder)) for one in runrecords.read_runs(folder)][::-1]
+    known = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     if json:
         runs = [_serialize_run(one, outcome) for one, outcome in known]
         write_user_file(
@@ -42,8 +42,8 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     if not known:
         todo = f"doit build{format_profile_argument(subject.name)}"
         print_report(f"no run of {subject.name} is on record; to begin: {todo}")
-    room = tty.read_terminal_width(_MAX_HISTORY_WIDTH)
-    glyphs = tty.choose_glyphs()
+    room = screen.read_terminal_width(_MAX_HISTORY_WIDTH)
+    glyphs = screen.choose_glyphs()
     for line in _format_history_table(
         [_build_history_row(one, outcome) for one, outcome in known], room, glyphs
     ):
@@ -52,7 +52,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
 def _format_outcome(one: Run, folder: PurePath) -> str:
     if not one.outcome:
-        return "at work" if runrecords.is_run_active(folder, one) else "cut off"
+        return "at work" if run_record_io.is_run_active(folder, one) else "cut off"
     failed = [stage.name for stage in one.stages if stage.outcome == "failed"]
     if one.outcome == "failed" and failed:
         return f"failed: {', '.join(failed)}"

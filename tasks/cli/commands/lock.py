@@ -9,23 +9,28 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from tasks.cli.opening import open_profile
+from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
 from tasks.core.resolution import UnsatisfiableError
 from tasks.lock import LOCK_NAME
-from tasks.lock import profile as opened
-from tasks.lock.builder import FinishedBuild
-from tasks.lock.difference import compare_sections
-from tasks.lock.profile import SelectedProfile
-from tasks.lock.section import LockedInputs, LockSection, merge_kept_extensions
-from tasks.lock.text import parse_section, replace_section
+from tasks.lock import opened_profile_io as opened
+from tasks.lock.lock_builder_io import FinishedBuild
+from tasks.lock.lock_file import (
+    LockedInputs,
+    LockSection,
+    compare_sections,
+    merge_kept_extensions,
+    parse_section,
+    replace_section,
+)
+from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
-from tasks.settings.yamltree import read_yaml_text
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.source.job import SourceJob
+from tasks.settings.yaml_tree import read_yaml_text
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.source.model import SourceJob
 from tasks.system import files, git
-from tasks.system.typed import add_profile_to_errors, format_profile_argument
-from tasks.system.voice import print_report, print_warning
+from tasks.system.output import print_report, print_warning
+from tasks.system.profile_hint import add_profile_to_errors, format_profile_argument
 
 
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.core.errors import BadArtifactError, TorchyardError
-from tasks.core.formatting.size import format_size
 from tasks.core.model import Artifact
-from tasks.lock.profile import Profile, SelectedProfile
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.wheel.job import Wheel
+from tasks.core.text_formatting import format_size
+from tasks.lock.opened_profile_io import Profile, SelectedProfile
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests
-from tasks.system.voice import print_report
-from tasks.wheels.index import sending, shelf, verified
-from tasks.wheels.index.pages import IndexFile
-from tasks.wheels.index.retention import select_retained
+from tasks.system.output import print_report
+from tasks.wheels import package_index_io
+from tasks.wheels.index_pages import IndexFile, select_retained
 
 
 def run(  # noqa: PLR0913, PLR0917 - an option each
@@ -45,14 +44,14 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     files.create_owned_folder(index)
     with files.lock_folder(index):
         _publish_wheels(index, profile, yank or unyank, "" if unyank else because or "yanked")
-    if not sending.is_local_index(place):
-        sending.upload_index(place, index, profile.layout.logs / "publish.log")
+    if not package_index_io.is_local_index(place):
+        package_index_io.upload_index(place, index, profile.layout.logs / "publish.log")
         print_report(f"sent to {place}")
 
 
 def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
     """Where it is written: there, or here to be sent."""
-    if sending.is_local_index(place):
+    if package_index_io.is_local_index(place):
         return (subject.root / place).absolute()
     return subject.root / "build" / "index"
 
@@ -60,7 +59,9 @@ def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
 def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
     if not (index / "simple").is_dir():
         raise TorchyardError("there is no index", location=str(index), hint="doit publish")
-    found = list(verified.find_index_problems(index, profile.layout.templates / "index", newest))
+    found = list(
+        package_index_io.find_index_problems(index, profile.layout.templates / "index", newest)
+    )
     if found:
         raise BadArtifactError(
             f"the index is not what it says: {found[0]}"
@@ -69,7 +70,7 @@ def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
             hint="doit publish writes the pages again; a file with other bytes is to be removed "
             "by hand first",
         )
-    named = shelf.read_indexed_files(index)
+    named = package_index_io.read_indexed_files(index)
     total = sum(file.size for file in named.values())
     print_report(
         f"{len(named)} wheels, {format_size(total // 2**20)}: all of it is what the pages say"
@@ -84,15 +85,15 @@ def _format_yanked_note(file: IndexFile) -> str:
 
 
 def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) -> None:
-    named = shelf.read_indexed_files(index)
+    named = package_index_io.read_indexed_files(index)
     if judged:
-        named = shelf.yank_file(named, judged, because)
+        named = package_index_io.yank_file(named, judged, because)
         told = "only who asks for exactly it gets it" if because else "for everybody again"
         print_report(f"{'yanked' if because else 'no longer yanked'} {judged}: {told}")
     else:
         for wheel in _list_built_wheels(profile):
             new = wheel.name not in named
-            entry = shelf.add_wheel(index, wheel)
+            entry = package_index_io.add_wheel(index, wheel)
             named[wheel.name] = entry if new else named[wheel.name]
             print_report(
                 f"{'published' if new else 'is there'} {wheel.name}{_format_yanked_note(named[wheel.name])}"
@@ -100,7 +101,7 @@ def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) ->
     staying = select_retained(named.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(named.keys() - {file.filename for file in staying}):
         print_report(f"leaves {filename}: older than what publish.keep says")
-    shelf.write_index(index, profile.layout.templates / "index", staying)
+    package_index_io.write_index(index, profile.layout.templates / "index", staying)
     print_report(f"{len(staying)} wheels are on {index / 'simple'}")
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.core.errors import NotOwnedError
-from tasks.core.formatting.size import format_size
-from tasks.lock.profile import SelectedProfile
-from tasks.stages.install.transaction import journal
-from tasks.stages.source.yours import find_user_changes
+from tasks.core.text_formatting import format_size
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.stages.install import install_journal_io
+from tasks.stages.source.run import find_user_changes
 from tasks.system import files, git
-from tasks.system.typed import format_profile_argument
-from tasks.system.voice import print_report
-from tasks.wheels.files import wheelhouse
+from tasks.system.output import print_report
+from tasks.system.profile_hint import format_profile_argument
+from tasks.wheels import wheelhouse_io
 
 
 def run(subject: SelectedProfile, yes: bool = False) -> None:
@@ -85,18 +85,20 @@ def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
 
 def _explain_kept_backup(replaced: Path) -> str:
     """Why what was replaced must not go, and what to do; "" where there is nothing."""
-    stamps = list(journal.list_stamps(replaced))
-    if there := [one.prefix for stamp in stamps if (one := journal.read_latest_record(stamp))]:
+    stamps = list(install_journal_io.list_stamps(replaced))
+    if there := [
+        one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
+    ]:
         return f"it holds what was in {', '.join(there)} before; doit restore puts that back"
-    own = any((stamp / journal.ASIDE_FOLDER).is_dir() for stamp in stamps)
+    own = any((stamp / install_journal_io.ASIDE_FOLDER).is_dir() for stamp in stamps)
     return "it holds files of your own; remove it yourself once you need none" if own else ""
 
 
 def _remove_wheel(wheel: Path) -> None:
     """With the line on where it is from, and the statement."""
     wheel.unlink()
-    wheelhouse.resolve_statement_path(wheel).unlink(missing_ok=True)
-    Path(wheelhouse.resolve_origin_path(wheel)).unlink(missing_ok=True)
+    wheelhouse_io.resolve_statement_path(wheel).unlink(missing_ok=True)
+    Path(wheelhouse_io.resolve_origin_path(wheel)).unlink(missing_ok=True)
 
 
 def _find_unshared_wheels(build: Path, house: Path) -> Iterator[Path]:

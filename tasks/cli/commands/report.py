@@ -8,24 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError
-from tasks.jobs import builtfolder
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog.record import Run
-from tasks.runlog.report.cameout import collect_results
-from tasks.runlog.report.comparison import compare_runs, find_comparable_run
-from tasks.runlog.report.documents import merge_run_outputs
-from tasks.runlog.report.drawing import encode_embedded_json
-from tasks.runlog.report.markdown import format_markdown
-from tasks.runlog.report.page import build_page_values
-from tasks.runlog.report.perfetto import build_trace
-from tasks.runlog.report.private import Anonymizer
-from tasks.runlog.report.words import format_headline
-from tasks.runlog.runrecords import is_run_active, read_runs
-from tasks.settings.workers import find_worker_names
+from tasks.jobs import build_manifests_io
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog.anonymizer import Anonymizer
+from tasks.runlog.build_results import collect_results, merge_run_outputs
+from tasks.runlog.perfetto_trace import build_trace
+from tasks.runlog.report_graphics import encode_embedded_json
+from tasks.runlog.report_page import build_page_values
+from tasks.runlog.report_text import format_headline, format_markdown
+from tasks.runlog.run_comparison import compare_runs, find_comparable_run
+from tasks.runlog.run_record import Run
+from tasks.runlog.run_record_io import is_run_active, read_runs
+from tasks.settings.compile_workers import find_worker_names
 from tasks.system.files import write_atomic
-from tasks.system.hardware import person
-from tasks.system.render import render_template
-from tasks.system.voice import print_report
+from tasks.system.hardware import operating_system
+from tasks.system.jinja_templates import render_template
+from tasks.system.output import print_report
 
 _MAX_NAMED_RUNS = 5  # runs that an error names
 
@@ -40,16 +38,19 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
     other = _find_run(records, against) if against else find_comparable_run(chosen, earlier)
 
     hosts = (
-        *person.list_host_names(),
+        *operating_system.list_host_names(),
         *find_worker_names(chosen.settings),
         *find_worker_names(other.settings if other else {}),
     )
     private = Anonymizer(
-        str(subject.root), person.list_home_folders(), person.list_user_names(), hosts
+        str(subject.root),
+        operating_system.list_home_folders(),
+        operating_system.list_user_names(),
+        hosts,
     )
     told = private.clean_value(chosen)
     came = private.clean_value(
-        collect_results(merge_run_outputs(builtfolder.read_manifests(build), chosen), chosen)
+        collect_results(merge_run_outputs(build_manifests_io.read_manifests(build), chosen), chosen)
     )
     title = format_headline(told, is_run_active(records, chosen))
     compared = compare_runs(told, private.clean_value(other)) if other else None

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.core.errors import NotOwnedError, TorchyardError
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import records
-from tasks.stages.install.transaction import interrupted, journal
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import stage_record_io
+from tasks.stages.install import install_commit_io, install_journal_io
 from tasks.system import files, manifests
-from tasks.system.typed import add_profile_argument, format_profile_argument
-from tasks.system.voice import print_report, print_warning
+from tasks.system.output import print_report, print_warning
+from tasks.system.profile_hint import add_profile_argument, format_profile_argument
 
 
 def run(subject: SelectedProfile, yes: bool = False) -> None:
@@ -23,8 +23,8 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
     build = subject.build
     stamps = [
         stamp
-        for stamp in journal.list_stamps(build / "replaced")
-        if journal.read_latest_record(stamp)
+        for stamp in install_journal_io.list_stamps(build / "replaced")
+        if install_journal_io.read_latest_record(stamp)
     ]
     if not stamps:
         print_report("nothing of this profile lies in an environment of yours")
@@ -46,8 +46,8 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
         return
     with files.lock_folder(build):  # nobody is at work in it
         manifests.remove_manifests(build / "install.json")
-        records.note_removal(build / "install.json", "doit restore")
-        problems = list(_restore_stamps(journal.list_stamps(build / "replaced")))
+        stage_record_io.note_removal(build / "install.json", "doit restore")
+        problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
         again = "install.into still names it: the next doit build puts the wheels there again"
         print_report(add_profile_argument(again, subject.name))
@@ -67,12 +67,12 @@ def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
 
 
 def _show_replaced(stamp: Path) -> None:
-    held, change = journal.read_record(stamp), journal.read_pending(stamp)
+    held, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
     if change and change.result:
         held, change = change.result, None  # only to be written down
     if held:
         print_report(f"in {held.prefix}:")
-        for line in journal.describe_rollback(held):
+        for line in install_journal_io.describe_rollback(held):
             print_report(f"  {line}")
     if change:
         print_report(
@@ -81,8 +81,8 @@ def _show_replaced(stamp: Path) -> None:
 
 
 def _restore_stamp(stamp: Path) -> None:
-    one = journal.read_latest_record(stamp)
-    interrupted.restore_environment(stamp)
+    one = install_journal_io.read_latest_record(stamp)
+    install_commit_io.restore_environment(stamp)
     if one:
         print_report(
             f"{one.prefix} has again what it had before; the files are the same, byte for byte"

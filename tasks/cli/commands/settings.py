@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks.core.digest import convert_to_json, format_canonical_json
+from tasks.core import text_layout
+from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import TorchyardError, redact_secrets
-from tasks.core.formatting import lines
-from tasks.lock.profile import SelectedProfile
-from tasks.settings.load import LoadedSettings
-from tasks.settings.told import find_setting_value
-from tasks.settings.variables import describe_unused_variables
-from tasks.system import tty
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.settings.layers import LoadedSettings
+from tasks.settings.loaded_settings import find_setting_value
+from tasks.settings.setting_errors import describe_unused_variables
+from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.voice import print_report, print_warning
+from tasks.system.output import print_report, print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
@@ -33,10 +33,14 @@ def run(subject: SelectedProfile, json: str = "") -> None:
             redact_secrets(format_canonical_json(_build_settings_document(subject, rows, problem))),
         )
     width = max((len(row["key"]) for row in rows), default=0)
-    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)  # a pipe has each key in a line
+    room = screen.read_terminal_width(
+        screen.WIDE_COLUMNS, sys.maxsize
+    )  # a pipe has each key in a line
     for row in rows:
         text = f"{_format_value(row['value'])}   # {row['from']}"
-        for line in lines.format_labeled_lines(row["key"], text, min(width + 2, room // 2), room):
+        for line in text_layout.format_labeled_lines(
+            row["key"], text, min(width + 2, room // 2), room
+        ):
             print_report(line)
     for one in describe_unused_variables(os.environ):
         print_warning(one)

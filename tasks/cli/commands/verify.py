@@ -12,15 +12,15 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import ValidationResult
 from tasks.knowledge import load_knowledge
-from tasks.lock.profile import SelectedProfile
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.validate import table
-from tasks.stages.wheel.job import Wheel
-from tasks.system import manifests, tty
-from tasks.system.voice import print_report
-from tasks.wheels.binaries.codereader import MachineCodeReader
-from tasks.wheels.verify.checks import RecordedWheel, check_wheel
-from tasks.wheels.verify.looked import inspect_wheel
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate import validation_report
+from tasks.stages.wheel.model import Wheel
+from tasks.system import manifests, screen
+from tasks.system.output import print_report
+from tasks.wheels.machine_code_io import MachineCodeReader
+from tasks.wheels.wheel_checks import RecordedWheel, check_wheel
+from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
@@ -29,14 +29,17 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
     if not named:
         raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
-    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)
+    room = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     told: list[ValidationResult] = []
     for path in named:
         if not path.is_file():
             raise TorchyardError("there is no such wheel", location=str(path))
         found = inspect_wheel(path, _create_code_reader(subject))
         of_this = list(check_wheel(found, _find_recorded_wheel(subject, path), knowledge))
-        for line in (path.name, *table.format_check_rows(of_this, room, tty.colour_text)):
+        for line in (
+            path.name,
+            *validation_report.format_check_rows(of_this, room, screen.colour_text),
+        ):
             print_report(line)
         told += of_this
     if failed := [check for check in told if check.status == "failed"]:
@@ -44,7 +47,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
         raise ValidationFailedError(
             f"{len(failed)} of {len(told)} checks failed: {names}",
             location=", ".join(path.name for path in named),
-            hint=table.join_hints(failed),
+            hint=validation_report.join_hints(failed),
         )
 
 

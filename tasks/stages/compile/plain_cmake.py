@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.fingerprint import format_cmake_paths
-from tasks.stages.compile.job import DESTINATION
-from tasks.stages.compile.work import BuildSpec, BuildStep, create_cmake_build
+from tasks.stages.compile.build_commands import BuildSpec, BuildStep, create_cmake_build
+from tasks.stages.compile.configure_fingerprint import format_cmake_paths
+from tasks.stages.compile.model import DESTINATION
 
 
 def find_build_folder(work: BuildSpec) -> PurePath:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tasks.core.digest import convert_to_json
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution
-from tasks.settings.build import Build
-from tasks.settings.schema import Settings
-from tasks.settings.workers import build_distribution_settings
-from tasks.stages.compile.job import CompileJob
+from tasks.settings.compile_workers import build_distribution_settings
+from tasks.settings.schema import Build, Settings
+from tasks.stages.compile.model import CompileJob
 
 RECIPE = 2
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.job import ASSEMBLY_FOLDER, BUILD_OPTION
-from tasks.stages.compile.work import (
+from tasks.stages.compile.build_commands import (
     BuildSpec,
     BuildStep,
     build_job_variables,
     build_wheel_argv,
     create_cmake_build,
 )
+from tasks.stages.compile.model import ASSEMBLY_FOLDER, BUILD_OPTION
 
 # A wheel that is not compressed, put together where the wheel stage has laid out what is built
 # already. setuptools before 64 hands no options on: the wheel is then an ordinary one.

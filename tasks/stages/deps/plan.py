@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.deps_model import MIN_NINJA_VERSION, CompilerLimits, DepsJob
-from tasks.core.digest import convert_to_json
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution, should_use_cuda_packages
 from tasks.knowledge import Knowledge
-from tasks.knowledge.hostcompilers import find_compiler_limits
-from tasks.knowledge.releases import find_release
-from tasks.knowledge.toolkits import list_toolkit_packages
+from tasks.knowledge.cuda_toolkits import list_toolkit_packages
+from tasks.knowledge.host_compilers import find_compiler_limits
+from tasks.knowledge.torch_releases import find_release
 from tasks.settings.schema import Settings
 from tasks.stages.companions import resolve_companions
 

@@ -2,24 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from tasks.core.digest import convert_to_json
-from tasks.core.errors import KnowledgeError, SettingsError
-from tasks.core.model import Json, Layout, Stage
+from tasks.core import shell_quoting
+from tasks.core.canonical_json import convert_to_json
+from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
+from tasks.core.model import Json, Layout, Stage, System
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
-from tasks.knowledge.grammar import (
+from tasks.knowledge.arch_lists import (
     format_cmake_archs,
     format_extension_archs,
     format_torch_cmake_archs,
 )
+from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Settings
-from tasks.settings.workers import build_distribution_settings
-from tasks.stages.env.job import ArchLists, EnvJob
-from tasks.stages.env.launchers import select_cache_settings
-from tasks.stages.env.writable import require_writable_variables
+from tasks.stages.env.cache_launchers import select_cache_settings
+from tasks.stages.env.model import ArchLists, EnvJob
+
+
+def require_writable_variables(settings: Settings, system: System) -> None:
+    """Raises `SettingsError`, which names the key, for the first that a shell of `system` has no
+    way to write.
+    """
+    for section, variables in _list_user_variables(settings):
+        _require_distinct_names(section, variables, system)
+        _require_unreserved_names(section, variables)
+        for name, value in variables.items():
+            try:
+                _check_assignable(system, name, value)
+            except TorchyardError as error:
+                where = f"{section}.{name}"
+                raise SettingsError(error.message, location=where, hint=error.hint) from error
+
+
+def _list_user_variables(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
+    flags = settings.build.flags.items()
+    yield "build.flags", {name: value for name, value in flags if isinstance(value, str)}
+    yield "build.env", settings.build.env
+    yield "runtime.env", settings.runtime.env
+
+
+def _require_unreserved_names(section: str, variables: Mapping[str, str]) -> None:
+    """The scripts keep what they take back in variables of their own."""
+    for name in variables:
+        if name.lower().startswith("_torchyard"):
+            raise SettingsError(
+                f"{name} is a name that the environment scripts use for themselves",
+                location=f"{section}.{name}",
+                hint="choose one that does not begin with _torchyard",
+            )
+
+
+def _check_assignable(system: System, name: str, value: str) -> None:
+    if system == "windows":
+        shell_quoting.format_cmd_assignment(name, value)
+        shell_quoting.format_cmd_assignment(name, value, delayed=True)
+    else:
+        shell_quoting.format_posix_assignment(name, value)
+    shell_quoting.format_powershell_assignment(name, value)
+
+
+def _require_distinct_names(section: str, variables: Mapping[str, str], system: System) -> None:
+    """Windows knows one variable where two names differ by case alone."""
+    seen: dict[str, str] = {}
+    for name in variables if system == "windows" else ():
+        if other := seen.get(name.upper()):
+            raise SettingsError(
+                f"{other} and {name} are one variable on Windows",
+                location=f"{section}.{name}",
+                hint="take one of them out",
+            )
+        seen[name.upper()] = name
+
 
 RECIPE = 4
 

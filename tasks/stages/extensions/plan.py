@@ -2,29 +2,105 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from tasks.core.digest import convert_to_json
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Combination, Resolution
+from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge
-from tasks.knowledge.extensionfacts import BuildFailure, ExtensionFact
-from tasks.knowledge.extensions import (
+from tasks.knowledge.extension_facts import (
+    BuildFailure,
+    CompanionFact,
+    ExtensionFact,
     compute_build_variables,
     find_build_failure,
     list_nvcc_options,
+    normalize_project_name,
 )
-from tasks.settings import workers
-from tasks.settings.extension import Extension
-from tasks.settings.schema import Settings
-from tasks.stages.companions import resolve_companions
-from tasks.stages.extensions.companion import build_source_entry, build_wheel_job
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import find_extension_fact, is_known_source
-from tasks.stages.extensions.order import sort_by_prerequisites
+from tasks.settings import compile_workers
+from tasks.settings.schema import Extension, Settings
+from tasks.stages.companions import Companion, resolve_companions
+from tasks.stages.extensions.known_extensions import find_extension_fact, is_known_source
+from tasks.stages.extensions.model import ExtensionJob
+
+
+def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The names of `after`, which says for each what is before it, in order, and what is before
+    each by its very name. `SettingsError` for a name that is not among them, and where they wait
+    for one another.
+    """
+    meant = {normalize_project_name(name): name for name in after}
+    before = {
+        name: tuple(_resolve_prerequisite(one, name, meant) for one in ones)
+        for name, ones in after.items()
+    }
+    places = {name: place for place, name in enumerate(after)}
+    names = list(after)
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise SettingsError(
+            f"they wait for one another: {' after '.join(error.args[1])}",
+            location=f"extensions ({error.args[1][0]}).after",
+            hint="take one of these names out",
+        ) from error
+    ready: list[int] = []
+    done: dict[str, tuple[str, ...]] = {}
+    while sorter.is_active():
+        for free in sorter.get_ready():
+            heapq.heappush(ready, places[free])
+        name = names[heapq.heappop(ready)]
+        done[name] = before[name]
+        sorter.done(name)
+    return done
+
+
+def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
+    found = meant.get(normalize_project_name(name))
+    if found is None:
+        near = format_did_you_mean(name, (one for one in meant.values() if one != of))
+        raise SettingsError(
+            f'it comes after "{name}", which is not in this profile{near}',
+            location=f"extensions ({of}).after",
+            hint=f"add {name} to extensions or companions, or take the name out of after",
+        )
+    return found
+
+
+def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
+    """Its wheel, nothing of it compiled. A pinned one waits for the tree's own manifest."""
+    return replace(
+        bare,
+        kind="wheel",
+        location=one.requirement,
+        index=one.index,
+        pinned=bare.manifest.parent.with_name("source.json") if one.pinned else None,
+        imports=fact.imports,
+        why=one.why,
+    )
+
+
+def build_source_entry(one: Companion, fact: ExtensionFact) -> Extension:
+    """What a person would write to build it."""
+    version = {"BUILD_VERSION": one.version} if one.version else {}
+    return Extension(
+        name=one.name,
+        git=fact.git,
+        ref=one.ref,
+        submodules=bool(fact.submodules),
+        imports=fact.imports,
+        requires=fact.requires,
+        includes=fact.headers,
+        env=version,
+    )
+
 
 RECIPE = 2
 _FINGERPRINT_FIELDS = (
@@ -229,7 +305,7 @@ def _build_settings_job(
         requires=extension.requires,
         settings_entry=extension.model_dump(mode="json", exclude_defaults=True),
         cache_remote=settings.build.cache_remote or "",
-        workers=workers.build_distribution_settings(
+        workers=compile_workers.build_distribution_settings(
             settings.build.distribute, settings.build.hosts, layout.build
         ),
     )

@@ -8,7 +8,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
-from tasks.stages.install.job import InstallJob
+from tasks.stages.install.model import InstallJob
 
 RECIPE = 1
 

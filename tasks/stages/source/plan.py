@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.core.digest import convert_to_json
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings, Source
-from tasks.stages.source.job import SourceJob, SourceKind
+from tasks.stages.source.model import SourceJob, SourceKind
 
 RECIPE = 1
 

@@ -9,7 +9,7 @@ from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
 from tasks.settings.values import ValidationCheckName
-from tasks.stages.validate.job import SmokeCheck, ValidateJob
+from tasks.stages.validate.model import SmokeCheck, ValidateJob
 
 RECIPE = 2
 CHECKS: tuple[str, ...] = get_args(ValidationCheckName)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.core.digest import convert_to_json
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution, should_use_cuda_packages
 from tasks.knowledge import Knowledge
-from tasks.knowledge.releases import find_release
+from tasks.knowledge.torch_releases import find_release
 from tasks.settings.schema import Settings
-from tasks.stages.wheel.job import AbiReadOptions, BuiltJob, ExistingJob, PrebuiltJob
+from tasks.stages.wheel.model import AbiReadOptions, BuiltJob, ExistingJob, PrebuiltJob
 
 RECIPE = 3
 
@@ -34,9 +34,8 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
-    inputs = {
-        name: value for name, value in convert_to_json(job).items() if name in _FINGERPRINT_FIELDS
-    }  # type: ignore[union-attr]
+    fields: Any = convert_to_json(job)
+    inputs = {name: value for name, value in fields.items() if name in _FINGERPRINT_FIELDS}
     return Stage(
         name="wheel",
         kind="wheel",

@@ -7,15 +7,7 @@ caller's business.
 
 from __future__ import annotations
 
-from tasks.system.git.checkout import clone_at_ref, is_at_ref
-from tasks.system.git.conflicts import find_conflicts, require_merged
-from tasks.system.git.ownwork import list_local_changes
-from tasks.system.git.patches import apply_patch, can_apply_patch, is_as_committed
-from tasks.system.git.patching import restore_patched_files
-from tasks.system.git.reach import is_reachable
-from tasks.system.git.remote import report_newer_commit, resolve_remote_commit
-from tasks.system.git.seed import copy_reference_clone
-from tasks.system.git.state import (
+from tasks.system.git.checkout_state import (
     GitState,
     is_checkout,
     is_clean,
@@ -23,7 +15,16 @@ from tasks.system.git.state import (
     read_commit_time,
     read_git_state,
 )
-from tasks.system.git.submodules import (
+from tasks.system.git.clones import clone_at_ref, copy_reference_clone, is_at_ref
+from tasks.system.git.local_changes import find_conflicts, list_local_changes, require_merged
+from tasks.system.git.patches import (
+    apply_patch,
+    can_apply_patch,
+    is_as_committed,
+    restore_patched_files,
+)
+from tasks.system.git.remotes import is_reachable, report_newer_commit, resolve_remote_commit
+from tasks.system.git.submodule_updates import (
     list_changed_submodules,
     list_stale_submodules,
     update_submodules,

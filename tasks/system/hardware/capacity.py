@@ -2,10 +2,179 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from tasks.knowledge.thresholds import CUDA_COMPILER_MIB, KERNEL_COMPILER_MIB
-from tasks.system.hardware import memory
+from tasks.knowledge.resource_estimates import CUDA_COMPILER_MIB, KERNEL_COMPILER_MIB
+
+PROC = Path("/proc" if sys.platform == "linux" else os.devnull)
+_BYTES_PER_MIB = 2**20
+_LIMIT_FILES = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
+_USAGE_FILES = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_INACTIVE_KEYS = {1: "total_inactive_file", 2: "inactive_file"}
+_ESCAPED_CHARACTER = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """In MiB, by the limit that leaves the least: the limit itself, and what is left of it."""
+
+    limit_mib: int
+    available_mib: int
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """A folder of a control group that may hold a limit, and its version."""
+
+    folder: Path
+    version: int
+
+
+@dataclass(frozen=True)
+class _CgroupMount:
+    device: str
+    root: PurePosixPath
+    point: Path
+    version: int
+
+
+def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
+    """The control groups above this process that can limit its memory, the nearest first; none
+    where the system has no such thing.
+    """
+    try:
+        mounts = tuple(
+            _parse_cgroup_mounts((proc / "self" / "mountinfo").read_text(encoding="utf-8"))
+        )
+        own = dict(_parse_cgroup_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
+    except OSError:
+        return ()
+    return tuple(
+        group
+        for version, path in own.items()
+        for mount in _drop_repeated_mounts(mount for mount in mounts if mount.version == version)
+        for group in _list_parent_groups(mount, path)
+        if any((group.folder / name).exists() for name in _LIMIT_FILES[version])
+    )
+
+
+def measure_memory(above: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
+    """What is there now; `above` comes from `groups`, which a running process asks once."""
+    return min(_list_memory_readings(above, proc), key=lambda memory: memory.available_mib)
+
+
+def find_memory_limit(above: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
+    """The least limit there is, which stays the same from run to run: that of `measure` is the one
+    which leaves the least at the moment.
+    """
+    return min(memory.limit_mib for memory in _list_memory_readings(above, proc))
+
+
+def _list_memory_readings(above: tuple[ControlGroup, ...], proc: Path) -> list[MemoryReading]:
+    return [_read_machine_memory(proc), *filter(None, map(_read_group_memory, above))]
+
+
+def _read_machine_memory(proc: Path) -> MemoryReading:
+    try:
+        text = (proc / "meminfo").read_text(encoding="utf-8")
+    except OSError:
+        import psutil  # noqa: PLC0415 - only where there is no /proc
+
+        memory = psutil.virtual_memory()
+        return MemoryReading(memory.total // _BYTES_PER_MIB, memory.available // _BYTES_PER_MIB)
+    sizes = {name: int(rest.split()[0]) for name, _, rest in _split_lines(text, ":")}
+    return MemoryReading(sizes["MemTotal"] // 1024, sizes["MemAvailable"] // 1024)
+
+
+def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
+    """None where the group has no limit, or is gone."""
+    limits = [_read_number(group.folder / name) for name in _LIMIT_FILES[group.version]]
+    limit = min((value for value in limits if value is not None), default=None)
+    used = _read_number(group.folder / _USAGE_FILES[group.version])
+    if limit is None or used is None:
+        return None
+    idle = _read_inactive_bytes(group.folder, _INACTIVE_KEYS[group.version])
+    return MemoryReading(
+        limit // _BYTES_PER_MIB, max(0, limit - max(0, used - idle)) // _BYTES_PER_MIB
+    )
+
+
+def _read_number(path: Path) -> int | None:
+    """None for "max" and where there is no such file. v1 tells no limit as 2**63 less a page, which
+    is never the least.
+    """
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _read_inactive_bytes(folder: Path, name: str) -> int:
+    with contextlib.suppress(OSError):
+        for key, _, rest in _split_lines((folder / "memory.stat").read_text(encoding="ascii"), " "):
+            if key == name:
+                return int(rest)
+    return 0
+
+
+def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
+    return (line.partition(separator) for line in text.splitlines() if separator in line)
+
+
+def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
+    """Version and path out of /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    for line in text.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            yield 2, PurePosixPath(path)
+        elif "memory" in controllers.split(","):
+            yield 1, PurePosixPath(path)
+
+
+def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
+    """`31 23 0:28 ROOT POINT options … - TYPE source superoptions` (proc_pid_mountinfo(5))."""
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, *_, options = after.split()
+        device, root, point = (_unescape_field(field) for field in before.split()[2:5])
+        if kind == "cgroup2":
+            yield _CgroupMount(device, PurePosixPath(root), Path(point), 2)
+        elif kind == "cgroup" and "memory" in options.split(","):
+            yield _CgroupMount(device, PurePosixPath(root), Path(point), 1)
+
+
+def _unescape_field(field: str) -> str:
+    return _ESCAPED_CHARACTER.sub(lambda code: chr(int(code[1], 8)), field)
+
+
+def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
+    """The same tree mounted again, for a changed root, says nothing new."""
+    found: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
+    for mount in mounts:
+        found.setdefault((mount.device, mount.root), mount)
+    return found.values()
+
+
+def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
+    """The group's folder and all above it within the mount. In a container the path may be told as
+    the host sees it while only the container's own part is mounted, or the other way round: what
+    is mounted is then the group itself.
+    """
+    folder = mount.point
+    if path.is_relative_to(mount.root):
+        folder = mount.point / path.relative_to(mount.root)
+    if ".." in folder.parts or not folder.is_dir():
+        folder = mount.point
+    while folder != mount.point:
+        yield ControlGroup(folder, mount.version)
+        folder = folder.parent
+    yield ControlGroup(mount.point, mount.version)
 
 
 def count_usable_cores() -> int:
@@ -19,7 +188,7 @@ def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     where nobody can look after memory while they run. `compiler_mib` is what each takes, where that
     is known to be more than usual; `most` replaces the number of cores.
     """
-    available = memory.measure_memory(memory.find_control_groups()).available_mib
+    available = measure_memory(find_control_groups()).available_mib
     return max(
         1, min(most or count_usable_cores(), available // max(CUDA_COMPILER_MIB, compiler_mib))
     )
@@ -34,5 +203,5 @@ def compute_kernel_jobs(most: int) -> int:
     """How many of flash-attention's kernels `most` compilers may make at once, at least one: by the
     limit of memory, since the value is kept and what is available changes.
     """
-    limit = memory.find_memory_limit(memory.find_control_groups())
+    limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

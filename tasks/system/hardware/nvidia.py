@@ -18,7 +18,7 @@ from typing import Any
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command, Gpu
-from tasks.knowledge.driver import NvidiaDriver
+from tasks.knowledge.gpus import NvidiaDriver
 from tasks.system import shell
 
 _WSL_PROGRAM = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution

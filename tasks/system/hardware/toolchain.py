@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tasks.core.deps_model import CompilerLimits, Program
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command
+from tasks.knowledge.host_compilers import CompilerKind, HostCompiler, explain_compiler_rejection
 from tasks.system import files, shell
+from tasks.system.hardware import msvc_toolsets
+from tasks.system.hardware.operating_system import format_install_command
 
 _VERSION_NUMBER = re.compile(r"\d\.\d")
 _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolchain.cudahost")
@@ -63,3 +71,118 @@ def _read_version_lines(program: str) -> str:
         return ""
     told = " ".join(line.strip() for line in lines if _VERSION_NUMBER.search(line))
     return told.removeprefix(f"{Path(program).name} ")  # GCC begins with what it was called
+
+
+_OLDEST_NUMBERS = {"gcc": 9, "clang": 7}  # of the names with a number that are looked for
+
+
+@dataclass(frozen=True)
+class CompilerPair:
+    """The C and the C++ compiler; `why` is a sentence where they are not the usual ones. `msvc` is
+    where they come from on Windows.
+    """
+
+    cc: Program
+    cxx: Program
+    kind: CompilerKind
+    why: str = ""
+    msvc: msvc_toolsets.ChosenToolset | None = None
+
+
+def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimits) -> CompilerPair:
+    """The compilers that `limits` lets pass: those asked for (CC, CXX) and no others, or the first
+    of gcc, cc, gcc-N, clang and clang-N, newest N first.
+
+    Raises `MissingToolError` with the command that installs one.
+    """
+    if sys.platform == "win32":
+        taken = msvc_toolsets.choose_toolset(limits)
+        return CompilerPair(taken.cl, taken.cl, "msvc", taken.why, taken)
+    refused = ""
+    for cc, cxx in [(asked[0] or asked[1], asked[1])] if asked[1] else _list_compiler_names(limits):
+        found = (_inspect_compiler(cc), _inspect_compiler(cxx))
+        if not found[0] or not found[1]:
+            continue
+        (c, _), (cplusplus, kind) = found[0], found[1]
+        against = explain_compiler_rejection(
+            limits, HostCompiler(str(cxx), kind, cplusplus.version)
+        )
+        if not against:
+            taken = f"{cxx} ({cplusplus.version}) is used"
+            return CompilerPair(c, cplusplus, kind, f"{refused}: {taken}" if refused else "")
+        refused = refused or against
+    raise _build_compiler_error(asked[1], limits, refused)
+
+
+def find_program(name: str) -> Program | None:
+    """A program on PATH (or at a path) with the version it tells."""
+    found = _inspect_compiler(name)
+    return found[0] if found else None
+
+
+def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
+    """Whether the linker finds a library by name ("openblas"); `scratch` is a folder of ours."""
+    product = scratch / f"links-with-{library}"
+    empty = "NUL" if sys.platform == "win32" else "/dev/null"
+    argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
+    try:
+        shell.capture_output(Command(argv, shell.build_host_env(), f"look for {library}"))
+    except (CommandFailedError, MissingToolError):
+        return False
+    product.unlink(missing_ok=True)
+    return True
+
+
+def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
+    yield from (("gcc", "g++"), ("cc", "c++"))
+    yield from ((f"gcc-{n}", f"g++-{n}") for n in _list_compiler_numbers("gcc", limits.gcc_max))
+    yield "clang", "clang++"
+    yield from (
+        (f"clang-{n}", f"clang++-{n}") for n in _list_compiler_numbers("clang", limits.clang_max)
+    )
+
+
+def _list_compiler_numbers(kind: CompilerKind, newest: int | None) -> range:
+    """Where nothing is too new the usual name is the newest already."""
+    return range(newest, _OLDEST_NUMBERS[kind] - 1, -1) if newest else range(0)
+
+
+def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
+    """The kind is by what it says: c++, or a compiler cache's g++, is a link to anything."""
+    path = shutil.which(name) if name else None
+    if not path:
+        return None
+    try:
+        text = shell.capture_output(
+            Command((path, "--version"), shell.build_host_env(), f"ask {name} its version")
+        )
+    except (CommandFailedError, MissingToolError):
+        return None
+    found = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
+    names = f"{Path(path).resolve().name} {text.partition(chr(10))[0]}"
+    kind: CompilerKind = "clang" if "clang" in names.lower() else "gcc"
+    return Program(path, found[0] if found else ""), kind
+
+
+def _build_compiler_error(
+    asked: str | None, limits: CompilerLimits, refused: str
+) -> MissingToolError:
+    if asked:
+        what = f"the compiler {asked} is not there"
+        return MissingToolError(
+            refused or what,
+            location="build.env.CXX",
+            hint="name another one, or take the line out: one that is taken is then looked for",
+        )
+    if not refused:
+        return MissingToolError(
+            "there is no C++ compiler here", hint=format_install_command("compiler")
+        )
+    if limits.gcc_max:
+        return MissingToolError(
+            refused,
+            hint=f"{format_install_command('newest-gcc', gcc=str(limits.gcc_max))}  (it is then found by "
+            "itself), "
+            "or choose a newer toolkit.version",
+        )
+    return MissingToolError(refused, hint=f"install a g++ of {limits.gcc_min} or later")

@@ -15,8 +15,8 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from tasks.core.errors import OFFLINE_HINT, FetchError, redact_secrets
-from tasks.system import files, space
-from tasks.system.network import insisting, offline
+from tasks.system import files
+from tasks.system.network import network_access
 
 _URL_SCHEMES = ("https", "http", "file")
 _CHUNK_BYTES = 2**20
@@ -35,7 +35,7 @@ def download_file(
     target, url = Path(dest), _build_url(source)
     if sha256 and target.is_file() and files.read_artifact(target).sha256 == sha256:
         return target
-    if offline.is_offline() and not url.startswith("file:"):
+    if network_access.is_offline() and not url.startswith("file:"):
         raise FetchError(
             f"{url} is not in the bundle", location="offline", hint="make it again: doit bundle"
         )
@@ -90,7 +90,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
         )
 
     try:
-        insisting.retry_action(redact_secrets(url), download_once, explain_retry)
+        network_access.retry_action(redact_secrets(url), download_once, explain_retry)
     except _CONNECTION_ERRORS as error:
         more = ": it goes on where this stopped" if sha256 and part.exists() else ""
         raise FetchError(
@@ -145,7 +145,7 @@ def _copy_stream(answer: IO[bytes], stream: IO[bytes]) -> None:
     while chunk := answer.read(_CHUNK_BYTES):
         received += len(chunk)
         stream.write(chunk)
-        space.require_disk_space(PurePath(stream.name).parent, 64, "the download")
+        files.require_disk_space(PurePath(stream.name).parent, 64, "the download")
     if length is not None and received < length:
         raise http.client.IncompleteRead(b"", length - received)
 

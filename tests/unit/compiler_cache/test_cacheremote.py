@@ -14,29 +14,29 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import settings as settings_report
-from tasks.compiler_cache import cachereach, compilercache
-from tasks.compiler_cache.compilercache import CacheCounts, read_log_counts
-from tasks.compiler_cache.distributed import CompileDistribution
+from tasks.compiler_cache import cache_program_io, remote_cache_io
+from tasks.compiler_cache.cache_program_io import CacheCounts, read_log_counts
+from tasks.compiler_cache.distributed_compilation_io import CompileDistribution
 from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import CommandFailedError, SettingsError
 from tasks.core.model import Command, Layout
-from tasks.jobs.crew import JobScheduler
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import runs
-from tasks.settings.cacheremote import (
+from tasks.jobs.job_scheduler_io import JobScheduler
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import build_history_io
+from tasks.settings.cache_urls import (
     build_cache_variables,
     explain_unsupported_url,
     parse_cache_account,
     parse_cache_address,
 )
-from tasks.settings.load import load_settings
+from tasks.settings.layers import load_settings
 from tasks.settings.schema import Settings
-from tasks.stages.compile import action as compile_action
-from tasks.stages.compile.decision import FolderDecision
-from tasks.stages.compile.told import CompileStatistics
-from tasks.stages.env.job import CacheEnvironment
-from tasks.stages.extensions import build
-from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.compile import run as compile_action
+from tasks.stages.compile.build_folder_decision import FolderDecision
+from tasks.stages.compile.run import CompileStatistics
+from tasks.stages.env.model import CacheEnvironment
+from tasks.stages.extensions import extension_build_io
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import files, manifests
 from tests.support.actionyard import CHOICE
@@ -53,8 +53,8 @@ SCCACHE = CompilerCache("sccache", "/usr/bin/sccache", "0.16.0")
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
-    monkeypatch.setattr(cachereach, "_known", {})
-    monkeypatch.setattr(cachereach, "_features", lambda _: "redis-storage http-storage")
+    monkeypatch.setattr(remote_cache_io, "_known", {})
+    monkeypatch.setattr(remote_cache_io, "_features", lambda _: "redis-storage http-storage")
 
 
 @each_row(
@@ -143,14 +143,14 @@ def server(*answers: bytes) -> Iterator[str]:
 
 def joined(cache: CompilerCache, url: str, env: dict[str, str]) -> dict[str, str]:
     """The environment of a block; no file is written for what holds no password."""
-    with cachereach.open_remote_environment(cache, url, env, PurePath("nowhere")) as given:
+    with remote_cache_io.open_remote_environment(cache, url, env, PurePath("nowhere")) as given:
         return given
 
 
 def test_one_that_answers_is_used_and_asked_once(
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cachereach, "_PATIENCE", 60.0)
+    monkeypatch.setattr(remote_cache_io, "_PATIENCE", 60.0)
     with server(b"+PONG\r\n") as place:
         for _ in range(2):
             given = joined(CCACHE, f"redis://{place}", {"A": "1"})
@@ -172,12 +172,14 @@ def ccache(folder: Path) -> CompilerCache:
 def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
     whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cachereach, "_hindrance", lambda *_: "")
+    monkeypatch.setattr(remote_cache_io, "_hindrance", lambda *_: "")
     url = "redis://:hunter$2@cache"
     if whose == "own":
         monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
         url = ""
-    with cachereach.open_remote_environment(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
+    with remote_cache_io.open_remote_environment(
+        ccache(tmp_path), url, {"A": "1"}, tmp_path
+    ) as env:
         file = tmp_path / "ccache.conf"
         assert env == {"A": "1", "CCACHE_CONFIGPATH": str(file)}
         assert file.stat().st_mode & 0o777 == 0o600
@@ -197,7 +199,7 @@ def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
 def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(cachereach, "_PATIENCE", 60.0 if answer else 0.6)
+    monkeypatch.setattr(remote_cache_io, "_PATIENCE", 60.0 if answer else 0.6)
     with server(answer) as place:
         for _ in range(3):
             env = joined(CCACHE, f"redis://{place}", {"A": "1"})
@@ -274,7 +276,7 @@ def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
         store = {"SCCACHE_BUCKET=bucket", "SCCACHE_REGION=auto", "AWS_SECRET_ACCESS_KEY=hunter2"}
         assert {"A=1", *store} <= {*seen.split()}
     in_use = "echo 'error: Address in use' >&2; exit 2"
-    monkeypatch.setattr(cachereach, "_known", {})
+    monkeypatch.setattr(remote_cache_io, "_known", {})
     joined(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
     assert heard == []
 
@@ -306,10 +308,10 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
     with server(b"+PONG\r\n") as place:
         url = f"redis://{place}"
         assert joined(CCACHE, url, {})
-        cachereach.disable_failing_cache(CCACHE, url, CacheCounts(1, 0, 0, 1))
+        remote_cache_io.disable_failing_cache(CCACHE, url, CacheCounts(1, 0, 0, 1))
         assert heard == []
         for _ in range(2):
-            cachereach.disable_failing_cache(CCACHE, url, lost)
+            remote_cache_io.disable_failing_cache(CCACHE, url, lost)
         assert joined(CCACHE, url, {}) == {}
     assert list(heard) == [
         f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
@@ -319,7 +321,7 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
 def test_one_that_the_users_variables_name_is_left_alone_as_well(heard: Heard) -> None:
     own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
     assert joined(CCACHE, "", own) == own
-    cachereach.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
+    remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
     assert heard[-1].startswith("the shared cache that your own variables name failed in the midst")
     assert joined(CCACHE, "", own) == {}
 
@@ -343,7 +345,7 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
     assert "ccache served 0 of 1 compilations" in heard
     assert heard[-1].startswith(f"{url} failed in the midst: 1 of 1 compilations went without it")
     assert joined(CCACHE, url, {}) == {}
-    (run,) = runs.read_history(tmp_path / "runs")
+    (run,) = build_history_io.read_history(tmp_path / "runs")
     assert run["cache"] == {
         "kind": "ccache", "hits": 0, "misses": 1, "uncacheable": 0, "unreached": 1,
     }  # fmt: skip
@@ -375,15 +377,15 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     files.create_owned_folder(layout.build)
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
-    monkeypatch.setattr(build, "jobs_of", lambda *_: 1)
-    monkeypatch.setattr(build, "_start", lambda _job, _crew, command, _: command.env)
+    monkeypatch.setattr(extension_build_io, "jobs_of", lambda *_: 1)
+    monkeypatch.setattr(extension_build_io, "_start", lambda _job, _crew, command, _: command.env)
     monkeypatch.setattr(JobScheduler, "work", lambda _crew, env: lose_remote(env))
     deps: Any = SimpleNamespace(python="python", toolkit=None)
-    build._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)
+    extension_build_io._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)
 
 
 def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
-    cachereach.disable_failing_cache(CCACHE, "", CacheCounts(0, 1, 0, 0, 1))
+    remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 1, 0, 0, 1))
     assert heard == []
 
 
@@ -459,6 +461,6 @@ def inputs(subject: SelectedProfile) -> list[Any]:
 @pytest.mark.needs("ccache")
 def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    found = compilercache.find_cache("ccache")
+    found = cache_program_io.find_cache("ccache")
     assert found is not None
-    assert "file-storage" in cachereach._read_ccache_features(found).split()
+    assert "file-storage" in remote_cache_io._read_ccache_features(found).split()

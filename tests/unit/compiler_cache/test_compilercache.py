@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import pytest
 
-from tasks.compiler_cache import compilercache
-from tasks.compiler_cache import find as cache
-from tasks.compiler_cache.compilercache import (
+from tasks.compiler_cache import cache_program_io
+from tasks.compiler_cache import cache_selection_io as cache
+from tasks.compiler_cache.cache_program_io import (
     CacheCounts,
     measure_cache,
     parse_stats_counts,
@@ -125,13 +125,13 @@ def test_what_a_configuration_file_sets_is_its_owners(programs: Path) -> None:
     told = "(default) base_dir =\n(/x/ccache.conf) max_size = 50.0G\n(environment) sloppiness = a"
     more = f'[ "$1" = --show-config ] && {{ printf "{told}\\n"; exit; }}'
     program(programs, "ccache", "4.7.5", more)
-    found = compilercache.find_cache("ccache")
+    found = cache_program_io.find_cache("ccache")
     assert found
     assert found.own == ("max_size",)
     program(programs, "sccache", "0.16.0")
     (programs / ".config" / "sccache").mkdir(parents=True)
     (programs / ".config" / "sccache" / "config").touch()
-    other = compilercache.find_cache("sccache")
+    other = cache_program_io.find_cache("sccache")
     assert other
     assert other.own == ("basedirs", "size")
 

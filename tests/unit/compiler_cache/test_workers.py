@@ -10,12 +10,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.compiler_cache import distributed as distribute
-from tasks.compiler_cache.distributed import fit
+from tasks.compiler_cache import distributed_compilation_io
+from tasks.compiler_cache import distributed_compilation_io as distribute
 from tasks.core.errors import SettingsError, TorchyardError
-from tasks.runlog.report.private import Anonymizer
-from tasks.settings.load import load_settings
-from tasks.settings.workers import (
+from tasks.runlog.anonymizer import Anonymizer
+from tasks.settings.compile_workers import (
     DISTRIBUTE_SCRIPT,
     DISTRIBUTE_VARIABLE,
     CompilationCounts,
@@ -28,6 +27,7 @@ from tasks.settings.workers import (
     find_worker_names,
     parse_worker,
 )
+from tasks.settings.layers import load_settings
 from tests.support.checkout import Heard, OnSystem, write
 from tests.support.systems import posix_only
 
@@ -38,7 +38,7 @@ Handing = AbstractContextManager[distribute.CompileDistribution]
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet."""
-    monkeypatch.setattr(fit, "_known", {})
+    monkeypatch.setattr(distributed_compilation_io, "_known", {})
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.diagnosis.decide import Diagnosis, diagnose_lines
-from tasks.diagnosis.lines import RawLine
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
+from tasks.diagnosis.log_lines import RawLine
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.diagnosis.decide import Diagnosis, diagnose_lines
-from tasks.diagnosis.facts import RunFacts, apply_run_facts
-from tasks.diagnosis.lines import RawLine
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
+from tasks.diagnosis.log_lines import RawLine
+from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from tasks.diagnosis.page import render_diagnosis_page
-from tasks.diagnosis.wording import generate_examples
+from tasks.diagnosis.diagnosis_page import generate_examples, render_diagnosis_page
 from tests.support.checkout import KNOWLEDGE, ROOT
 
 PAGE = render_diagnosis_page(KNOWLEDGE)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tasks.diagnosis.hits import _collect_literals, _compile_patterns
-from tasks.diagnosis.literals import find_required_literals
+from tasks.diagnosis.failure_matches import (
+    _collect_literals,
+    _compile_patterns,
+    find_required_literals,
+)
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 from tests.unit.diagnosis.test_diagnosis import SAID

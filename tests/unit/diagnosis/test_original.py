@@ -6,9 +6,9 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from tasks.diagnosis.decide import Diagnosis
-from tasks.diagnosis.firsterror import FirstError
-from tasks.diagnosis.original import map_to_original
+from tasks.diagnosis.diagnosis_text import map_to_original
+from tasks.diagnosis.failure_cause import Diagnosis
+from tasks.diagnosis.first_error import FirstError
 
 COPY, ORIGINAL = PurePosixPath("/w/tree"), PurePosixPath("/home/me/my ext")
 THERE = {f"{ORIGINAL}/{name}" for name in ("a.cu", "b.h", "with space.cu")}

@@ -6,9 +6,9 @@ import re
 from pathlib import PurePosixPath
 
 from tasks.core.model import Stage
-from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.examples import SETTING_EXAMPLES
+from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.schema import Settings
+from tasks.settings.settings_page import SETTING_EXAMPLES
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 

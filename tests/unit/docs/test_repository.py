@@ -17,7 +17,7 @@ import yaml
 
 import tasks
 from tasks.cli.doit_commands import generate_command_tasks
-from tasks.lock.profile import SelectedProfile
+from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT
 from tests.support.snippets import commands
 from tests.support.systems import posix_only

@@ -9,9 +9,8 @@ from subprocess import CalledProcessError
 import pytest
 
 from tasks.core.check_ids import GATE_CHECK_IDS, CheckId
-from tasks.doctor.ask import build_probe_request
-from tasks.doctor.judging import check_host
-from tasks.doctor.probes import read_host_facts
+from tasks.doctor.examine_host import build_probe_request, check_host
+from tasks.doctor.host_facts_io import read_host_facts
 from tests.integration.conftest import commit, git
 from tests.support.checkout import KNOWLEDGE
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on

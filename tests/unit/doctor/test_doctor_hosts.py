@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, GATE_CHECK_IDS, CheckId
-from tasks.core.formatting.size import format_size
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination, ToolkitResolution
-from tasks.doctor.combination import build_combination
+from tasks.core.text_formatting import format_size
+from tasks.doctor.check_result import CheckResult, Level
+from tasks.doctor.compatibility_checks import build_combination
+from tasks.doctor.examine_host import check_host
 from tasks.doctor.host_facts import HostFacts, Memory, Tool, VisualStudio
-from tasks.doctor.judging import check_host
-from tasks.doctor.symptom import CheckResult, Level
 from tasks.knowledge.costs import estimate_cost
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.knowledge.room import ALL_PLACES
-from tasks.lock.profile import Profile
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.resource_estimates import ALL_PLACES
+from tasks.lock.opened_profile_io import Profile
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 from tests.support.situations import CPU, SITUATIONS, SOURCE, Situation, disk

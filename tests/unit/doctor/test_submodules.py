@@ -11,11 +11,10 @@ import pytest
 from tasks.cli.commands import doctor
 from tasks.core.check_ids import CheckId
 from tasks.core.errors import TorchyardError
-from tasks.doctor.ask import build_probe_request
+from tasks.doctor.check_result import CheckResult
+from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import HostFacts, MissingSubmodules, ProbeRequest
-from tasks.doctor.judging import check_host
-from tasks.doctor.probes import read_host_facts
-from tasks.doctor.symptom import CheckResult
+from tasks.doctor.host_facts_io import read_host_facts
 from tasks.system.files import write_atomic
 from tests.support.checkout import KNOWLEDGE, Heard, opened, write
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on

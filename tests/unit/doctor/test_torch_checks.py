@@ -10,12 +10,11 @@ import pytest
 
 from tasks.core.check_ids import ALL_CHECK_IDS
 from tasks.core.model import InstalledTorch, Interpreter
-from tasks.doctor.ask import build_probe_request
+from tasks.doctor.check_result import CheckResult
+from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import BuildTorch, HostFacts, ProbeRequest, Tool
-from tasks.doctor.judging import check_host
-from tasks.doctor.probes import read_host_facts
-from tasks.doctor.symptom import CheckResult
-from tasks.knowledge.cppextension import (
+from tasks.doctor.host_facts_io import read_host_facts
+from tasks.knowledge.cpp_extension import (
     CPP_EXTENSION_PATH,
     SKIP_CHECK_VARIABLE,
     CppExtension,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from tasks.jobs.buildlines import is_warning, summarize_line
-from tasks.jobs.ninja import ninja
+from tasks.jobs import progress_io
+from tasks.jobs.build_output import is_warning, summarize_line
 from tests.support.checkout import Heard
 from tests.support.rows import each_row
 
@@ -98,7 +98,7 @@ def test_what_a_tool_says_of_itself_is_for_the_log(line: str) -> None:
 
 
 def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> None:
-    take = ninja.create_line_handler()
+    take = progress_io.create_line_handler()
     for line in (
         "  building 'simple_knn._C' extension",
         "  Emitting ninja build file /src/tree/build/temp.linux-x86_64-cpython-311/build.ninja...",
@@ -116,7 +116,7 @@ def test_no_line_is_too_odd(line: str) -> None:
 
 
 def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> None:
-    take = ninja.create_line_handler()
+    take = progress_io.create_line_handler()
     for line in (
         "-- Configuring done (13.9s)",
         f"[1/3] {SET_UP}",

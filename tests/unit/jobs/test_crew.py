@@ -9,12 +9,12 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import CommandFailedError
-from tasks.core.jobs import BuildSnapshot, GovernorDecision
-from tasks.jobs.crew import JobScheduler, LineHandler, resolve_fixed_jobs
-from tasks.jobs.killed import MEMORY_SLUGS
-from tasks.runlog.witness import MemoryMonitor
+from tasks.jobs.build_output import MEMORY_SLUGS
+from tasks.jobs.job_scheduler_io import JobScheduler, LineHandler, resolve_fixed_jobs
+from tasks.runlog.memory_monitor_io import MemoryMonitor
 from tasks.system.hardware import capacity
 from tests.support.checkout import Heard
 from tests.support.sleepers import Build

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.jobs import (
+from tasks.core.build_activity import (
     BuildSnapshot,
     Job,
     JobKind,

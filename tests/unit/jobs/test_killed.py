@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.jobs import killed as asked
+from tasks.jobs import build_output
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 
@@ -12,7 +12,7 @@ FAILURES = KNOWLEDGE.failures
 
 
 def killed(lines: list[str]) -> tuple[str, ...]:
-    return asked.find_killed_outputs(FAILURES, lines)
+    return build_output.find_killed_outputs(FAILURES, lines)
 
 
 NINJA = (
@@ -65,10 +65,10 @@ def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
 
 
 def test_a_full_disk_is_told_from_what_follows_it() -> None:
-    assert asked.is_disk_full(
+    assert build_output.is_disk_full(
         FAILURES, ["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"]
     )
-    assert not asked.is_disk_full(FAILURES, ["x.cpp: No such file or directory"])
+    assert not build_output.is_disk_full(FAILURES, ["x.cpp: No such file or directory"])
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_a_full_disk_is_told_from_what_follows_it() -> None:
     ],
 )
 def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str, so: bool) -> None:
-    assert asked.has_memory_message(FAILURES, [said]) is so
+    assert build_output.has_memory_message(FAILURES, [said]) is so

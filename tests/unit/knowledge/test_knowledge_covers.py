@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode
-from tasks.knowledge.covers import can_run_code, find_driver_ptx_isa
-from tasks.knowledge.covers import classify_compatibility as asked
 from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code, find_driver_ptx_isa
+from tasks.knowledge.machine_code_rules import classify_compatibility as asked
 from tasks.knowledge.versions import parse_major_minor
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.knowledge.failures import find_run_failure
+from tasks.knowledge.known_problems import find_run_failure
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 

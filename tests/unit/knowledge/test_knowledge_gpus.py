@@ -8,10 +8,14 @@ import pytest
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge import load_knowledge
+from tasks.knowledge.cuda_toolkits import require_toolkit
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.gpunames import normalize_gpu_name
-from tasks.knowledge.gpus import find_only_machine, resolve_gpu, shorten_gpu_name
-from tasks.knowledge.toolkits import require_toolkit
+from tasks.knowledge.gpus import (
+    find_only_machine,
+    normalize_gpu_name,
+    resolve_gpu,
+    shorten_gpu_name,
+)
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

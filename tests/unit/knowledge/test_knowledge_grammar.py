@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode, is_cmake_arch_supported, is_extension_arch_supported
-from tasks.knowledge.grammar import (
+from tasks.knowledge.arch_lists import (
     format_cmake_archs,
     format_extension_archs,
     format_torch_cmake_archs,
-)
-from tasks.knowledge.ownlists import (
     parse_cmake_archs,
     parse_extension_archs,
     parse_torch_cmake_archs,
     require_covered_targets,
+)
+from tasks.knowledge.machine_code_rules import (
+    MachineCode,
+    is_cmake_arch_supported,
+    is_extension_arch_supported,
 )
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row

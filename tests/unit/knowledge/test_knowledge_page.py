@@ -9,7 +9,7 @@ from tasks.core.model import Arch
 from tasks.knowledge import load_knowledge
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import shorten_gpu_name
-from tasks.knowledge.page import render_page
+from tasks.knowledge.knowledge_page import render_page
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]

@@ -6,11 +6,7 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge import load_knowledge
-from tasks.knowledge.releases import (
-    find_release,
-    is_python_supported,
-    list_nearest_releases,
-)
+from tasks.knowledge.torch_releases import find_release, is_python_supported, list_nearest_releases
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge
-from tasks.knowledge.check import check_schema
-from tasks.knowledge.misread import find_type_errors
+from tasks.knowledge.schema_check import check_schema
+from tasks.knowledge.schema_errors import find_type_errors
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge import load_knowledge
-from tasks.knowledge.releases import find_release
-from tasks.knowledge.toolkits import (
+from tasks.knowledge.cuda_toolkits import (
     ToolkitCompilers,
     can_compile_arch,
     find_driver_floor,
@@ -20,6 +19,7 @@ from tasks.knowledge.toolkits import (
     list_toolkit_packages,
     require_toolkit,
 )
+from tasks.knowledge.torch_releases import find_release
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

@@ -6,12 +6,12 @@ import pytest
 
 from tasks.core.model import Arch
 from tasks.knowledge import load_knowledge
-from tasks.knowledge.releases import (
+from tasks.knowledge.torch_releases import (
     SelectedWheel,
     explain_missing_wheel,
+    format_index_url,
     select_official_wheel,
 )
-from tasks.knowledge.wheels import format_index_url
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.doctor import programs
+from tasks.doctor import tool_checks
 from tasks.doctor.host_facts import Tool
-from tasks.knowledge.packagemanagers import find_install_command, format_install_hint
-from tasks.system.hardware import packagemanager
+from tasks.knowledge.package_managers import find_install_command, format_install_hint
+from tasks.system.hardware import operating_system
 from tests.support.checkout import KNOWLEDGE, ROOT, OnSystem
 from tests.support.rows import each_row
 from tests.support.surroundings import LINUX
@@ -78,7 +78,7 @@ def test_a_linux_goes_by_what_its_release_file_says(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: told)
-    assert packagemanager.list_system_names() == systems
+    assert operating_system.list_system_names() == systems
 
 
 def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "freedesktop_os_release", missing)
-    assert packagemanager.list_system_names() == ()
+    assert operating_system.list_system_names() == ()
 
 
 def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSystem) -> None:
@@ -95,14 +95,14 @@ def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSyst
         there = replace(LINUX, git=Tool(), systems=systems)
         return next(
             one.todo
-            for one in programs.check_build_tools(there, None, KNOWLEDGE)
+            for one in tool_checks.check_build_tools(there, None, KNOWLEDGE)
             if one.id == "git"
         )
 
     assert told("fedora") == "  sudo dnf install git"
     assert told("gentoo") == "install git with your package manager"
     on_system("gentoo")
-    assert packagemanager.format_install_command("git") == "install git with your package manager"
+    assert operating_system.format_install_command("git") == "install git with your package manager"
 
 
 def test_no_remedy_but_those_of_the_table_names_a_package_manager() -> None:

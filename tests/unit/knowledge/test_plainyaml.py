@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge import load_knowledge, plainyaml
+from tasks.knowledge import knowledge_files, load_knowledge
 from tests.support.rows import each_row
 
 FACTS = sorted((Path(__file__).parents[3] / "config" / "knowledge").glob("*.yaml"))
@@ -35,7 +35,7 @@ TEXTS = [
 @each_row("path", FACTS, ids=lambda path: path.stem)
 def test_the_facts_are_read_as_pyyaml_reads_them(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert plainyaml.parse_yaml(text) == yaml.safe_load(text)
+    assert knowledge_files.parse_yaml(text) == yaml.safe_load(text)
 
 
 @each_row("text", TEXTS)
@@ -44,21 +44,21 @@ def test_whatever_pyyaml_takes_is_taken_alike(text: str) -> None:
         wanted = yaml.safe_load(text)
     except yaml.YAMLError:
         with pytest.raises(yaml.YAMLError):
-            plainyaml.parse_yaml(text)
+            knowledge_files.parse_yaml(text)
         return
-    found = plainyaml.parse_yaml(text)
+    found = knowledge_files.parse_yaml(text)
     assert found == wanted
     assert repr(found) == repr(wanted), "of the same types, too"
 
 
 def test_a_date_is_one() -> None:
-    assert plainyaml.parse_yaml("a: 2026-11-22") == {"a": datetime.date(2026, 11, 22)}
+    assert knowledge_files.parse_yaml("a: 2026-11-22") == {"a": datetime.date(2026, 11, 22)}
 
 
 @pytest.mark.parametrize("text", ["a: [1\nb: 2", "a: 1\n b: 2", "a: 'x", "--- a\n--- b", "a: @x"])
 def test_a_mistake_is_told_with_its_line(text: str) -> None:
     with pytest.raises(yaml.YAMLError) as told:
-        plainyaml.parse_yaml(text)
+        knowledge_files.parse_yaml(text)
     assert "line " in str(told.value)
 
 
@@ -73,4 +73,4 @@ def test_a_mistake_in_the_facts_names_file_and_line(tmp_path: Path) -> None:
 def test_without_libyaml_it_is_slower_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "cyaml", raising=False)
     monkeypatch.setitem(sys.modules, "yaml.cyaml", None)
-    assert plainyaml.parse_yaml("a: [1, yes]") == {"a": [1, True]}
+    assert knowledge_files.parse_yaml("a: [1, yes]") == {"a": [1, True]}

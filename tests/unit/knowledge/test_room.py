@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import NoSpaceError
-from tasks.core.formatting.size import format_size_range
-from tasks.doctor.disks import format_disk_usage
+from tasks.core.text_formatting import format_size_range
+from tasks.doctor import folder_facts_io
+from tasks.doctor.examine_host import check_host
+from tasks.doctor.folder_checks import format_disk_usage
 from tasks.doctor.host_facts import Disk, ProbeRequest
-from tasks.doctor.judging import check_host
-from tasks.doctor.probes import disks as looked
 from tasks.knowledge.costs import estimate_cost
-from tasks.knowledge.room import ALL_PLACES, DiskUsage, estimate_unpacked_size
-from tasks.knowledge.thresholds import STARTED_BUILD_MIB
-from tasks.stages.install import putting, unpacking
-from tasks.system import manifests, space
+from tasks.knowledge.resource_estimates import (
+    ALL_PLACES,
+    STARTED_BUILD_MIB,
+    DiskUsage,
+    estimate_unpacked_size,
+)
+from tasks.stages.install import run
+from tasks.system import files, manifests
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
 from tests.support.systems import needs_links
 from tests.unit.planning.test_decide import KNOWLEDGE
@@ -117,13 +121,17 @@ def test_an_environment_that_has_all_of_it_takes_no_more_room(tmp_path: Path) ->
     python.touch()
     done = tmp_path / "install.json"
     asked = ProbeRequest(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
-    assert "install.into" in {place for disk in looked.list_disks(asked) for place in disk.holds}
+    assert "install.into" in {
+        place for disk in folder_facts_io.list_disks(asked) for place in disk.holds
+    }
     done.touch()
     assert "install.into" not in {
-        place for disk in looked.list_disks(asked) for place in disk.holds
+        place for disk in folder_facts_io.list_disks(asked) for place in disk.holds
     }
     gone = replace(asked, into=str(tmp_path / "gone"), installed=None)
-    assert "install.into" not in {place for disk in looked.list_disks(gone) for place in disk.holds}
+    assert "install.into" not in {
+        place for disk in folder_facts_io.list_disks(gone) for place in disk.holds
+    }
 
 
 def order(tmp_path: Path, uv: str | None = "uv") -> Any:
@@ -154,15 +162,15 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_links
 def test_what_the_build_shares_with_uvs_cache_is_not_counted_again(tmp_path: Path) -> None:
     one = order(tmp_path)
-    assert unpacking.estimate_unpacked_mib(one) == 300 + 848
+    assert run.estimate_unpacked_mib(one) == 300 + 848
     info = Path(one.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
     info.mkdir()
     (info / "METADATA").touch()
-    assert unpacking.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may not have it
+    assert run.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may not have it
     (tmp_path / "cached").hardlink_to(info / "METADATA")
-    assert unpacking.estimate_unpacked_mib(one) == 300
+    assert run.estimate_unpacked_mib(one) == 300
     one.by.uv = None
-    assert unpacking.estimate_unpacked_mib(one) == 300 + 848  # pip copies
+    assert run.estimate_unpacked_mib(one) == 300 + 848  # pip copies
 
 
 def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
@@ -171,22 +179,22 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
     one = order(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     with pytest.raises(NoSpaceError) as said:
-        putting._unpack_packages(one)
+        run._unpack_packages(one)
     assert str(said.value).startswith("install.into: ~/env/python: unpacking what is to be ")
     assert f"installed in {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(
         said.value
     )
     assert "replaced" not in str(said.value)
-    monkeypatch.setattr(unpacking, "on_one_disk", lambda *_: False)
+    monkeypatch.setattr(run, "on_one_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as said:
-        putting._unpack_packages(one)
+        run._unpack_packages(one)
     assert str(said.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")
 
 
 def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
-    space.require_disk_space(tmp_path / "not" / "yet", 1, "torch")
+    files.require_disk_space(tmp_path / "not" / "yet", 1, "torch")
     with pytest.raises(NoSpaceError) as told:
-        space.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
+        files.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
     message = str(told.value)
     assert "torch needs 976,562,500 GiB and the disk has " in message
     assert message.endswith("→ free some room, or put the checkout on a larger disk")
@@ -197,7 +205,7 @@ def test_every_stage_begins_with_the_same_least_room(
 ) -> None:
     mib = STARTED_BUILD_MIB[0]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=mib * 2**20))
-    space.require_minimum_space(tmp_path, "compiling PyTorch")
+    files.require_minimum_space(tmp_path, "compiling PyTorch")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=mib * 2**20 - 1))
     with pytest.raises(NoSpaceError, match=r"compiling PyTorch, at the very least, needs 1"):
-        space.require_minimum_space(tmp_path, "compiling PyTorch")
+        files.require_minimum_space(tmp_path, "compiling PyTorch")

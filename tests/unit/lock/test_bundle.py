@@ -13,22 +13,21 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
-from tasks.lock.anchored import load_pinned_plan
-from tasks.lock.bundle import opening, packing, repositories
-from tasks.lock.bundle.manifest import (
+from tasks.lock import bundle_archive_io, bundle_contents_io
+from tasks.lock.bundle_manifest import (
     BUNDLE_SCHEMA,
     MANIFEST_NAME,
     WHEELS_FOLDER,
     Bundle,
     redirect_plan,
 )
-from tasks.lock.pinning import identify_platform
+from tasks.lock.opened_profile_io import load_pinned_plan
+from tasks.lock.plan_pinning import identify_platform
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.plan import plan_extension
-from tasks.system import files, git, manifests
-from tasks.system.network import download, offline
-from tasks.system.python import environments
-from tasks.system.python.packages import (
+from tasks.system import environments, files, git, manifests
+from tasks.system.network import download, network_access
+from tasks.system.package_installer import (
     DownloadRequest,
     InstallOptions,
     PackageInstaller,
@@ -53,10 +52,10 @@ def _as_it_was() -> Iterator[None]:
 
 
 def made(dest: Path) -> Bundle:
-    folder = packing.prepare_bundle_folder(dest)
+    folder = bundle_archive_io.prepare_bundle_folder(dest)
     (folder / WHEELS_FOLDER).mkdir(exist_ok=True)
     (folder / WHEELS_FOLDER / "a-1-py3-none-any.whl").write_text("a", encoding="utf-8")
-    return packing.finish_bundle(folder, dest, BUNDLE)
+    return bundle_archive_io.finish_bundle(folder, dest, BUNDLE)
 
 
 @pytest.fixture(params=["folder", "archive.tar"])
@@ -68,7 +67,7 @@ def test_what_is_made_is_read_back_and_leaves_nothing_beside_it(place: Path) -> 
     for _ in range(2):  # the second takes the place of the first
         bundle = made(place)
         assert list(place.parent.iterdir()) == [place]
-    assert opening.read_bundle(place) == bundle
+    assert bundle_archive_io.read_bundle(place) == bundle
     assert list(bundle.files) == [f"{WHEELS_FOLDER}/a-1-py3-none-any.whl"]
 
 
@@ -79,7 +78,7 @@ def test_what_is_not_ours_stays(place: Path) -> None:
         place.mkdir()
         (place / "mine").touch()
     with pytest.raises(NotOwnedError, match="no bundle that torchyard made"):
-        packing.prepare_bundle_folder(place)
+        bundle_archive_io.prepare_bundle_folder(place)
     assert list(place.parent.iterdir()) == [place]
 
 
@@ -89,25 +88,25 @@ def test_a_folder_of_ours_that_is_no_bundle_stays_such_as_a_published_index(
     index = files.create_owned_folder(tmp_path / "index")
     (index / "simple").mkdir()
     with pytest.raises(NotOwnedError, match="no bundle that torchyard made"):
-        packing.prepare_bundle_folder(index)
+        bundle_archive_io.prepare_bundle_folder(index)
     assert (index / "simple").is_dir()
 
 
 def test_an_attempt_that_was_cut_off_is_gone_on_with_and_is_no_bundle(place: Path) -> None:
-    first = packing.prepare_bundle_folder(place)
+    first = bundle_archive_io.prepare_bundle_folder(place)
     (first / "arrived").touch()
-    again = packing.prepare_bundle_folder(place)
+    again = bundle_archive_io.prepare_bundle_folder(place)
     assert again == first
     assert (again / "arrived").exists()
     assert not place.exists()
     with pytest.raises(SettingsError, match="there is no bundle in") as told:
-        opening.read_bundle(first)
+        bundle_archive_io.read_bundle(first)
     assert told.value.hint.startswith("name the bundle itself")
 
 
 def test_of_a_path_that_leads_nowhere_the_path_is_doubted_first(place: Path) -> None:
     with pytest.raises(SettingsError) as told:
-        opening.read_bundle(place)
+        bundle_archive_io.read_bundle(place)
     assert told.value.message == f"there is no {place}"
     assert told.value.hint.startswith("correct the path; or make it where there is a network")
 
@@ -116,14 +115,18 @@ def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
     place: Path, tmp_path: Path
 ) -> None:
     bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
-    opening.activate_bundle(place, bundle, build)
-    wheel = opening.resolve_bundle_folder(place, build) / WHEELS_FOLDER / "a-1-py3-none-any.whl"
+    bundle_archive_io.activate_bundle(place, bundle, build)
+    wheel = (
+        bundle_archive_io.resolve_bundle_folder(place, build)
+        / WHEELS_FOLDER
+        / "a-1-py3-none-any.whl"
+    )
     wheel.write_text("bb", encoding="utf-8")
     with pytest.raises(BadArtifactError, match=r"a-1-py3-none-any\.whl of the bundle has other"):
-        opening.activate_bundle(place, bundle, build)
+        bundle_archive_io.activate_bundle(place, bundle, build)
     wheel.unlink()
     with pytest.raises(BadArtifactError, match="is not there"):
-        opening.activate_bundle(place, bundle, build)
+        bundle_archive_io.activate_bundle(place, bundle, build)
 
 
 with_case = pytest.mark.skipif(
@@ -152,13 +155,13 @@ def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_p
         with tarfile.open(place, "a") as tar:
             tar.add(added, name)
     with pytest.raises(BadArtifactError, match=f"{name} is in the bundle, but bundle.json does"):
-        opening.activate_bundle(place, bundle, build)
+        bundle_archive_io.activate_bundle(place, bundle, build)
     assert "UV_FIND_LINKS" not in os.environ
     if place.is_dir():
         (place / name).unlink()
     else:
         made(place)
-    opening.activate_bundle(place, bundle, build)
+    bundle_archive_io.activate_bundle(place, bundle, build)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: not everyone may make links")
@@ -177,16 +180,16 @@ def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -
         with tarfile.open(place, "a") as tar:
             tar.addfile(link)
     with pytest.raises(BadArtifactError, match=f"{name} is in the bundle"):
-        opening.activate_bundle(place, bundle, build)
+        bundle_archive_io.activate_bundle(place, bundle, build)
 
 
 def test_the_installer_is_given_a_folder_of_verified_files(place: Path, tmp_path: Path) -> None:
     bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
-    opening.activate_bundle(place, bundle, build)
+    bundle_archive_io.activate_bundle(place, bundle, build)
     shelf = build / "offline-wheels"
     assert os.environ["UV_FIND_LINKS"] == os.environ["PIP_FIND_LINKS"] == shelf.as_uri()
     (shelf / "filelock-99.0-py3-none-any.whl").touch()
-    opening.activate_bundle(place, bundle, build)
+    bundle_archive_io.activate_bundle(place, bundle, build)
     assert [path.name for path in shelf.iterdir()] == ["a-1-py3-none-any.whl"]
 
 
@@ -194,17 +197,19 @@ def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "archive.tar"
-    folder = packing.prepare_bundle_folder(place)
+    folder = bundle_archive_io.prepare_bundle_folder(place)
     (folder / "big").write_bytes(bytes(100_000))
-    bundle = packing.finish_bundle(folder, place, BUNDLE)
-    opening.require_complete_bundle(place, bundle)
+    bundle = bundle_archive_io.finish_bundle(folder, place, BUNDLE)
+    bundle_archive_io.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
-    assert opening.read_bundle(place) == bundle
+    assert bundle_archive_io.read_bundle(place) == bundle
     with pytest.raises(SettingsError, match="is cut off: 60000 bytes") as told:
-        opening.require_complete_bundle(place, bundle)
+        bundle_archive_io.require_complete_bundle(place, bundle)
     assert told.value.hint.startswith("copy it again; or make it where there is a network")
     with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
-        opening.activate_bundle(place, bundle, files.create_owned_folder(tmp_path / "build"))
+        bundle_archive_io.activate_bundle(
+            place, bundle, files.create_owned_folder(tmp_path / "build")
+        )
     assert unread.value.hint.startswith("copy the bundle again")
 
 
@@ -242,13 +247,13 @@ def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
 def test_a_manifest_that_leads_out_or_is_newer_is_refused(wrong: Bundle, tmp_path: Path) -> None:
     manifests.write_manifest(tmp_path / MANIFEST_NAME, wrong)
     with pytest.raises(SettingsError, match="is of another make") as told:
-        opening.read_bundle(tmp_path)
+        bundle_archive_io.read_bundle(tmp_path)
     assert told.value.location == "offline"
 
 
 def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Path) -> None:
     os.environ |= {"PIP_INDEX_URL": "https://index.example", "UV_INDEX": "https://index.example"}
-    offline.start_offline_mode(tmp_path)
+    network_access.start_offline_mode(tmp_path)
     into = PackageInstaller("python", "uv", tmp_path / "log")
     extra = InstallOptions(index="https://index.example/cu128")
     asked = DownloadRequest("python", "a==1", "https://index.example", tmp_path, tmp_path / "log")
@@ -266,7 +271,7 @@ def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
     """What it had of an index stays in its cache, newer versions too; here the index answers."""
     for version in ("1.0", "2.0"):
         smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
-    offline.start_offline_mode(tmp_path / "1.0" / "kept")
+    network_access.start_offline_mode(tmp_path / "1.0" / "kept")
     monkeypatch.delenv("UV_OFFLINE")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "2.0") as url:
@@ -281,7 +286,7 @@ def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
 
 @needs_git
 def test_offline_git_reads_no_other_host(tmp_path: Path) -> None:
-    offline.start_offline_mode(tmp_path)
+    network_access.start_offline_mode(tmp_path)
     with pytest.raises(FetchError, match="cannot be had from the bundle") as told:
         git.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
     assert "not allowed" in str(told.value)
@@ -297,16 +302,18 @@ def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Pat
     commit(outer)
     url, tree = "https://git.example/outer", tmp_path / "ours" / "tree"
     git.clone_at_ref(url, "main", tree, mirrors=upstream)
-    found = list(repositories.list_commits(url, tree, "main"))
+    found = list(bundle_contents_io.list_commits(url, tree, "main"))
     assert [one.url for one in found] == [url, "https://git.example/inner"]
     places = {
-        one.url: files.create_owned_folder(tmp_path / repositories.build_repository_name(one.url))
+        one.url: files.create_owned_folder(
+            tmp_path / bundle_contents_io.build_repository_name(one.url)
+        )
         for one in found
     }
     for one in found:
-        repositories.store_commit(one, places[one.url], tmp_path / "log")
+        bundle_contents_io.store_commit(one, places[one.url], tmp_path / "log")
     (tmp_path / "git").rename(tmp_path / "gone")
-    offline.start_offline_mode(tmp_path)
+    network_access.start_offline_mode(tmp_path)
     mirrors = {name: str(place) for name, place in places.items()}
     for ref in ("main", git.read_git_state(tree).commit):
         again = tmp_path / "ours" / f"at {ref}"

@@ -8,9 +8,9 @@ from typing import Any
 
 from tasks.core.model import Host, Interpreter, Plan
 from tasks.knowledge import load_knowledge
-from tasks.lock.pinning import pin_plan
-from tasks.lock.section import LockedInputs, LockSection
-from tasks.planning.plan import build_layout, make_plan
+from tasks.lock.lock_file import LockedInputs, LockSection
+from tasks.lock.plan_pinning import pin_plan
+from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import Settings
 
 ROOT = Path(__file__).parents[3]

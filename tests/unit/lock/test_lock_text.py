@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.lock.difference import compare_sections
-from tasks.lock.section import LockedInputs, LockSection, merge_kept_extensions
-from tasks.lock.text import parse_section, replace_section
+from tasks.lock.lock_file import (
+    LockedInputs,
+    LockSection,
+    compare_sections,
+    merge_kept_extensions,
+    parse_section,
+    replace_section,
+)
 
 DIGEST, OTHER = "a" * 64, "1" * 64
 SECTION = LockSection(

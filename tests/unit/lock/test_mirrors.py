@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.opening import open_profile
+from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
-from tasks.doctor import network as judged
-from tasks.doctor.ask import build_probe_request
+from tasks.doctor import network_checks as judged
+from tasks.doctor import network_facts_io
+from tasks.doctor.examine_host import build_probe_request
 from tasks.doctor.host_facts import Connectivity, HostFacts
-from tasks.doctor.probes import network
-from tasks.knowledge.mirrors import collect_mirror_replacements
-from tasks.lock.profile import Profile
-from tasks.system.network import indexes, ownindex
-from tasks.system.network.mirrors import DEFAULT_INDEX, apply_index_mirror
+from tasks.knowledge.mirror_presets import collect_mirror_replacements
+from tasks.lock.opened_profile_io import Profile
+from tasks.system.network import package_indexes
+from tasks.system.network.url_mirrors import DEFAULT_INDEX, apply_index_mirror
 from tests.support.checkout import KNOWLEDGE, write
 from tests.support.rows import each_row
 from tests.support.surroundings import LINUX
@@ -29,12 +29,12 @@ CPU = "target: {gpus: []}\ntorch: {strategy: prebuilt, version: '2.6.0'}\n"
 @pytest.fixture(autouse=True)
 def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No settings of who runs the tests; what begins here ends here."""
-    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "pip.conf"]))
-    monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter([tmp_path / "uv.toml"]))
+    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter([tmp_path / "pip.conf"]))
+    monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter([tmp_path / "uv.toml"]))
     for name in (
-        *ownindex.UV_INDEX_VARIABLES,
-        *ownindex.PIP_INDEX_VARIABLES,
-        indexes._MIRRORS_VARIABLE,
+        *package_indexes.UV_INDEX_VARIABLES,
+        *package_indexes.PIP_INDEX_VARIABLES,
+        package_indexes._MIRRORS_VARIABLE,
     ):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -94,18 +94,18 @@ def test_a_preset_is_no_input_and_a_persons_own_goes_before_it(yard: Path) -> No
 def test_what_uv_and_pip_are_told_is_the_mirror(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA, "https://i.example/whl": str(tmp_path)})
-    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == (TUNA, TUNA)
-    assert indexes.build_extra_index_options("https://i.example/whl") == (
+    package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA, "https://i.example/whl": str(tmp_path)})
+    assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (TUNA, TUNA)
+    assert package_indexes.build_extra_index_options("https://i.example/whl") == (
         "--find-links",
         str(tmp_path),
     )
-    assert indexes.build_only_index_options("https://i.example/whl") == (
+    assert package_indexes.build_only_index_options("https://i.example/whl") == (
         "--no-index",
         "--find-links",
         str(tmp_path),
     )
-    assert indexes.build_only_index_options("https://j.example") == (
+    assert package_indexes.build_only_index_options("https://j.example") == (
         "--index-url",
         "https://j.example",
     )
@@ -124,23 +124,23 @@ def test_what_uv_and_pip_are_told_is_the_mirror(
 )
 def test_a_default_index_of_uvs_own_stays(tmp_path: Path, text: str) -> None:
     (tmp_path / "uv.toml").write_text(text, encoding="utf-8")
-    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
-    assert ownindex.find_uv_index() == "https://own.example/simple"
-    assert ownindex.find_pip_index() == TUNA, "each by itself"
+    package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
+    assert package_indexes.find_uv_index() == "https://own.example/simple"
+    assert package_indexes.find_pip_index() == TUNA, "each by itself"
 
 
 def test_a_default_index_of_pips_own_stays(tmp_path: Path) -> None:
     own = "[global]\nindex-url = https://own.example/simple\n"
     (tmp_path / "pip.conf").write_text(own, encoding="utf-8")
-    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
-    assert ownindex.find_pip_index() == "https://own.example/simple"
-    assert ownindex.find_uv_index() == TUNA
+    package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
+    assert package_indexes.find_pip_index() == "https://own.example/simple"
+    assert package_indexes.find_uv_index() == TUNA
 
 
 def test_doctor_asks_the_mirror_and_says_what_it_stands_for(yard: Path) -> None:
     profile = opened(yard, f"{CPU}mirrors: [sjtu]\n")
     urls = build_probe_request(yard, profile.host, profile).urls
-    asked = {one.url: one.instead_of for one in map(network._apply_user_index, urls)}
+    asked = {one.url: one.instead_of for one in map(network_facts_io._apply_user_index, urls)}
     assert asked[f"{SJTU}/pypi/web/simple"] == DEFAULT_INDEX
     assert asked[f"{SJTU}/pytorch-wheels/cpu"] == "https://download.pytorch.org/whl/cpu"
     for answers, said in ((True, "answers"), (False, "does not answer")):

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Stage
-from tasks.planning.decide import resolve_settings
+from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import Settings
 from tasks.stages.companions import Companion, resolve_companions
 from tests.support.rows import each_row

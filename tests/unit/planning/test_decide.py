@@ -11,7 +11,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter, System
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge import load_knowledge
-from tasks.planning.decide import resolve_settings
+from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import Settings
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

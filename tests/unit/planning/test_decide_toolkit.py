@@ -9,7 +9,7 @@ import pytest
 
 from tasks.core.model import InstalledToolkit
 from tasks.core.resolution import ToolkitResolution
-from tasks.planning.plan import build_layout, make_plan
+from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import (
     CUDA_124,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.planning.foreseen import list_capability_warnings, list_known_bad_warnings
+from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """

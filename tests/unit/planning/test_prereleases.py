@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.knowledge.channels import find_release_channel, format_published_version
+from tasks.knowledge.versions import find_release_channel, format_published_version
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, chosen, host, refused
 

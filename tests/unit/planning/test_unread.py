@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.commands import explain
-from tasks.cli.opening import open_profile
+from tasks.cli.session import open_profile
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Interpreter
-from tasks.lock.profile import SelectedProfile
-from tasks.planning.unread import list_unused_setting_warnings
-from tasks.settings.load import list_profiles
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.planning.warnings import list_unused_setting_warnings
+from tasks.settings.layers import list_profiles
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
 from tests.support.rows import each_row
 

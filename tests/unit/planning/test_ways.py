@@ -6,8 +6,8 @@ from typing import Any
 
 from tasks.core.model import Host
 from tasks.knowledge.costs import Cost, estimate_cost
-from tasks.knowledge.room import ALL_PLACES
-from tasks.planning.ways import StrategyOption, compare_strategies
+from tasks.knowledge.resource_estimates import ALL_PLACES
+from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host

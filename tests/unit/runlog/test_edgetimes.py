@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tasks.core.jobs import Job
-from tasks.jobs.edgetimes import EdgeTimes, build_edges
-from tasks.runlog.ninjalog import NinjaLogEntry
-from tasks.runlog.record import Edge
+from tasks.core.build_activity import Job
+from tasks.jobs.ninja_steps_io import EdgeTimes, build_edges
+from tasks.runlog.build_history_io import NinjaLogEntry
+from tasks.runlog.run_record import Edge
 
 
 @pytest.fixture

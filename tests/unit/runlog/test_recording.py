@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from tasks.core.atwork import BuildActivity
+from tasks.core.build_activity import BuildActivity
 from tasks.core.errors import TorchyardError
-from tasks.core.progress import Progress
-from tasks.jobs.crew import JobScheduler
-from tasks.runlog import recording, runrecords
-from tasks.runlog.record import Edge, Run, parse_run
-from tasks.runlog.recording import RunRecorder
-from tasks.stages.extensions import build
-from tasks.system import files, voice
+from tasks.core.ninja_progress import Progress
+from tasks.jobs.job_scheduler_io import JobScheduler
+from tasks.runlog import run_record_io
+from tasks.runlog.run_record import Edge, Run, parse_run
+from tasks.runlog.run_record_io import RunRecorder
+from tasks.stages.extensions import extension_build_io
+from tasks.system import files, output
 from tests.support.checkout import Heard
 from tests.unit.cli.running.test_graph import Bench
 
@@ -42,7 +42,7 @@ def record_of(bench: Bench) -> list[dict[str, Any]]:
 
 
 def last(bench: Bench) -> Run:
-    return next(runrecords.read_runs(bench.records))
+    return next(run_record_io.read_runs(bench.records))
 
 
 def outcomes(run: Run) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_one_who_only_looks_is_on_no_record(bench: Bench) -> None:
     bench.doit()
     bench.doit("list")
     bench.doit("clean")
-    assert len(list(runrecords.read_runs(bench.records))) == 1
+    assert len(list(run_record_io.read_runs(bench.records))) == 1
 
 
 def test_a_failure_is_told_with_what_where_and_what_to_do(bench: Bench) -> None:
@@ -151,17 +151,19 @@ def test_a_lock_that_another_run_holds_leaves_no_record_of_this_one(bench: Bench
         assert bench.doit() == 0
         bench.inputs = {"flag": "B"}
         assert bench.doit() == 1
-    assert len(list(runrecords.read_runs(bench.records))) == 1
+    assert len(list(run_record_io.read_runs(bench.records))) == 1
 
 
 def test_what_a_stage_says_shows_and_makes_is_in_its_record(bench: Bench) -> None:
     def act() -> str:
-        voice.print_line("_C.so holds 12.0")
-        voice.print_warning(f"{INDEX} is slow")
-        voice.show_progress("a.cpp", Progress(1, 3, at_work=BuildActivity(2, 1, 900, 24_000, 0.78)))
-        voice.show_progress("b.cpp", Progress(2, 3))
-        recording.record_edges([Edge("a.o", 0.0, 0.0, 310), Edge("b.o", 1.0, 1.0, failed=True)])
-        recording.record_cache(3, 1)
+        output.print_line("_C.so holds 12.0")
+        output.print_warning(f"{INDEX} is slow")
+        output.show_progress(
+            "a.cpp", Progress(1, 3, at_work=BuildActivity(2, 1, 900, 24_000, 0.78))
+        )
+        output.show_progress("b.cpp", Progress(2, 3))
+        run_record_io.record_edges([Edge("a.o", 0.0, 0.0, 310), Edge("b.o", 1.0, 1.0, failed=True)])
+        run_record_io.record_cache(3, 1)
         return "same"
 
     bench.acts["wheel"] = act
@@ -188,7 +190,7 @@ def test_extensions_side_by_side_speak_each_for_itself(bench: Bench) -> None:
 
     def telling(name: str) -> Callable[[], str]:
         def act() -> str:
-            voice.print_line(f"I am {name}")
+            output.print_line(f"I am {name}")
             return "same"
 
         return act
@@ -262,9 +264,11 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
     def gone(*_: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
-    voice.set_listener(heard)
-    monkeypatch.setattr(build, "_made", gone)
-    recording.record_edges(build._read_edges(tmp_path, JobScheduler(1, tmp_path, {})))
+    output.set_listener(heard)
+    monkeypatch.setattr(extension_build_io, "_made", gone)
+    run_record_io.record_edges(
+        extension_build_io._read_edges(tmp_path, JobScheduler(1, tmp_path, {}))
+    )
     (said,) = heard
     assert said.startswith("what was made is not in the record of this run: OSError: ")
     assert said.endswith("Input/output error")
@@ -287,7 +291,7 @@ def test_samples_become_rarer_in_a_build_of_many_hours(
 def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
     tmp_path: Path, heard: Heard, record: RunRecorder
 ) -> None:
-    voice.set_listener(heard)
+    output.set_listener(heard)
     whole = FileIO.write
 
     def half(file: FileIO, data: bytes) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.runlog.record import Edge, Run, Sample, StageNode, parse_run
+from tasks.runlog.run_record import Edge, Run, Sample, StageNode, parse_run
 from tests.support.rows import each_row
 
 BEGIN = {

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runlog import runrecords
-from tasks.runlog.record import Edge
-from tasks.runlog.recording import RunRecorder
+from tasks.runlog import run_record_io
+from tasks.runlog.run_record import Edge
+from tasks.runlog.run_record_io import RunRecorder
 from tasks.system import files
 from tests.support.checkout import ROOT, Heard
 from tests.unit.cli.running.test_graph import Bench
@@ -60,11 +60,11 @@ def test_the_newest_run_is_the_first(folder: Path) -> None:
     for second in (3, 1, 2):
         put(folder, second)
     (folder / "note.txt").touch()
-    assert [run.when[17:19] for run in runrecords.read_runs(folder)] == ["03", "02", "01"]
+    assert [run.when[17:19] for run in run_record_io.read_runs(folder)] == ["03", "02", "01"]
 
 
 def test_where_nothing_was_built_there_are_none(tmp_path: Path) -> None:
-    assert list(runrecords.read_runs(tmp_path / "nothing")) == []
+    assert list(run_record_io.read_runs(tmp_path / "nothing")) == []
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_what_is_no_record_is_set_aside_and_the_others_are_read(
 ) -> None:
     put(folder, 1)
     bad = put(folder, 2, text)
-    assert len(list(runrecords.read_runs(folder))) == 1
+    assert len(list(run_record_io.read_runs(folder))) == 1
     aside = bad.with_name(f"{bad.name}.corrupt")
     assert aside.read_text(encoding="utf-8") == text
     assert str(aside) in heard.text
     heard.clear()
-    assert len(list(runrecords.read_runs(folder))) == 1
+    assert len(list(run_record_io.read_runs(folder))) == 1
     assert heard == []
 
 
@@ -88,14 +88,14 @@ def test_one_that_a_process_at_work_has_just_opened_is_left_alone(
     folder: Path, heard: Heard
 ) -> None:
     fresh = put(folder, 1, "\n", pid=os.getpid())
-    assert list(runrecords.read_runs(folder)) == []
+    assert list(run_record_io.read_runs(folder)) == []
     assert fresh.exists()
     assert heard == []
 
 
 def test_a_cut_last_line_is_no_reason_for_a_word(folder: Path, heard: Heard) -> None:
     put(folder, 1, f'{json.dumps(BEGIN)}\n{{"event": "stage", "at": 1.0, "stage": "deps"}}\n{{"ev')
-    (run,) = runrecords.read_runs(folder)
+    (run,) = run_record_io.read_runs(folder)
     assert (run.outcome, run.unread, [stage.name for stage in run.stages]) == ("", 0, ["deps"])
     assert heard == []
 
@@ -103,7 +103,7 @@ def test_a_cut_last_line_is_no_reason_for_a_word(folder: Path, heard: Heard) -> 
 def test_a_text_may_hold_what_only_unicode_calls_the_end_of_a_line(folder: Path) -> None:
     said = {"event": "said", "at": 1.0, "stage": "deps", "kind": "warn", "text": "a\u2028b\x85c"}
     put(folder, 1, "\n".join(json.dumps(one, ensure_ascii=False) for one in (BEGIN, said)))
-    (run,) = runrecords.read_runs(folder)
+    (run,) = run_record_io.read_runs(folder)
     assert [one.text for one in run.messages] == ["a\u2028b\x85c"]
     assert run.unread == 0
 
@@ -111,10 +111,10 @@ def test_a_text_may_hold_what_only_unicode_calls_the_end_of_a_line(folder: Path)
 def test_who_holds_the_lock_is_at_work_and_nobody_else(folder: Path) -> None:
     build = folder.parents[1]
     put(folder, 1, json.dumps({**BEGIN, "pid": os.getpid()}), pid=os.getpid())
-    (run,) = runrecords.read_runs(folder)
-    assert not runrecords.is_run_active(folder, run)
+    (run,) = run_record_io.read_runs(folder)
+    assert not run_record_io.is_run_active(folder, run)
     with files.lock_folder(build):
-        assert runrecords.is_run_active(folder, run)
+        assert run_record_io.is_run_active(folder, run)
 
 
 def test_a_killed_run_leaves_a_record_that_can_be_read_and_the_next_run_works(
@@ -124,13 +124,13 @@ def test_a_killed_run_leaves_a_record_that_can_be_read_and_the_next_run_works(
     argv = [sys.executable, "-c", KILLED, str(bench.layout.build)]
     code = subprocess.run(argv, cwd=ROOT, check=False).returncode
     assert code != 0
-    (cut,) = runrecords.read_runs(bench.records)
+    (cut,) = run_record_io.read_runs(bench.records)
     assert cut.outcome == ""
-    assert not runrecords.is_run_active(bench.records, cut)
+    assert not run_record_io.is_run_active(bench.records, cut)
     assert [(stage.name, stage.outcome) for stage in cut.stages] == [("compile", "")]
     assert [one.text for one in cut.messages] == ["half of it"]
     assert bench.doit() == 0
-    assert [run.outcome for run in runrecords.read_runs(bench.records)] == ["done", ""]
+    assert [run.outcome for run in run_record_io.read_runs(bench.records)] == ["done", ""]
 
 
 def test_only_the_newest_fifty_stay(folder: Path) -> None:
@@ -143,17 +143,17 @@ def test_only_the_newest_fifty_stay(folder: Path) -> None:
         record.start_record()
         record.finish_record("done", 0)
     kept = sorted(path.name for path in folder.iterdir())
-    assert len(kept) == runrecords.MAX_RUNS
+    assert len(kept) == run_record_io.MAX_RUNS
     assert kept[0].startswith("20261122T034011Z")
 
 
 def test_all_of_them_together_stay_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runrecords, "MOST_BYTES", runrecords._RESERVED_BYTES + 2000)
+    monkeypatch.setattr(run_record_io, "MOST_BYTES", run_record_io._RESERVED_BYTES + 2000)
     for second in range(9):
         put(folder, second, f"{json.dumps(BEGIN)}\n{'x' * 500}")
-    runrecords.prune_records(folder)
+    run_record_io.prune_records(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 2000
-    assert [run.when[:4] for run in runrecords.read_runs(folder)] == ["2026"] * 3
+    assert [run.when[:4] for run in run_record_io.read_runs(folder)] == ["2026"] * 3
 
 
 def told(folder: Path, second: int, *events: dict[str, object]) -> Path:
@@ -171,10 +171,10 @@ def test_runs_that_failed_at_once_do_not_push_out_the_build(folder: Path) -> Non
     build, small = told(folder, 0, EDGES, CHANGED), told(folder, 1, CHANGED)
     for second in range(2, 58):
         told(folder, second, IDLE)
-        runrecords.prune_records(folder)
+        run_record_io.prune_records(folder)
     kept = {path.name for path in folder.iterdir()}
     assert {build.name, small.name} <= kept
-    assert len(kept) == runrecords.MAX_RUNS - 1
+    assert len(kept) == run_record_io.MAX_RUNS - 1
 
 
 def test_the_last_that_compiled_and_the_last_of_all_stay(folder: Path) -> None:
@@ -182,22 +182,22 @@ def test_the_last_that_compiled_and_the_last_of_all_stay(folder: Path) -> None:
     for second in range(4, 55):
         told(folder, second, CHANGED)
     last = [told(folder, second, IDLE) for second in (55, 56, 57)]
-    runrecords.prune_records(folder)
+    run_record_io.prune_records(folder)
     assert [path.exists() for path in compiled] == [False, True, True, True]
     assert all(path.exists() for path in last)
-    assert len(list(folder.iterdir())) == runrecords.MAX_RUNS - 1
+    assert len(list(folder.iterdir())) == run_record_io.MAX_RUNS - 1
 
 
 def test_what_a_build_writes_is_known_as_such(bench: Bench) -> None:
     assert bench.doit() == 0
     (path,) = Path(bench.records).iterdir()
-    assert runrecords._read_marks(path) == {runrecords._CHANGED_MARK}
+    assert run_record_io._read_marks(path) == {run_record_io._CHANGED_MARK}
     record = RunRecorder(bench.records)
     record.start_record()
     record.record_edges([Edge("a.o", 1.0, 2.0)])
     record.finish_record("failed", 1)
     newest = max(Path(bench.records).iterdir(), key=lambda one: one.stat().st_mtime_ns)
-    assert runrecords._read_marks(newest) == {runrecords._COMPILED_MARK}
+    assert run_record_io._read_marks(newest) == {run_record_io._COMPILED_MARK}
 
 
 @pytest.mark.parametrize("name", ["stat", "unlink"])
@@ -219,6 +219,6 @@ def test_one_that_cannot_be_removed_is_no_reason_for_no_record(
     record = RunRecorder(folder)
     record.start_record()
     record.finish_record("done", 0)
-    assert len(list(folder.iterdir())) in {runrecords.MAX_RUNS, runrecords.MAX_RUNS + 1}
+    assert len(list(folder.iterdir())) in {run_record_io.MAX_RUNS, run_record_io.MAX_RUNS + 1}
     assert heard == []
-    assert next(runrecords.read_runs(folder)).outcome == "done"
+    assert next(run_record_io.read_runs(folder)).outcome == "done"

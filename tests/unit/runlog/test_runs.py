@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tasks.cli.decisions import estimate_compile_seconds
-from tasks.runlog import ninjalog, runs
-from tasks.runlog.ninjalog import NinjaLogEntry
+from tasks.runlog import build_history_io
+from tasks.runlog.build_history_io import NinjaLogEntry
 from tests.support.checkout import Heard
 
 MADE = {
@@ -20,44 +20,50 @@ MADE = {
 
 def test_what_was_made_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "records" / "compile.jsonl"
-    runs.append_run(path, 5.0, runs.build_object_entries(MADE, {"a.o": 310}), jobs=4)
-    (run,) = runs.read_history(path)
+    build_history_io.append_run(
+        path, 5.0, build_history_io.build_object_entries(MADE, {"a.o": 310}), jobs=4
+    )
+    (run,) = build_history_io.read_history(path)
     assert run["objects"] == [{"output": "a.o", "seconds": 3.5, "peak_mib": 310}]
-    assert runs.collect_costs(runs.read_history(path)) == {"a.o": 3.5}
-    assert runs.collect_peaks(runs.read_history(path)) == {"a.o": 310}
+    assert build_history_io.collect_costs(build_history_io.read_history(path)) == {"a.o": 3.5}
+    assert build_history_io.collect_peaks(build_history_io.read_history(path)) == {"a.o": 310}
 
 
 def test_a_line_that_was_cut_short_takes_no_other_along(tmp_path: Path) -> None:
     path = tmp_path / "compile.jsonl"
-    runs.append_run(path, 5.0, runs.build_object_entries(MADE, {}), jobs=4)
+    build_history_io.append_run(path, 5.0, build_history_io.build_object_entries(MADE, {}), jobs=4)
     with path.open("a", encoding="utf-8") as stream:
         stream.write('{"when": "20')
-    runs.append_run(path, 1.0, (), jobs=2)
-    assert [run["jobs"] for run in runs.read_history(path)] == [4, 2]
+    build_history_io.append_run(path, 1.0, (), jobs=2)
+    assert [run["jobs"] for run in build_history_io.read_history(path)] == [4, 2]
 
 
 def test_a_compiler_that_was_killed_is_taken_for_twice_what_was_seen(tmp_path: Path) -> None:
     path = tmp_path / "compile.jsonl"
-    runs.append_run(path, 5.0, runs.build_object_entries(MADE, {"a.o": 310}), jobs=4)
-    runs.append_run(path, 1.0, (), killed=["a.o", "b.o"])
-    assert runs.collect_peaks(runs.read_history(path)) == {"a.o": 620}
+    build_history_io.append_run(
+        path, 5.0, build_history_io.build_object_entries(MADE, {"a.o": 310}), jobs=4
+    )
+    build_history_io.append_run(path, 1.0, (), killed=["a.o", "b.o"])
+    assert build_history_io.collect_peaks(build_history_io.read_history(path)) == {"a.o": 620}
 
 
 def test_what_cannot_be_written_is_told_and_hides_nothing(tmp_path: Path, heard: Heard) -> None:
     (tmp_path / "records").touch()  # where the folder would have to be
-    runs.append_run(tmp_path / "records" / "compile.jsonl", 1.0, ())
+    build_history_io.append_run(tmp_path / "records" / "compile.jsonl", 1.0, ())
     assert "this run is not in" in heard.text
 
 
 def test_an_old_make_is_known_from_the_last_run() -> None:
     met: dict[str, object] = {"old_make": True}
-    assert runs.has_old_make([{}, met])
-    assert not runs.has_old_make([met, {"old_make": False}])
-    assert not runs.has_old_make([])
+    assert build_history_io.has_old_make([{}, met])
+    assert not build_history_io.has_old_make([met, {"old_make": False}])
+    assert not build_history_io.has_old_make([])
 
 
 def test_what_was_generated_took_no_time_of_its_own() -> None:
-    assert runs.collect_durations({**MADE, "a.h": NinjaLogEntry(0.0, 90.0, "3")}) == {"a.o": 3.5}
+    assert build_history_io.collect_durations({**MADE, "a.h": NinjaLogEntry(0.0, 90.0, "3")}) == {
+        "a.o": 3.5
+    }
 
 
 def past(count: int) -> list[dict[str, object]]:
@@ -80,32 +86,34 @@ def past(count: int) -> list[dict[str, object]]:
 def test_lines_that_are_put_together_tell_the_same_costs_and_peaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(runs, "MOST_BYTES", 60_000)
+    monkeypatch.setattr(build_history_io, "MOST_BYTES", 60_000)
     path, all_of_them = tmp_path / "compile.jsonl", []
     for run in past(count):
         facts = {name: value for name, value in run.items() if name != "objects"}
-        runs.append_run(path, 12.5, run["objects"], **facts)  # type: ignore[arg-type]
+        build_history_io.append_run(path, 12.5, run["objects"], **facts)  # type: ignore[arg-type]
         all_of_them.append({**run, "seconds": 12.5})
-        kept = list(runs.read_history(path))
-        assert runs.collect_costs(kept) == runs.collect_costs(all_of_them)
-        assert runs.collect_peaks(kept) == runs.collect_peaks(all_of_them)
-        assert runs.has_old_make(kept) == runs.has_old_make(all_of_them)
+        kept = list(build_history_io.read_history(path))
+        assert build_history_io.collect_costs(kept) == build_history_io.collect_costs(all_of_them)
+        assert build_history_io.collect_peaks(kept) == build_history_io.collect_peaks(all_of_them)
+        assert build_history_io.has_old_make(kept) == build_history_io.has_old_make(all_of_them)
         assert estimate_compile_seconds(kept, 30) == estimate_compile_seconds(all_of_them, 30)
         assert kept[-1]["objects"] == run["objects"]
-        assert path.stat().st_size <= runs.MAX_HISTORY_BYTES
+        assert path.stat().st_size <= build_history_io.MAX_HISTORY_BYTES
     assert count == 2 or any(one.get("runs", 1) > 1 for one in kept)
 
 
 def test_of_an_extensions_runs_the_peaks_stay_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(build_history_io, "MOST_BYTES", 2_000)
     path = tmp_path / "toy.jsonl"
     for number in range(100):
-        runs.append_run(
-            path, 1.0, runs.build_peak_entries({"a.o": 100 + number, f"{number % 9}.o": number})
+        build_history_io.append_run(
+            path,
+            1.0,
+            build_history_io.build_peak_entries({"a.o": 100 + number, f"{number % 9}.o": number}),
         )
-    assert runs.collect_peaks(runs.read_history(path)) == {"a.o": 199} | {
+    assert build_history_io.collect_peaks(build_history_io.read_history(path)) == {"a.o": 199} | {
         f"{number}.o": 99 - (99 - number) % 9 for number in range(9)
     }
     assert path.stat().st_size <= 2_000
@@ -120,5 +128,5 @@ def test_a_log_of_ninja_that_cannot_be_read_ends_nothing(
     log = tmp_path / ".ninja_log"
     log.touch()
     monkeypatch.setattr(Path, "read_text", gone)
-    assert ninjalog.read_ninja_log(tmp_path) == {}
+    assert build_history_io.read_ninja_log(tmp_path) == {}
     assert heard == [f"{log} cannot be read: Input/output error"]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.atwork import BuildActivity, SlowOutput
-from tasks.core.progress import Progress
-from tasks.diagnosis.tail_io import LogTail
-from tasks.jobs.ninja import ninja
-from tasks.jobs.watch import ProgressMonitor
-from tasks.runlog import ninjalog
-from tasks.system import voice
-from tasks.system.hardware import memory
+from tasks.core.build_activity import BuildActivity, SlowOutput
+from tasks.core.ninja_progress import Progress
+from tasks.diagnosis.log_io import LogTail
+from tasks.jobs import progress_io
+from tasks.jobs.progress_io import ProgressMonitor
+from tasks.runlog import build_history_io
+from tasks.system import output
+from tasks.system.hardware import capacity
 from tests.support.checkout import Heard
 from tests.support.sleepers import wait_for
 
@@ -48,7 +48,7 @@ def test_what_is_made_is_known_as_ninja_writes_it_and_what_was_there_is_not_told
 ) -> None:
     log = tmp_path / ".ninja_log"
     log.write_text("# ninja log v6\n0\t9000\t1\told.o\ta\n0\t100\t1\tagain.o\tb\n", "ascii")
-    growing = ninjalog.NinjaLogFollower(tmp_path, ninjalog.read_ninja_log(tmp_path))
+    growing = build_history_io.NinjaLogFollower(tmp_path, build_history_io.read_ninja_log(tmp_path))
     assert growing.read_new_entries() == {}
     with log.open("a") as file:
         file.write("0\t41000\t2\tagain.o\tb\n500\t2000\t2\tnew.o\tc\n600\t90")
@@ -62,7 +62,7 @@ def test_what_is_made_is_known_as_ninja_writes_it_and_what_was_there_is_not_told
 def test_memory_is_told_by_the_tightest_limit_also_where_nobody_counts_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "measure", lambda _: memory.MemoryReading(24_576, 14_541))
+    monkeypatch.setattr(capacity, "measure", lambda _: capacity.MemoryReading(24_576, 14_541))
     watch = ProgressMonitor(lambda: 0.5, lambda: {"d/a.cu.o": 31.0, "b.o": 1.0})
     assert watch.read_activity(None) == BuildActivity(
         used_mib=10_035, limit_mib=24_576, hit_rate=0.5, slowest=(SlowOutput("a.cu", 31.0),)
@@ -81,15 +81,15 @@ class _Ticks(Heard):
 
 @pytest.fixture
 def ticks(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> _Ticks:
-    monkeypatch.setattr(ninja, "_BEAT", 0.01)
+    monkeypatch.setattr(progress_io, "_BEAT", 0.01)
     found = _Ticks()
-    voice.set_listener(found)
+    output.set_listener(found)
     return found
 
 
 def test_what_is_at_work_is_told_while_ninja_is_silent(ticks: _Ticks) -> None:
     jobs = iter(range(1_000_000))
-    with ninja.report_build_progress(lambda: BuildActivity(jobs=next(jobs))) as take:
+    with progress_io.report_build_progress(lambda: BuildActivity(jobs=next(jobs))) as take:
         wait_for(lambda: len(ticks) > 2)
         take("[1/3] Building CXX object a.cpp.o")
         wait_for(lambda: len(ticks) > 6)
@@ -106,7 +106,7 @@ def test_what_is_at_work_is_told_while_ninja_is_silent(ticks: _Ticks) -> None:
 
 
 def test_once_ninja_is_done_no_count_is_told_and_nobody_is_late(ticks: _Ticks) -> None:
-    with ninja.report_build_progress(BuildActivity) as take:
+    with progress_io.report_build_progress(BuildActivity) as take:
         take("[1/2] Building CXX object a.cpp.o")
         take("-- Install configuration")
         before = len(ticks) + 1  # one may be on its way
@@ -116,6 +116,6 @@ def test_once_ninja_is_done_no_count_is_told_and_nobody_is_late(ticks: _Ticks) -
 
 
 def test_an_interrupted_build_is_watched_no_longer(ticks: _Ticks) -> None:
-    with pytest.raises(KeyboardInterrupt), ninja.report_build_progress(BuildActivity):
+    with pytest.raises(KeyboardInterrupt), progress_io.report_build_progress(BuildActivity):
         raise KeyboardInterrupt
     assert not [thread for thread in threading.enumerate() if thread.name == "watch"]

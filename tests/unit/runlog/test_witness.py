@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diagnosis.facts import RunFacts
-from tasks.runlog import witness
-from tasks.runlog.witness import MemoryMonitor
+from tasks.diagnosis.run_facts import RunFacts
+from tasks.runlog import memory_monitor_io
+from tasks.runlog.memory_monitor_io import MemoryMonitor
 
 
 def proc(folder: Path, available: int, kills: int | None = None) -> Path:
@@ -59,8 +59,8 @@ def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) 
 
 
 def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witness, "_TICK", 0.01)
-    with witness.monitor_memory() as seen:
+    monkeypatch.setattr(memory_monitor_io, "_TICK", 0.01)
+    with memory_monitor_io.monitor_memory() as seen:
         seen.proc, seen._above = proc(tmp_path, 5), ()
         for _ in range(500):
             if seen.lowest_mib == 5:
@@ -71,13 +71,13 @@ def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_facts_are_kept_for_the_log_as_it_is(log: Path) -> None:
     facts = RunFacts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, "/usr/bin/g++ 13.2")
-    witness.write_facts(log, facts)
-    assert witness.read_facts(log) == facts
+    memory_monitor_io.write_facts(log, facts)
+    assert memory_monitor_io.read_facts(log) == facts
     log.write_text("another run\n", encoding="utf-8")
-    assert witness.read_facts(log) is None
+    assert memory_monitor_io.read_facts(log) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"size": "x"}'])
 def test_facts_that_cannot_be_read_are_none(log: Path, text: str) -> None:
     log.with_suffix(".facts.json").write_text(text, encoding="utf-8")
-    assert witness.read_facts(log) is None
+    assert memory_monitor_io.read_facts(log) is None

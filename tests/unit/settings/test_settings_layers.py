@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.load import LoadedSettings, list_profiles, load_settings
+from tasks.settings.layers import LoadedSettings, list_profiles, load_settings
 
 DEFAULT = """\
 python: auto

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.opening import HostReader, open_profile
+from tasks.cli.session import HostReader, open_profile
 from tasks.core.errors import TorchyardError
-from tasks.system.hardware import probe
+from tasks.system.hardware import host_probe
 from tests.support.checkout import HOST, KNOWLEDGE, write
 
 
@@ -16,7 +16,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     """The first line of the message."""
     # A Python or a toolkit of the settings is looked for; the rest of the machine is another
     host: HostReader = lambda asked, pinned: (  # noqa: E731
-        probe.read_host(asked, pinned)
+        host_probe.read_host(asked, pinned)
         if (asked.python, asked.toolkit_path) != ("auto", None)
         else HOST
     )

@@ -10,11 +10,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from tasks.core.model import Host, InstalledToolkit
-from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.examples import EXTENSION_EXAMPLES, SETTING_EXAMPLES
-from tasks.settings.extension import Extension
-from tasks.settings.page import build_example_extension, render_settings_page
-from tasks.settings.schema import Settings
+from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
+from tasks.settings.schema import Extension, Settings
+from tasks.settings.settings_page import (
+    EXTENSION_EXAMPLES,
+    SETTING_EXAMPLES,
+    build_example_extension,
+    render_settings_page,
+)
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 

@@ -17,13 +17,12 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from tasks.cli.commands.init.answers import Answers, format_local_yaml
+from tasks.cli.commands.init_answers import Answers, format_local_yaml
 from tasks.core.errors import SettingsError
-from tasks.settings import forms
-from tasks.settings.extension import Extension
-from tasks.settings.jsonschema import render_json_schema
-from tasks.settings.load import list_profiles, load_settings
-from tasks.settings.schema import Settings
+from tasks.settings import values
+from tasks.settings.json_schema import render_json_schema
+from tasks.settings.layers import list_profiles, load_settings
+from tasks.settings.schema import Extension, Settings
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
@@ -180,7 +179,7 @@ def checked(*files: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_form_is_told_in_words() -> None:
     found = set(patterns(SCHEMA))
-    assert found == set(forms.PATTERN_HINTS)
+    assert found == set(values.PATTERN_HINTS)
 
 
 def patterns(node: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.commands import explain, settings
-from tasks.settings.variables import describe_unused_variables, find_nearest_variable
+from tasks.settings.setting_errors import describe_unused_variables, find_nearest_variable
 from tests.support.checkout import Heard, opened, write
 from tests.support.rows import each_row
 

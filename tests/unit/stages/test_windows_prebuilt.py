@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import PureWindowsPath
 
 from tasks.core.model import Artifact
-from tasks.stages.env.resolve import resolve_environments
-from tasks.stages.extensions.build import build_wheel_command
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.extensions.variables import merge_environment
-from tasks.stages.validate.inside import build_probe_command
-from tasks.stages.wheel.job import Wheel
-from tasks.system.python import environments
-from tasks.system.python.packages import (
+from tasks.stages.env.environment_variables import resolve_environments
+from tasks.stages.extensions.extension_build_io import build_wheel_command
+from tasks.stages.extensions.extension_environment_io import merge_environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate.runtime_checks_io import build_probe_command
+from tasks.stages.wheel.model import Wheel
+from tasks.system import environments
+from tasks.system.package_installer import (
     DownloadRequest,
     InstallOptions,
     PackageInstaller,

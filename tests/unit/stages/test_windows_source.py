@@ -12,23 +12,26 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Command
-from tasks.knowledge.thresholds import MAX_BUILD_SUBPATH, MAX_PATH
-from tasks.settings.build import Build
-from tasks.settings.schema import Source
-from tasks.stages.compile.backends import BACKENDS
-from tasks.stages.compile.bench import create_build_spec
-from tasks.stages.compile.decision import FolderChange, FolderDecision, build_reconfigure_arguments
-from tasks.stages.compile.fingerprint import (
+from tasks.knowledge.resource_estimates import MAX_BUILD_SUBPATH, MAX_PATH
+from tasks.settings.schema import Build, Source
+from tasks.stages.compile.build_backends import BACKENDS
+from tasks.stages.compile.build_commands import BuildSpec, BuildStep, create_reconfigure_step
+from tasks.stages.compile.build_context_io import create_build_spec
+from tasks.stages.compile.build_folder_decision import (
+    FolderChange,
+    FolderDecision,
+    build_reconfigure_arguments,
+)
+from tasks.stages.compile.configure_fingerprint import (
     ConfigureFingerprint,
     build_cmake_definitions,
     find_folder_rule,
 )
-from tasks.stages.compile.job import BackendName, CompileResult
-from tasks.stages.compile.work import BuildSpec, BuildStep, create_reconfigure_step
-from tasks.stages.env.launchers import build_cache_environment
-from tasks.stages.env.resolve import resolve_environments
-from tasks.stages.validate.program import list_cpp_steps
-from tasks.stages.wheel.job import Wheel
+from tasks.stages.compile.model import BackendName, CompileResult
+from tasks.stages.env.cache_launchers import build_cache_environment
+from tasks.stages.env.environment_variables import resolve_environments
+from tasks.stages.validate.runtime_checks_io import list_cpp_steps
+from tasks.stages.wheel.model import Wheel
 from tasks.system import git, shell
 from tests.support.checkout import KNOWLEDGE
 from tests.support.surroundings import TOOLSET

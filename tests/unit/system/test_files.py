@@ -13,9 +13,8 @@ import pytest
 
 from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact
-from tasks.system import files, space
+from tasks.system import files, process_group
 from tasks.system.files import create_owned_folder, lock_folder, remove_owned, write_atomic
-from tasks.system.process import leftovers
 from tests.support.systems import needs_links, windows_only
 
 ROOT = Path(__file__).parents[3]
@@ -194,7 +193,7 @@ def test_a_drive_that_is_not_there_is_told() -> None:
     with pytest.raises(TorchyardError, match="there is no such drive"):
         create_owned_folder(Path("Q:/build"))
     with pytest.raises(FileNotFoundError):
-        space.require_disk_space(Path("Q:/build"), 1, "it")
+        files.require_disk_space(Path("Q:/build"), 1, "it")
 
 
 @needs_links
@@ -267,7 +266,7 @@ def test_a_lock_is_free_after_its_holder_was_killed(
     holder.wait()
     assert holder.returncode != 0
     with lock_folder(tmp_path):
-        assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == leftovers.RUN_ID
+        assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == process_group.RUN_ID
 
 
 def test_a_lock_can_be_taken_again_after_it_was_left(tmp_path: Path) -> None:

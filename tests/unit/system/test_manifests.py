@@ -10,7 +10,7 @@ import pytest
 
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Json, Stage
-from tasks.runlog import records
+from tasks.runlog import stage_record_io
 from tasks.system import manifests
 
 
@@ -93,12 +93,12 @@ def finished(tmp_path: Path) -> Path:
     """The folder of a stage with the inputs cuda 13.0 that ran to its end."""
     for name in ("wheel.json", "surface.json", "deps.json", "env.sh"):
         (tmp_path / name).write_text(name, encoding="utf-8")
-    records.write_stage_record(stage(tmp_path, cuda="13.0"), "first time", 1.23456, "0.1.0")
+    stage_record_io.write_stage_record(stage(tmp_path, cuda="13.0"), "first time", 1.23456, "0.1.0")
     return tmp_path
 
 
 def test_a_record_tells_how_it_went(finished: Path) -> None:
-    record = records.read_last_record(stage(finished))
+    record = stage_record_io.read_last_record(stage(finished))
     assert record is not None
     assert (record["stage"], record["reason"], record["seconds"]) == ("wheel", "first time", 1.235)
     assert record["inputs"] == {"cuda": "13.0"}
@@ -107,28 +107,30 @@ def test_a_record_tells_how_it_went(finished: Path) -> None:
 
 
 def test_a_stage_without_a_record_runs_for_the_first_time(tmp_path: Path) -> None:
-    assert records.summarize_rebuild_reasons(stage(tmp_path, cuda="13.0")) == "first time"
+    assert stage_record_io.summarize_rebuild_reasons(stage(tmp_path, cuda="13.0")) == "first time"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"7", b'{"inputs": {}}', b"\xff"])
 def test_a_record_that_cannot_be_read_counts_as_none(finished: Path, content: bytes) -> None:
     (finished / "wheel.record.json").write_bytes(content)
-    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "first time"
+    assert stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "first time"
 
 
 def test_a_changed_input_is_the_reason(finished: Path) -> None:
     assert (
-        records.summarize_rebuild_reasons(stage(finished, cuda="13.2"))
+        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.2"))
         == "CUDA: now 13.2, was 13.0"
     )
-    assert records.summarize_rebuild_reasons(
+    assert stage_record_io.summarize_rebuild_reasons(
         stage(finished, cuda="13.2", index="x", local=None)
     ) == ("CUDA: now 13.2, was 13.0 (and 2 more)")
-    assert records.summarize_rebuild_reasons(stage(finished)) == "CUDA: now not set, was 13.0"
+    assert (
+        stage_record_io.summarize_rebuild_reasons(stage(finished)) == "CUDA: now not set, was 13.0"
+    )
 
 
 def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
-    shown = records.summarize_rebuild_reasons(
+    shown = stage_record_io.summarize_rebuild_reasons(
         stage(finished, cuda="https://me:secret@host/" + "x" * 80)
     )
     assert "secret" not in shown
@@ -137,35 +139,43 @@ def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
 
 def test_a_changed_manifest_of_an_earlier_stage_is_the_reason(finished: Path) -> None:
     (finished / "deps.json").write_text("other", encoding="utf-8")
-    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "deps.json changed"
+    assert (
+        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+        == "deps.json changed"
+    )
 
 
 def test_a_missing_result_is_the_reason(finished: Path) -> None:
     (finished / "env.sh").unlink()
-    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "env.sh is not there"
+    assert (
+        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+        == "env.sh is not there"
+    )
     (finished / "surface.json").unlink()
     assert (
-        records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
         == "surface.json, env.sh is not there"
     )
 
 
 def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -> None:
     (finished / "wheel.json").unlink()
-    told = records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there, as after a failure or doit clean"
-    records.note_removal(finished / "wheel.json", "doit restore")
-    told = records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+    stage_record_io.note_removal(finished / "wheel.json", "doit restore")
+    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there: doit restore removed it"
 
 
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
-    assert records.summarize_rebuild_reasons(same) == "the last run failed, or did not finish"
     assert (
-        records.summarize_rebuild_reasons(replace(same, uptodate_check="always"))
+        stage_record_io.summarize_rebuild_reasons(same) == "the last run failed, or did not finish"
+    )
+    assert (
+        stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="always"))
         == "looked at every time"
     )
-    assert records.summarize_rebuild_reasons(replace(same, uptodate_check="moved")) == (
+    assert stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="moved")) == (
         "its source, or what it made, was changed since, or could not be reached"
     )

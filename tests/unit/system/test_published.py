@@ -16,10 +16,9 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, TorchyardError
 from tasks.system import files
-from tasks.wheels.index import pages, shelf
-from tasks.wheels.index.pages import IndexFile
-from tasks.wheels.index.retention import select_retained
-from tasks.wheels.index.verified import find_index_problems
+from tasks.wheels import index_pages, package_index_io
+from tasks.wheels.index_pages import IndexFile, select_retained
+from tasks.wheels.package_index_io import find_index_problems
 from tests.support.checkout import ROOT
 from tests.support.smallwheels import wheel
 from tests.support.systems import posix_only
@@ -38,10 +37,10 @@ def knn(folder: Path, label: str = "torch2.15.0.s1a2b3c4d.cu132.sm120", code: st
 
 
 def published(index: Path, *wheels: Path) -> dict[str, IndexFile]:
-    named = shelf.read_indexed_files(index) | {
-        path.name: shelf.add_wheel(index, path) for path in wheels
+    named = package_index_io.read_indexed_files(index) | {
+        path.name: package_index_io.add_wheel(index, path) for path in wheels
     }
-    shelf.write_index(index, TEMPLATES, named.values())
+    package_index_io.write_index(index, TEMPLATES, named.values())
     return named
 
 
@@ -80,23 +79,25 @@ def test_the_json_of_a_project_says_the_same(index: Path, tmp_path: Path) -> Non
     page = json.loads((index / "simple" / "simple-knn" / "index.json").read_text())
     assert page["meta"] == {"api-version": "1.1"}
     assert page["versions"] == ["1.0+torch2.15.0.s1a2b3c4d.cu132.sm120"]
-    assert pages.parse_project_page(json.dumps(page)) == tuple(named.values())
+    assert index_pages.parse_project_page(json.dumps(page)) == tuple(named.values())
 
 
 def test_what_has_signs_of_html_in_it_stays_text(index: Path, tmp_path: Path) -> None:
     named = published(index, knn(tmp_path))
     (name,) = named
-    shelf.write_index(index, TEMPLATES, shelf.yank_file(named, name, '"><script>').values())
+    package_index_io.write_index(
+        index, TEMPLATES, package_index_io.yank_file(named, name, '"><script>').values()
+    )
     page = index / "simple" / "simple-knn" / "index.html"
     assert "<script>" not in page.read_text()
     assert Links(page).found[0]["data-yanked"] == '"><script>'
-    assert shelf.read_indexed_files(index)[name].yanked == '"><script>'
+    assert package_index_io.read_indexed_files(index)[name].yanked == '"><script>'
 
 
 def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path / "a"))
     with pytest.raises(BadArtifactError, match="never changes"):
-        shelf.add_wheel(index, knn(tmp_path / "b", code="other = 1"))
+        package_index_io.add_wheel(index, knn(tmp_path / "b", code="other = 1"))
     assert not list(find_index_problems(index, TEMPLATES, None))
 
 
@@ -116,13 +117,13 @@ def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before:
 
 def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
     with pytest.raises(TorchyardError, match=r"x\.whl is not on the index"):
-        shelf.yank_file({}, "x.whl", "bad")
+        package_index_io.yank_file({}, "x.whl", "bad")
 
 
 def test_a_name_that_is_not_quite_that_of_a_wheel_is_answered_with_the_wheel_s() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
     with pytest.raises(TorchyardError, match="is not on the index") as told:
-        shelf.yank_file({there.filename: there}, "simple-knn", "bad")
+        package_index_io.yank_file({there.filename: there}, "simple-knn", "bad")
     assert told.value.hint == f"name a wheel that is: {there.filename}"
 
 
@@ -162,15 +163,15 @@ def test_commits_of_one_release_of_torch_are_rebuilds_as_well() -> None:
 def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "_now", lambda: NOW)
+    monkeypatch.setattr(package_index_io, "_now", lambda: NOW)
     (old,) = published(index, knn(tmp_path))
     new = knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
-    staying = {new.name: shelf.add_wheel(index, new)}
-    shelf.write_index(index, TEMPLATES, staying.values())
+    staying = {new.name: package_index_io.add_wheel(index, new)}
+    package_index_io.write_index(index, TEMPLATES, staying.values())
     assert (index / "files" / old).is_file()
     assert not list(find_index_problems(index, TEMPLATES, None))
-    monkeypatch.setattr(shelf, "_now", lambda: NOW + datetime.timedelta(hours=25))
-    shelf.write_index(index, TEMPLATES, staying.values())
+    monkeypatch.setattr(package_index_io, "_now", lambda: NOW + datetime.timedelta(hours=25))
+    package_index_io.write_index(index, TEMPLATES, staying.values())
     assert sorted(path.name for path in (index / "files").iterdir()) == [
         new.name,
         f"{new.name}.metadata",
@@ -183,8 +184,8 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
 ) -> None:
     """In turn the old wheel and the new one, while somebody installs again and again."""
     old, new = knn(tmp_path), knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
-    shelves = [{path.name: shelf.add_wheel(index, path)} for path in (old, new)]
-    shelf.write_index(index, TEMPLATES, shelves[0].values())
+    shelves = [{path.name: package_index_io.add_wheel(index, path)} for path in (old, new)]
+    package_index_io.write_index(index, TEMPLATES, shelves[0].values())
     page = index / "simple" / "simple-knn" / "index.html"
     ended, seen = threading.Event(), set()
 
@@ -198,7 +199,7 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
     with ThreadPoolExecutor(1) as beside:
         reading = beside.submit(read)
         for turn in count():
-            shelf.write_index(index, TEMPLATES, shelves[turn % 2].values())
+            package_index_io.write_index(index, TEMPLATES, shelves[turn % 2].values())
             if reading.done() or (turn > 60 and len(seen) == 2):
                 break
         ended.set()
@@ -208,7 +209,7 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
 
 def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
-    shelf.write_index(index, TEMPLATES, [])
+    package_index_io.write_index(index, TEMPLATES, [])
     assert not (index / "simple" / "simple-knn").exists()
     assert Links(index / "simple" / "index.html").found == []
 
@@ -251,7 +252,7 @@ def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
     older = knn(tmp_path)
     named = published(index, older, knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120"))
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
-    shelf.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
+    package_index_io.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
     assert list(find_index_problems(index, TEMPLATES, 1)) == [
         f"files/{older.name} is older than the 1 that publish.keep leaves"
     ]
@@ -261,12 +262,14 @@ def test_a_broken_page_is_named_with_what_to_do(index: Path, tmp_path: Path) -> 
     published(index, knn(tmp_path))
     (index / "simple" / "simple-knn" / "index.json").write_text("{}")
     with pytest.raises(TorchyardError, match="cannot be read") as told:
-        shelf.read_indexed_files(index)
+        package_index_io.read_indexed_files(index)
     assert "remove it, and publish" in told.value.hint
 
 
 def test_what_leaves_can_be_read_again_or_stays_a_day_longer(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "leaving.json").write_text("[")
-    shelf.write_index(index, TEMPLATES, shelf.read_indexed_files(index).values())
+    package_index_io.write_index(
+        index, TEMPLATES, package_index_io.read_indexed_files(index).values()
+    )
     assert json.loads((index / "leaving.json").read_text()) == {}

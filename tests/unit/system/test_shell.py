@@ -18,8 +18,7 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, InterruptedRunError, MissingToolError
 from tasks.core.model import Command
-from tasks.system import shell
-from tasks.system.process import process_group
+from tasks.system import process_group, shell
 from tests.support.rows import each_row
 from tests.support.systems import posix_only as posix
 from tests.support.systems import windows_only

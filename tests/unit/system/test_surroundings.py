@@ -18,7 +18,8 @@ import pytest
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
-from tasks.doctor.ask import build_probe_request
+from tasks.doctor import folder_facts_io, host_facts_io, network_facts_io
+from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import (
     VARIABLES,
     Connectivity,
@@ -33,16 +34,14 @@ from tasks.doctor.host_facts import (
     UnsafePath,
     VisualStudio,
 )
-from tasks.doctor.judging import check_host
-from tasks.doctor.machine import _SETTINGS_BY_VARIABLE
-from tasks.doctor.network import INDEX
-from tasks.doctor.probes import disks, machine, network, places, programs, python, read_host_facts
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.system import files, git, shell
-from tasks.system.hardware import compilers, nvidia
-from tasks.system.network import ownindex
-from tasks.system.network.mirrors import apply_mirror
-from tasks.system.process import leftovers
+from tasks.doctor.host_facts_io import read_host_facts
+from tasks.doctor.machine_checks import _SETTINGS_BY_VARIABLE
+from tasks.doctor.network_checks import INDEX
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.system import files, git, process_group, shell
+from tasks.system.hardware import nvidia, toolchain
+from tasks.system.network import package_indexes
+from tasks.system.network.url_mirrors import apply_mirror
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
 from tests.support.systems import is_wine
 
@@ -60,20 +59,20 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no network, no settings of who runs the tests."""
     monkeypatch.setattr(nvidia, "look", NvidiaDriver)
     monkeypatch.setattr(git, "reachable", lambda _: True)
-    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter(()))
-    monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter(()))
+    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter(()))
+    monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter(()))
     home = str(tmp_path / "home")
     for name in ("HOME", "USERPROFILE", "APPDATA", "PYTHONUSERBASE"):
         monkeypatch.setenv(name, home)
     for name in (
         *VARIABLES,
-        *ownindex.UV_INDEX_VARIABLES,
-        *ownindex.PIP_INDEX_VARIABLES,
+        *package_indexes.UV_INDEX_VARIABLES,
+        *package_indexes.PIP_INDEX_VARIABLES,
         "PYTHONPATH",
         "CONDA_PREFIX",
     ):
         monkeypatch.delenv(name, raising=False)
-    for name in network._PROXY_VARIABLES:
+    for name in network_facts_io._PROXY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -104,8 +103,8 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
     (root / "config").chmod(0o777)
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
-    monkeypatch.setattr(disks, "kinds", lambda: iter(()))
-    found = places.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
+    monkeypatch.setattr(folder_facts_io, "kinds", lambda: iter(()))
+    found = folder_facts_io.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
     assert found == (
         UnsafePath("folder", str(root / "config")),
         UnsafePath("PATH", str(tools)),
@@ -119,8 +118,8 @@ def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.setattr(disks, "kinds", lambda: iter([(tmp_path, "drvfs")]))
-    assert places.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
+    monkeypatch.setattr(folder_facts_io, "kinds", lambda: iter([(tmp_path, "drvfs")]))
+    assert folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
 
 
 def test_the_gate_starts_nothing_slow_and_asks_nobody(
@@ -129,7 +128,11 @@ def test_the_gate_starts_nothing_slow_and_asks_nobody(
     def never(*_: object) -> Any:
         raise AssertionError("asked")
 
-    for place, name in ((git, "reachable"), (leftovers, "at_work"), (network, "answering")):
+    for place, name in (
+        (git, "reachable"),
+        (process_group, "at_work"),
+        (network_facts_io, "answering"),
+    ):
         monkeypatch.setattr(place, name, never)
     profile = opened(yard, on=replace(HOST, python=SELF)).opened
     assert profile
@@ -160,12 +163,12 @@ def test_a_stalled_resolver_does_not_hold_doctor(
         return "quick" in url
 
     monkeypatch.setattr(git, "reachable", stalls)
-    monkeypatch.setattr(network, "DEADLINE", 2.0)
+    monkeypatch.setattr(network_facts_io, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
-    found = network.start_network_probes(asked(tmp_path, urls=urls), frozenset({"git-hosts"}))()[
-        "reach"
-    ]
+    found = network_facts_io.start_network_probes(
+        asked(tmp_path, urls=urls), frozenset({"git-hosts"})
+    )()["reach"]
     assert ended == []
     over.set()
     assert [reach.what for reach in found if reach.answers] == ["quick"]
@@ -183,7 +186,7 @@ def test_a_resolver_is_asked_in_the_background(
 
     monkeypatch.undo()
     monkeypatch.setattr(socket, "getaddrinfo", stalls)
-    assert network.start_url_probes(["https://nowhere.example:1/a"], 0.2)() == {}
+    assert network_facts_io.start_url_probes(["https://nowhere.example:1/a"], 0.2)() == {}
     assert ended == []
     over.set()
 
@@ -191,7 +194,7 @@ def test_a_resolver_is_asked_in_the_background(
 @pytest.mark.parametrize("url", ["https://[/a", "https://a:99999/b", "https:///a"])
 def test_a_url_that_is_none_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.undo()
-    assert network.start_url_probes([url], 2)() == {url: False}
+    assert network_facts_io.start_url_probes([url], 2)() == {url: False}
 
 
 def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
@@ -202,17 +205,21 @@ def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset({"index", "git-hosts"})
-    assert network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
+    assert network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
         Connectivity(INDEX, "https://pypi.org/simple", answers=True),
         Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
-    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
+    (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]  # type: ignore[arg-type]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]  # type: ignore[arg-type]
     assert found.url == "https://***@env.example/simple"
 
 
@@ -221,7 +228,7 @@ def test_what_is_built_already_makes_hosts_optional(tmp_path: Path) -> None:
     there.touch()
     urls = (RequiredUrl("a", "https://git.example/a"),)
     given = asked(tmp_path, urls=urls, begun=(there,))
-    (found,) = network.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
+    (found,) = network_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
     assert found.optional
 
 
@@ -229,7 +236,7 @@ def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
     monkeypatch.setenv("all_proxy", "nonsense://")
     given = dict.fromkeys(["https_proxy", "all_proxy"])
-    found = [proxy for proxy in network._read_proxies() if proxy.variable in given]
+    found = [proxy for proxy in network_facts_io._read_proxies() if proxy.variable in given]
     assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
 
 
@@ -270,7 +277,7 @@ def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
 
 def test_places_on_one_disk_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    found = places.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
+    found = folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
     assert [disk.what for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
@@ -285,18 +292,18 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
     spaced.mkdir()
     escaped = str(spaced).replace(" ", "\\040")
     mounts.write_text(f"/dev/a / ext4 rw 0 0\ntmpfs {escaped} tmpfs rw 0 0\n", encoding="utf-8")
-    monkeypatch.setattr(disks, "_MOUNTS", mounts)
-    kinds = tuple(disks.list_mounts())
-    assert disks.find_filesystem_type(spaced, kinds) == "tmpfs"
-    assert disks.find_filesystem_type(tmp_path, kinds) == "ext4"
-    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
-    assert list(disks.list_mounts()) == []
+    monkeypatch.setattr(folder_facts_io, "_MOUNTS", mounts)
+    kinds = tuple(folder_facts_io.list_mounts())
+    assert folder_facts_io.find_filesystem_type(spaced, kinds) == "tmpfs"
+    assert folder_facts_io.find_filesystem_type(tmp_path, kinds) == "ext4"
+    monkeypatch.setattr(folder_facts_io, "_MOUNTS", tmp_path / "none")
+    assert list(folder_facts_io.list_mounts()) == []
 
 
 def test_an_earlier_build_is_seen_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "at_work", lambda run: ("ninja",) if "dead" in run else ())
+    monkeypatch.setattr(process_group, "at_work", lambda run: ("ninja",) if "dead" in run else ())
     for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
         folder = files.create_owned_folder(tmp_path / "build" / name)
         (folder / files._HOLDER_FILE).write_text(run, encoding="utf-8")
@@ -305,9 +312,9 @@ def test_an_earlier_build_is_seen_and_left_alone(
     (foreign / "thesis.tex").touch()
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
-    found = places.read_folder_facts(asked(tmp_path, build=foreign), frozenset({"leftovers"}))[
-        "leftovers"
-    ]
+    found = folder_facts_io.read_folder_facts(
+        asked(tmp_path, build=foreign), frozenset({"leftovers"})
+    )["leftovers"]
     assert found == (
         Leftover("not ours", str(foreign)),
         Leftover("at work", str(tmp_path / "build" / "one")),
@@ -334,7 +341,7 @@ def test_other_torches_are_found_where_an_interpreter_would(
     (tmp_path / "torch.py").touch()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path / "libs"), "/nowhere"]))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
-    assert tuple(python._find_shadowing_torches(asked(tmp_path))) == (
+    assert tuple(host_facts_io._find_shadowing_torches(asked(tmp_path))) == (
         ShadowingTorch("PYTHONPATH", str(on_path), "2.1.0"),
         ShadowingTorch("conda", str(in_conda), "2.2.0"),
         ShadowingTorch("user site", str(at_home), "2.3.0"),
@@ -353,15 +360,15 @@ def test_a_package_of_the_index_is_told_from_one_of_a_file(tmp_path: Path) -> No
         "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
     )
     given = asked(tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat"))
-    assert tuple(python._find_installed_extensions(given)) == (
+    assert tuple(host_facts_io._find_installed_extensions(given)) == (
         InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
         InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
     )
 
 
 def test_the_bits_of_a_python_are_its_own() -> None:
-    assert python._read_python_bits(sys.executable) == 64
-    assert python._read_python_bits("/no/such/python") is None
+    assert host_facts_io._read_python_bits(sys.executable) == 64
+    assert host_facts_io._read_python_bits("/no/such/python") is None
 
 
 @unix
@@ -369,7 +376,7 @@ def test_the_bits_of_another_python_are_asked(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 32\n", encoding="utf-8")
     other.chmod(0o755)
-    assert python._read_python_bits(str(other)) == 32
+    assert host_facts_io._read_python_bits(str(other)) == 32
 
 
 @unix
@@ -379,9 +386,9 @@ def test_the_environments_tools_go_before_those_on_path(tmp_path: Path) -> None:
     ninja.write_text("#!/bin/sh\necho 1.11.1\n", encoding="utf-8")
     ninja.chmod(0o755)
     (tmp_path / "venv/lib/python3.12/site-packages/setuptools-81.0.0.dist-info").mkdir(parents=True)
-    assert programs._find_build_tool(tmp_path / "venv", "ninja") == Tool(str(ninja), "1.11.1")
-    assert programs._find_setuptools(tmp_path / "venv").version == "81.0.0"
-    assert programs._find_setuptools(None) == Tool()
+    assert host_facts_io._find_build_tool(tmp_path / "venv", "ninja") == Tool(str(ninja), "1.11.1")
+    assert host_facts_io._find_setuptools(tmp_path / "venv").version == "81.0.0"
+    assert host_facts_io._find_setuptools(None) == Tool()
 
 
 def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
@@ -390,8 +397,8 @@ def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
     def none(*_: object) -> Any:
         raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
-    monkeypatch.setattr(compilers, "choose", none)
-    found = programs.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
+    monkeypatch.setattr(toolchain, "choose", none)
+    found = host_facts_io.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 
 
@@ -408,12 +415,12 @@ def test_visual_studio_is_what_vswhere_tells(
          "installationVersion": "17.9.1"},
     ]  # fmt: skip
     monkeypatch.setattr(shell, "capture", lambda _: json.dumps(rows))
-    assert programs.find_visual_studios() == (
+    assert host_facts_io.find_visual_studios() == (
         VisualStudio("Visual Studio Build Tools 2022", "17.14.13", str(tmp_path), "14.44.35207"),
         VisualStudio("Visual Studio Community 2022", "17.9.1", "/nowhere"),
     )
     monkeypatch.setattr(shell, "capture", lambda _: "no json")
-    assert programs.find_visual_studios() is None
+    assert host_facts_io.find_visual_studios() is None
 
 
 def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
@@ -422,8 +429,8 @@ def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "Windows.h").touch()
     (tmp_path / "Include" / "10.0.19041.0" / "um").mkdir(parents=True)
-    assert programs.list_windows_sdks(tmp_path) == ("10.0.22621.0", "10.0.26100.0")
-    assert programs.list_windows_sdks(None) == ()
+    assert host_facts_io.list_windows_sdks(tmp_path) == ("10.0.22621.0", "10.0.26100.0")
+    assert host_facts_io.list_windows_sdks(None) == ()
 
 
 def test_the_variables_that_are_judged_are_those_that_are_looked_at(
@@ -432,7 +439,7 @@ def test_the_variables_that_are_judged_are_those_that_are_looked_at(
     assert set(_SETTINGS_BY_VARIABLE) == set(VARIABLES)
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    assert machine.read_machine_facts(asked(tmp_path), frozenset())["environ"] == (
+    assert host_facts_io.read_machine_facts(asked(tmp_path), frozenset())["environ"] == (
         ("MAX_JOBS", "4"),
     )
 
@@ -444,9 +451,9 @@ def test_disks_that_nobody_can_ask_are_left_out(
         raise OSError("stale")
 
     monkeypatch.setattr(shutil, "disk_usage", none)
-    found: tuple[Disk, ...] = places.read_folder_facts(asked(tmp_path), frozenset({"disk"}))[
-        "disks"
-    ]
+    found: tuple[Disk, ...] = folder_facts_io.read_folder_facts(
+        asked(tmp_path), frozenset({"disk"})
+    )["disks"]
     assert found == ()
 
 
@@ -458,5 +465,6 @@ def test_swap_that_the_system_does_not_tell_is_not_known(
 
     monkeypatch.setattr(psutil, "swap_memory", disabled)
     assert (
-        machine.read_machine_facts(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib is None
+        host_facts_io.read_machine_facts(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib
+        is None
     )

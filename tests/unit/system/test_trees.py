@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.system import trees
+from tasks.system import source_trees
 from tests.support.systems import needs_links
 
 
@@ -24,14 +24,14 @@ def sources(tmp_path: Path) -> Path:
     "name", ["build/a.o", "dist/a.whl", ".git/HEAD", "src/__pycache__/a.pyc", "a.egg-info/PKG-INFO"]
 )
 def test_what_a_build_leaves_is_no_source(sources: Path, tmp_path: Path, name: str) -> None:
-    before = trees.hash_source_tree(sources)
+    before = source_trees.hash_source_tree(sources)
     path = sources / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("", encoding="utf-8")
-    assert trees.hash_source_tree(sources) == before
-    trees.copy_source_tree(sources, tmp_path / "copy")
+    assert source_trees.hash_source_tree(sources) == before
+    source_trees.copy_source_tree(sources, tmp_path / "copy")
     assert not (tmp_path / "copy" / name).exists()
-    assert trees.hash_source_tree(tmp_path / "copy") == before
+    assert source_trees.hash_source_tree(tmp_path / "copy") == before
 
 
 @pytest.mark.parametrize("project", ["", "python"])
@@ -48,19 +48,19 @@ def test_no_object_of_an_earlier_build_is_in_the_copy(
         place = sources / project / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("", encoding="utf-8")
-    trees.copy_source_tree(sources, tmp_path / "copy")
+    source_trees.copy_source_tree(sources, tmp_path / "copy")
     assert not (tmp_path / "copy" / project / name).exists()
     assert (tmp_path / "copy" / "src" / "build" / "kept.h").is_file()
 
 
 def test_every_edit_is_another_digest(sources: Path) -> None:
-    seen = {trees.hash_source_tree(sources)}
+    seen = {source_trees.hash_source_tree(sources)}
     (sources / "src" / "build" / "kept.h").write_text("edited", encoding="utf-8")
-    seen.add(trees.hash_source_tree(sources))
+    seen.add(source_trees.hash_source_tree(sources))
     (sources / "src" / "a.cu").rename(sources / "src" / "b.cu")
-    seen.add(trees.hash_source_tree(sources))
+    seen.add(source_trees.hash_source_tree(sources))
     (sources / "empty").write_text("", encoding="utf-8")
-    seen.add(trees.hash_source_tree(sources))
+    seen.add(source_trees.hash_source_tree(sources))
     assert len(seen) == 4
 
 
@@ -68,6 +68,6 @@ def test_every_edit_is_another_digest(sources: Path) -> None:
 def test_links_are_copied_as_links_and_a_loop_ends(sources: Path, tmp_path: Path) -> None:
     (sources / "loop").symlink_to(sources)
     (sources / "nowhere").symlink_to("gone")
-    assert len(trees.hash_source_tree(sources)) == 64
-    trees.copy_source_tree(sources, tmp_path / "copy")
+    assert len(source_trees.hash_source_tree(sources)) == 64
+    source_trees.copy_source_tree(sources, tmp_path / "copy")
     assert (tmp_path / "copy" / "nowhere").readlink() == Path("gone")

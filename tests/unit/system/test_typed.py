@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tasks.cli.help.commands import COMMAND_PAGES
-from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
-from tasks.system.terminal.console import Console
-from tasks.system.typed import add_profile_argument
+from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, STAGE_PAGES
+from tasks.system.console import Console
+from tasks.system.profile_hint import add_profile_argument
 from tests.support.checkout import ROOT
 
 # These are alike for every profile

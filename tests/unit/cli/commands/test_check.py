@@ -7,7 +7,7 @@ from pytest_mock import MockerFixture
 
 from tasks.cli.commands import check
 from tasks.core.errors import MissingToolError, TorchyardError
-from tasks.lock.profile import SelectedProfile
+from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import shell
 from tests.support.checkout import ROOT, Heard
 

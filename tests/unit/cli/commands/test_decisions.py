@@ -19,9 +19,9 @@ from tasks.cli.decisions import (
 )
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Host, InstalledToolkit, Interpreter
-from tasks.lock.profile import Profile
+from tasks.lock.opened_profile_io import Profile
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import Environment
+from tasks.stages.env.model import Environment
 from tests.support.checkout import HOST, opened, write
 
 GXX = Program("/usr/bin/g++-13", "13.3.0")

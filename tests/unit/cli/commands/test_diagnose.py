@@ -18,10 +18,10 @@ import pytest
 from tasks.cli.commands import diagnose, doctor
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Stage
-from tasks.diagnosis.facts import RunFacts
-from tasks.doctor.symptom import CheckResult, report_problem
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import witness
+from tasks.diagnosis.run_facts import RunFacts
+from tasks.doctor.check_result import CheckResult, report_problem
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import memory_monitor_io
 from tests.support.checkout import ROOT, opened, write
 from tests.support.systems import needs_links, posix_only
 
@@ -233,12 +233,14 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     log = written(tmp_path / "build" / "p", "logs/compile.log", "FAILED: a.o\nKilled\n")
     subject = subject_of(tmp_path, ("compile", "compile.log"))
     size = log.stat().st_size
-    witness.write_facts(
+    memory_monitor_io.write_facts(
         log, RunFacts(size=size, kills=0, lowest_mib=20_000, limit_mib=24_000, jobs=8)
     )
     diagnose.run(subject)
     assert "(interrupted)" in capsys.readouterr().out
-    witness.write_facts(log, RunFacts(size=size, kills=2, lowest_mib=100, limit_mib=24_000, jobs=8))
+    memory_monitor_io.write_facts(
+        log, RunFacts(size=size, kills=2, lowest_mib=100, limit_mib=24_000, jobs=8)
+    )
     diagnose.run(subject)
     said = " ".join(capsys.readouterr().out.split())
     assert "(oom-killed)" in said

@@ -13,8 +13,8 @@ import pytest
 from tasks.cli.commands import history
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
-from tasks.core.formatting.bar import measure_columns
-from tasks.lock.profile import SelectedProfile
+from tasks.core.text_layout import measure_columns
+from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import files
 from tests.support.checkout import Heard, write
 

@@ -13,24 +13,24 @@ import pytest
 import yaml
 
 from tasks.cli.commands import init
-from tasks.cli.commands.init import questions
-from tasks.cli.commands.init.answers import (
+from tasks.cli.commands.init_answers import (
     SPLATTING_EXTENSIONS,
     Answers,
+    apply_install_target,
     format_local_yaml,
+    gather_init_facts,
     parse_extensions,
     parse_gpus,
     parse_strategy,
 )
-from tasks.cli.commands.init.here import apply_install_target, gather_init_facts
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu
-from tasks.lock.profile import SelectedProfile
-from tasks.settings.load import load_settings
-from tasks.stages.install.target import interpreter
-from tasks.stages.install.target.interpreter import InterpreterInfo
-from tasks.system.hardware import probe
-from tasks.system.python import pythons
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.settings.layers import load_settings
+from tasks.stages.install import target_interpreter_io
+from tasks.stages.install.target_interpreter_io import InterpreterInfo
+from tasks.system import interpreters
+from tasks.system.hardware import host_probe
 from tests.support.checkout import CARD, HOST, KNOWLEDGE, Heard, write
 from tests.support.systems import linux_only, needs_links
 
@@ -59,9 +59,9 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     for name in list(os.environ):
         if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             monkeypatch.delenv(name)
-    monkeypatch.setattr(probe, "cards", tuple)
-    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
-    monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
+    monkeypatch.setattr(host_probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(interpreters, "interpreter", lambda asked: HOST.python)
     return SelectedProfile(yard, "mine", None)
 
 
@@ -70,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Somebody is there, and types this."""
 
     def typed(text: str) -> None:
-        monkeypatch.setattr(questions, "is_asked", lambda: True)
+        monkeypatch.setattr(init, "is_asked", lambda: True)
         monkeypatch.setattr(init, "is_asked", lambda: True)
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
@@ -391,7 +391,7 @@ def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
 def test_the_cards_here_are_the_default_by_name_or_by_what_they_can(
     subject: SelectedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "cards", lambda: (CARD, CARD, NEW))
+    monkeypatch.setattr(host_probe, "cards", lambda: (CARD, CARD, NEW))
     assert gather_init_facts(subject).default_gpus == ("RTX 5090", "12.0")
 
 
@@ -459,4 +459,4 @@ def test_the_interpreter_is_looked_at_where_it_is_named(
     (subject.root / "empty").mkdir()
     with pytest.raises(TorchyardError, match="is a folder"):
         init.run(subject, into="empty")
-    assert interpreter.find_python_in(subject.root / "empty") is None
+    assert target_interpreter_io.find_python_in(subject.root / "empty") is None

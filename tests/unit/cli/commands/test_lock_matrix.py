@@ -8,13 +8,17 @@ from typing import ClassVar
 import pytest
 
 from tasks.cli.commands import lock
-from tasks.cli.opening import open_profile
-from tasks.cli.session import open_session
+from tasks.cli.session import open_profile, open_session
 from tasks.core.errors import SettingsError, TorchyardError
-from tasks.lock.profile import Profile as Opened
-from tasks.lock.profile import SelectedProfile
-from tasks.lock.section import LockedInputs, LockSection
-from tasks.lock.text import parse_section, replace_section, split_sections
+from tasks.lock.lock_file import (
+    LockedInputs,
+    LockSection,
+    parse_section,
+    replace_section,
+    split_sections,
+)
+from tasks.lock.opened_profile_io import Profile as Opened
+from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import Heard, write
 from tests.support.systems import needs_git
 

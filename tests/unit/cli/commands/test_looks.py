@@ -15,21 +15,19 @@ import pytest
 from tasks.cli.commands import diagnose, doctor, explain, history, init, lock, matrix, restore
 from tasks.cli.commands import purge as purge_report
 from tasks.cli.commands import settings as settings_report
-from tasks.cli.commands.matrix.standing import EntryStatus
-from tasks.cli.help.commands import COMMAND_PAGES
-from tasks.cli.help.stages import STAGE_PAGES
-from tasks.cli.help.text import TaskRow, render_overview, render_page, render_task_list
+from tasks.cli.commands.matrix import EntryStatus
+from tasks.cli.help_pages import COMMAND_PAGES, STAGE_PAGES
+from tasks.cli.help_text import TaskRow, render_overview, render_page, render_task_list
 from tasks.core.errors import TorchyardError
-from tasks.core.formatting.bar import measure_columns
 from tasks.core.model import ValidationResult
-from tasks.doctor.symptom import CheckResult, report_ok, report_problem, report_warning
-from tasks.lock.profile import SelectedProfile
-from tasks.stages.validate import table
-from tasks.stages.validate.checks import build_validation
-from tasks.system import tty, voice
-from tasks.system.hardware import probe
-from tasks.system.python import pythons
-from tasks.system.terminal.console import Console
+from tasks.core.text_layout import measure_columns
+from tasks.doctor.check_result import CheckResult, report_ok, report_problem, report_warning
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.stages.validate import validation_report
+from tasks.stages.validate.check_results import build_validation
+from tasks.system import interpreters, output, screen
+from tasks.system.console import Console
+from tasks.system.hardware import host_probe
 from tests.support.checkout import HOST, opened, write
 from tests.support.rows import each_row
 
@@ -79,7 +77,7 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Window]:
         monkeypatch.setattr(sys, "stdout", window)
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setenv("TERM", os.environ.get("TERM_OF_TEST", "xterm"))
-        voice.set_listener(Console(None, window))
+        output.set_listener(Console(None, window))
         return window
 
     return opened_as
@@ -96,9 +94,9 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     ]
     monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
     monkeypatch.setattr(matrix, "standings", lambda root, name: iter(STANDINGS))
-    monkeypatch.setattr(probe, "cards", tuple)
-    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
-    monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
+    monkeypatch.setattr(host_probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(interpreters, "interpreter", lambda asked: HOST.python)
     record(yard / "build" / "mine" / "records" / "runs")
     return opened(yard)
 
@@ -139,10 +137,10 @@ def validated() -> None:
         ValidationResult("diff-gaussian-rasterization: machine code", "failed", LONG, LONG),
         ValidationResult("matmul", "not run", "no GPU"),
     ]
-    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)
-    voice.print_report(
-        table.format_validation(
-            build_validation("2.15.0+cu130", checks, (LONG,)), room, tty.colour_text
+    room = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
+    output.print_report(
+        validation_report.format_validation(
+            build_validation("2.15.0+cu130", checks, (LONG,)), room, screen.colour_text
         )
     )
 
@@ -151,22 +149,22 @@ def helped() -> None:
     rows = [TaskRow(one.name, one.doc, "up to date") for one in STAGE_PAGES]
     rows += [TaskRow(one.name, one.doc) for one in COMMAND_PAGES]
     for line in (
-        *render_task_list(rows, tty.read_terminal_width()),
-        *render_overview(tty.read_terminal_width(), "mine"),
+        *render_task_list(rows, screen.read_terminal_width()),
+        *render_overview(screen.read_terminal_width(), "mine"),
     ):
-        voice.print_report(line)
-    for line in render_page("compile", "", tty.read_terminal_width(), "mine") or ():
-        voice.print_report(line)
+        output.print_report(line)
+    for line in render_page("compile", "", screen.read_terminal_width(), "mine") or ():
+        output.print_report(line)
 
 
 def built(subject: SelectedProfile) -> None:
     console = Console(subject.require_profile().plan, sys.stdout, notices=lambda: [LONG])
     console.print_header()
-    voice.set_listener(console)
+    output.set_listener(console)
     (stage, *_) = subject.require_profile().plan.stages
     console.begin_stage(stage, LONG)
-    voice.print_line(LONG)
-    voice.print_warning(LONG)
+    output.print_line(LONG)
+    output.print_warning(LONG)
     console.end_stage(stage, LONG, "changed")
     console.report_failure(
         stage.name, str(TorchyardError(LONG, location="build/mine/logs/a.log:3", hint=LONG))
@@ -285,7 +283,7 @@ def test_what_is_refused_fits_the_terminal_from_its_first_line(
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr", Window())
     error = str(TorchyardError(LONG.strip(), hint=f"doit build; {LONG}"))
-    lines = f"ERROR: {tty.format_for_stderr(error, len('ERROR: '))}".split("\n")
+    lines = f"ERROR: {screen.format_for_stderr(error, len('ERROR: '))}".split("\n")
     assert not list(too_wide(lines, 60))
     assert lines[1].startswith(" " * 7)
     assert any(line.startswith("  → doit build; ") for line in lines)

@@ -10,15 +10,14 @@ from pathlib import Path, PurePath
 import pytest
 
 from tasks.cli.commands import matrix
-from tasks.cli.commands.matrix import building
-from tasks.cli.commands.matrix.standing import EntryStatus, list_entry_statuses
-from tasks.cli.opening import open_profile
+from tasks.cli.commands.matrix import EntryStatus, list_entry_statuses
+from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, Stage
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog import records
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog import stage_record_io
 from tasks.system import manifests
-from tasks.system.hardware import probe
+from tasks.system.hardware import host_probe
 from tests.support.checkout import Heard, write
 
 MATRIX = """\
@@ -44,7 +43,7 @@ def finished(stage: Stage) -> None:
     for path in map(Path, stage.extra_outputs):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    records.write_stage_record(stage, "first time", 1.0, "0.1.0")
+    stage_record_io.write_stage_record(stage, "first time", 1.0, "0.1.0")
 
 
 def rows(yard: Path) -> dict[str, EntryStatus]:
@@ -139,22 +138,22 @@ def test_a_python_is_looked_for_once_for_all_cells(
 ) -> None:
     write(yard, MATRIX)
     asked = []
-    real = probe.read_host
+    real = host_probe.read_host
 
-    def host(question: probe.HostQuery, pin: PurePath) -> Host:
+    def host(question: host_probe.HostQuery, pin: PurePath) -> Host:
         asked.append(question)
         return real(question, pin)
 
-    monkeypatch.setattr(probe, "host", host)
+    monkeypatch.setattr(host_probe, "host", host)
     assert len(rows(yard)) == 4
     assert len(asked) == 1
 
 
 def test_what_is_left_is_named_with_what_helps() -> None:
     done = EntryStatus("a", "p@a", "up to date")
-    building.require_all_done([done, EntryStatus("b", "p@b", "built")])
+    matrix.require_all_done([done, EntryStatus("b", "p@b", "built")])
     with pytest.raises(TorchyardError) as told:
-        building.require_all_done(
+        matrix.require_all_done(
             [
                 done,
                 EntryStatus("b", "p@b", "failed"),

@@ -15,7 +15,7 @@ import yaml
 
 from tasks.cli.commands import matrix
 from tasks.core.errors import TorchyardError
-from tasks.lock.profile import SelectedProfile
+from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT, Heard, write
 from tests.support.systems import posix_only
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.commands import purge
-from tasks.core.digest import format_canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact, Layout
-from tasks.stages.install.transaction import journal
-from tasks.stages.install.transaction.journal import DistributionChange, InstallRecord
-from tasks.stages.source.action import TreeSnapshot
-from tasks.stages.source.tree import compute_tree_digest
-from tasks.stages.wheel.job import Wheel
+from tasks.stages.install import install_journal_io
+from tasks.stages.install.install_journal_io import DistributionChange, InstallRecord
+from tasks.stages.source.run import TreeSnapshot
+from tasks.stages.source.tree_changes_io import compute_tree_digest
+from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests
-from tasks.system.typed import format_profile_argument
-from tasks.wheels.files.wheelhouse import WheelOrigin
+from tasks.system.profile_hint import format_profile_argument
+from tasks.wheels.wheelhouse_io import WheelOrigin
 from tests.integration.conftest import git
 from tests.support.checkout import Heard, broken, opened
 from tests.support.systems import needs_git
@@ -134,7 +134,7 @@ def replaced(yard: Path) -> Path:
     """What install.into replaced, and is still replaced."""
     stamp = yard / "build" / "mine" / "replaced" / "1"
     part = DistributionChange("2.5.1", "", "2.6.0", "", "")
-    journal.write_record(
+    install_journal_io.write_record(
         stamp, InstallRecord("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {})
     )
     return stamp
@@ -146,13 +146,13 @@ def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard
     purge.run(opened(yard), yes=True)
     told = f"but {stamp.parent} stays: it holds what was in /gs before; doit restore puts that back"
     assert told in heard
-    assert journal.read_record(stamp)
+    assert install_journal_io.read_record(stamp)
     assert not wheel.exists()
     assert [path for path in left(yard) if ".lock" not in path] == [
         "build/mine/replaced/1/replaced.json"
     ]
     purge.run(opened(yard), yes=True)
-    assert journal.read_record(stamp)
+    assert install_journal_io.read_record(stamp)
 
 
 def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(

@@ -11,9 +11,9 @@ import pytest
 
 from tasks.cli.commands import report
 from tasks.core.errors import TorchyardError
-from tasks.lock.profile import SelectedProfile
-from tasks.runlog.record import ALWAYS_CHECKED
-from tasks.system.hardware import person
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.runlog.run_record import ALWAYS_CHECKED
+from tasks.system.hardware import operating_system
 from tests.support import runrecords
 from tests.support.checkout import ROOT
 
@@ -219,9 +219,9 @@ def test_a_manifest_that_is_none_is_no_reason_to_fail(root: Path, text: str) -> 
 def test_names_homes_and_secrets_are_in_none_of_them(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person, "homes", lambda: ("/mnt/alice",))
-    monkeypatch.setattr(person, "users", lambda: ("alice",))
-    monkeypatch.setattr(person, "hosts", lambda: ("wonderland",))
+    monkeypatch.setattr(operating_system, "homes", lambda: ("/mnt/alice",))
+    monkeypatch.setattr(operating_system, "users", lambda: ("alice",))
+    monkeypatch.setattr(operating_system, "hosts", lambda: ("wonderland",))
     asked = {"torch.index": "https://alice:secret@wonderland/simple", "python": f"{root}/x"}
     record(
         root,

@@ -13,18 +13,18 @@ import pytest
 
 from tasks.cli.commands import doctor, explain
 from tasks.cli.commands import settings as settings_report
-from tasks.cli.commands.table import format_check_table
+from tasks.cli.commands.doctor import format_check_table
 from tasks.cli.session import open_session
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
+from tasks.doctor.check_result import report_ok, report_warning
 from tasks.doctor.host_facts import Connectivity, Disk, HostFacts, Memory, ProbeRequest, Tool
-from tasks.doctor.symptom import report_ok, report_warning
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.knowledge.room import ALL_PLACES
-from tasks.lock.profile import SelectedProfile
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.resource_estimates import ALL_PLACES
+from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import files
-from tasks.system.hardware import probe
+from tasks.system.hardware import host_probe
 from tests.support.checkout import HOST, Heard, broken, opened, write
 from tests.support.surroundings import LINUX
 
@@ -270,34 +270,34 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
-    monkeypatch.setattr(probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "cards", tuple)
     subject = opened(yard)
     build = files.create_owned_folder(yard / "build" / "mine")
-    asked = probe.HostQuery("auto", None)
+    asked = host_probe.HostQuery("auto", None)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
-    probe.write_host_pin(build / "host.json", asked, old)
+    host_probe.write_host_pin(build / "host.json", asked, old)
     doctor.run(subject, accept=True)
     assert heard[0].startswith("accepted: no card, ")
     assert heard[0].endswith("; the next doit build profile=mine goes by that")
-    assert probe.read_host(asked, build / "host.json").gpus == ()
+    assert host_probe.read_host(asked, build / "host.json").gpus == ()
 
 
 def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
-    monkeypatch.setattr(probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "cards", tuple)
     write(yard, "target: {gpus: ['9.0']}\n")
     build = files.create_owned_folder(yard / "build" / "mine")
-    asked = probe.HostQuery("auto", None)
+    asked = host_probe.HostQuery("auto", None)
     kits = (InstalledToolkit("/old", "11.8.89"),)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus, kits)
-    probe.write_host_pin(build / "host.json", asked, old)
+    host_probe.write_host_pin(build / "host.json", asked, old)
     closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
     doctor.run(closed, accept=True)
     assert heard[0].startswith("accepted: no card, ")
     assert "look again with doit doctor" in heard[1]
-    assert probe.read_host(asked, build / "host.json").toolkits != kits
+    assert host_probe.read_host(asked, build / "host.json").toolkits != kits
 
 
 @pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])

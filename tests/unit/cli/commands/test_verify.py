@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import verify
-from tasks.core.digest import format_canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import ValidationResult
-from tasks.stages.extensions.job import BuiltExtension
+from tasks.stages.extensions.model import BuiltExtension
 from tasks.system import files, manifests
-from tasks.wheels.binaries.codereader import MachineCodeReader
-from tasks.wheels.files import wheelhouse
-from tasks.wheels.files.enclose import add_dist_info_files
-from tasks.wheels.provenance.made import BuildInputs, Invocation, SourceInfo
-from tasks.wheels.provenance.sbom import SBOM_PATH, build_sbom
-from tasks.wheels.provenance.statement import build_statement
-from tasks.wheels.verify.checks import RecordedWheel, check_wheel
-from tasks.wheels.verify.looked import inspect_wheel
+from tasks.wheels import wheelhouse_io
+from tasks.wheels.build_inputs import BuildInputs, Invocation, SourceInfo
+from tasks.wheels.machine_code_io import MachineCodeReader
+from tasks.wheels.provenance_documents import SBOM_PATH, build_sbom, build_statement
+from tasks.wheels.wheel_checks import RecordedWheel, check_wheel
+from tasks.wheels.wheel_inspection_io import inspect_wheel
+from tasks.wheels.wheel_rewrite_io import add_dist_info_files
 from tests.support.checkout import KNOWLEDGE, Heard, broken, opened
 from tests.support.fatbins import elf, fatbin
 from tests.support.sharedlibrary import linux, make_library
@@ -44,7 +43,7 @@ class Documented:
 
     @property
     def statement(self) -> Path:
-        return wheelhouse.resolve_statement_path(self.wheel)
+        return wheelhouse_io.resolve_statement_path(self.wheel)
 
     def told(self, recorded: RecordedWheel | None = None) -> dict[str, ValidationResult]:
         found = inspect_wheel(self.wheel, MachineCodeReader())
@@ -79,7 +78,7 @@ def make(
         held = {"toy/_C.so": ["12.0", "9.0+PTX"]} if content is None else {}
         how = Invocation("extension", {}, {"archs": list(archs), "held": held}, {}, "", "")
         told = build_statement(beside, files.read_artifact(made), how)
-        files.write_atomic(wheelhouse.resolve_statement_path(made), format_canonical_json(told))
+        files.write_atomic(wheelhouse_io.resolve_statement_path(made), format_canonical_json(told))
     return Documented(made)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.complete import find_completions
-from tasks.cli.help.text import HELP_PAGES
-from tasks.settings.load import list_profiles
+from tasks.cli.help_text import HELP_PAGES
+from tasks.settings.layers import list_profiles
 from tests.support.systems import posix_only
 
 if sys.platform != "win32":

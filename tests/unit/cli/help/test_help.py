@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.doit_commands import generate_command_tasks
-from tasks.cli.help.commands import COMMAND_GROUPS, COMMAND_PAGES, TYPICAL_STEPS
-from tasks.cli.help.page import CommandPage, StagePage
-from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
-from tasks.cli.help.text import HELP_PAGES, TaskRow, render_overview, render_page, render_task_list
-from tasks.cli.running.graph import generate_stage_tasks
-from tasks.core.formatting.bar import measure_columns
+from tasks.cli.help_pages import (
+    BUILD_PAGE,
+    COMMAND_GROUPS,
+    COMMAND_PAGES,
+    STAGE_PAGES,
+    TYPICAL_STEPS,
+    CommandPage,
+    StagePage,
+)
+from tasks.cli.help_text import HELP_PAGES, TaskRow, render_overview, render_page, render_task_list
+from tasks.cli.running.doit_tasks import generate_stage_tasks
 from tasks.core.model import Stage
+from tasks.core.text_layout import measure_columns
 from tasks.settings.schema import Settings
 from tests.support.checkout import Heard, opened, write
 from tests.support.rows import each_row
@@ -161,8 +167,8 @@ def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None
 
 
 def test_the_groups_of_the_graph_are_told_as_help_tells_them(yard: Path) -> None:
-    from tasks.cli.running.execution import Session  # noqa: PLC0415
-    from tasks.system.terminal.console import Console  # noqa: PLC0415 - a yard alone needs it
+    from tasks.cli.running.execute import Session  # noqa: PLC0415
+    from tasks.system.console import Console  # noqa: PLC0415 - a yard alone needs it
 
     profile = opened(yard).require_profile()
     found = Session(profile.plan, profile.layout, Console(profile.plan), lambda: None)

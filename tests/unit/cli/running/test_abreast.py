@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tasks.cli.running import execution
-from tasks.cli.running.abreast import ParallelStages
+from tasks.cli.running import execute
+from tasks.cli.running.parallel_stages import ParallelStages
 from tasks.core.errors import InterruptedRunError, TorchyardError
 from tasks.core.model import Command, Stage
 from tasks.system import shell
 from tasks.system.hardware import capacity
-from tasks.system.voice import print_line
+from tasks.system.output import print_line
 from tests.unit.cli.running.test_graph import Bench
 
 PATIENCE = 120.0  # seconds until it is a hang
@@ -179,7 +179,7 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
     )
 
     def interrupt(*_: Any) -> None:
-        from tasks.system.process import process_group  # noqa: PLC0415 - as the reporter does it
+        from tasks.system import process_group  # noqa: PLC0415 - as the reporter does it
 
         run.stopped = True
         process_group.interrupt_all()
@@ -214,8 +214,8 @@ def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None
 
     stages = tuple(stage(str(number)) for number in range(12))
     together: ParallelStages[str] = ParallelStages(
-        stages, act, lambda _: True, lambda: False, most=execution._MAX_PARALLEL
+        stages, act, lambda _: True, lambda: False, most=execute._MAX_PARALLEL
     )
     for one in stages:
         together.wait_for_stage(one)
-    assert 1 < most <= execution._MAX_PARALLEL
+    assert 1 < most <= execute._MAX_PARALLEL

@@ -17,17 +17,17 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.running import execution, graph, reporter, why
-from tasks.cli.running.ending import finalize_run
-from tasks.cli.running.execution import Session
-from tasks.cli.running.graph import generate_stage_tasks
-from tasks.cli.running.reporter import build_reporter_class
+from tasks.cli.running import doit_adapter, doit_tasks, execute, rebuild_reason
+from tasks.cli.running.doit_adapter import build_reporter_class
+from tasks.cli.running.doit_tasks import generate_stage_tasks
+from tasks.cli.running.execute import Session
+from tasks.cli.running.run_boundaries import finalize_run
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout, Plan, Stage
-from tasks.runlog.recording import RunRecorder
+from tasks.runlog.run_record_io import RunRecorder
 from tasks.settings.schema import Notify
 from tasks.system import files, manifests
-from tasks.system.terminal.console import Console
+from tasks.system.console import Console
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Bench:
         self.notify = Notify()
         self.healed = ""
         self.records = self.layout.build / "records" / "runs"
-        monkeypatch.setattr(graph, "room", self._room)
-        monkeypatch.setattr(execution, "room", self._room)
-        monkeypatch.setattr(why, "room", self._room)
+        monkeypatch.setattr(doit_tasks, "room", self._room)
+        monkeypatch.setattr(execute, "room", self._room)
+        monkeypatch.setattr(rebuild_reason, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
 
@@ -384,9 +384,9 @@ def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
-    assert signal.SIGHUP in reporter.list_exit_signals()
+    assert signal.SIGHUP in doit_adapter.list_exit_signals()
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
-    assert signal.SIGHUP not in reporter.list_exit_signals()
+    assert signal.SIGHUP not in doit_adapter.list_exit_signals()
 
 
 def test_a_signal_after_the_run_changes_nothing(
@@ -397,7 +397,7 @@ def test_a_signal_after_the_run_changes_nothing(
     bench.acts["deps"] = lambda: str(signal.SIG_IGN in handlers.values())
     assert bench.doit() == 0
     assert "False" in bench.text("deps")
-    assert {handlers[number] for number in reporter.list_exit_signals()} == {signal.SIG_IGN}
+    assert {handlers[number] for number in doit_adapter.list_exit_signals()} == {signal.SIG_IGN}
 
 
 def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:

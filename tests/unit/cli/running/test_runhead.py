@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tasks.cli.running.runhead import build_run_header
+from tasks.cli.running.run_boundaries import build_run_header
 from tests.support.checkout import opened, write
 
 PROFILE = """\

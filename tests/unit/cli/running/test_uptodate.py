@@ -14,8 +14,7 @@ from doit.cmd_base import ModuleTaskLoader
 from doit.dependency import Dependency, JSONCodec, SqliteDB
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.database import set_aside_damaged_database
-from tasks.cli.running.uptodate import tolerate_database_errors
+from tasks.cli.running.doit_adapter import set_aside_damaged_database, tolerate_database_errors
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
 from tests.support.checkout import write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.core.formatting.few import format_short_list, format_short_reasons
+from tasks.core.text_formatting import format_short_list, format_short_reasons
 
 
 def test_a_list_that_fits_is_told_whole() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.formatting.bar import measure_columns
-from tasks.core.formatting.lines import (
+from tasks.core.text_layout import (
     format_labeled_lines,
+    measure_columns,
     measure_visible_columns,
     wrap_text,
     wrap_with_hanging_indent,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from tasks.core.digest import find_changes
-from tasks.core.formatting.moved import INPUT_LABELS, describe_input_changes
+from tasks.core.canonical_json import find_changes
+from tasks.core.input_changes import INPUT_LABELS, describe_input_changes
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import existing, host
 from tests.unit.test_plan import every_stage, plan_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.core.formatting.size import format_gib, format_size
+from tasks.core.text_formatting import format_gib, format_size
 from tests.support.rows import each_row
 
 

@@ -14,14 +14,14 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
-from tasks.diagnosis.facts import RunFacts
-from tasks.diagnosis.remedy import fill_remedy, find_placeholders
-from tasks.doctor.failures import diagnosed, onsite
-from tasks.lock.profile import Profile
-from tasks.runlog import witness
+from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
+from tasks.diagnosis.run_facts import RunFacts
+from tasks.doctor import explain_failure, host_hints
+from tasks.lock.opened_profile_io import Profile
+from tasks.runlog import memory_monitor_io
 from tasks.system import shell
 from tasks.system.files import write_atomic
-from tasks.system.typed import add_profile_argument
+from tasks.system.profile_hint import add_profile_argument
 from tests.support.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 from tests.support.rows import each_row
 
@@ -61,9 +61,9 @@ def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
 
 
 def explained(profile: Profile, error: TorchyardError, name: str = "compile") -> str:
-    seen = witness.MemoryMonitor()
+    seen = memory_monitor_io.MemoryMonitor()
     seen.start_counting()
-    diagnosed.explain_error(stage_of(profile, name), error, profile, seen)
+    explain_failure.explain_error(stage_of(profile, name), error, profile, seen)
     return str(error)
 
 
@@ -89,7 +89,7 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
     deps = Path(stage_of(profile, "compile").job.deps)
     write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     explained(profile, failing(log, ARCH, code=3))
-    facts = witness.read_facts(log)
+    facts = memory_monitor_io.read_facts(log)
     assert facts is not None
     assert (facts.code, facts.compiler) == (3, "/a/g++ 12.2")
     assert facts.begun == 0
@@ -126,12 +126,12 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
     for stage in kinds:
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
-        seen = witness.MemoryMonitor()
+        seen = memory_monitor_io.MemoryMonitor()
         seen.start_counting()
-        told = diagnosed.explain_error(stage, error, subject.opened, seen)
+        told = explain_failure.explain_error(stage, error, subject.opened, seen)
         assert told is not None
         assert error.cause.endswith("(disk-full)"), stage.name
-        facts = witness.read_facts(log)
+        facts = memory_monitor_io.read_facts(log)
         assert facts is not None
         if stage.kind in {"compile", "wheel", "validate"}:
             assert facts.compiler == "/a/g++ 12.2"
@@ -147,7 +147,7 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
     assert "  → the disk is full (disk-full): free some room" in said
 
 
-class Roomy(witness.MemoryMonitor):
+class Roomy(memory_monitor_io.MemoryMonitor):
     """One that saw memory enough."""
 
     def facts(self, log: Path) -> RunFacts:
@@ -159,7 +159,7 @@ def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
 ) -> None:
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
     error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
-    diagnosed.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
+    explain_failure.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
     assert error.cause.endswith("(interrupted)")
     assert "memory" not in error.hint
     assert error.hint.startswith("the same command goes on")
@@ -281,7 +281,7 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = diagnosed.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    told = explain_failure.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
     file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
     assert told.document["first_error"]["text"] == (
@@ -324,7 +324,9 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / "python").mkdir(parents=True)
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
-    told = diagnosed.explain_error(replace(stage, job=job), error, profile, witness.MemoryMonitor())
+    told = explain_failure.explain_error(
+        replace(stage, job=job), error, profile, memory_monitor_io.MemoryMonitor()
+    )
     assert told is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
     if place:
@@ -340,7 +342,7 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     (Path(stage.job.tree)).mkdir(parents=True)
     (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
     error = failing(tmp_path / "a.log", ARCH)
-    diagnosed.explain_error(stage, error, profile, witness.MemoryMonitor())
+    explain_failure.explain_error(stage, error, profile, memory_monitor_io.MemoryMonitor())
     assert "target.gpus" in error.hint
     for change, key in (
         ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
@@ -348,12 +350,14 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     ):
         error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
         changed = replace(stage, job=replace(stage.job, **change))
-        diagnosed.explain_error(changed, error, profile, witness.MemoryMonitor())
+        explain_failure.explain_error(changed, error, profile, memory_monitor_io.MemoryMonitor())
         assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
-    return onsite.build_profile_placeholders(profile, stage_of(profile, name), RunFacts(**facts))
+    return host_hints.build_profile_placeholders(
+        profile, stage_of(profile, name), RunFacts(**facts)
+    )
 
 
 def failure(slug: str) -> Any:
@@ -393,7 +397,7 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
     said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
     on_system("nixos")
-    assert fill_remedy(headers, onsite.build_host_placeholders(KNOWLEDGE)) == headers.remedy
+    assert fill_remedy(headers, host_hints.build_host_placeholders(KNOWLEDGE)) == headers.remedy
 
 
 def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
@@ -461,4 +465,4 @@ def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
 
 def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
     bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
-    assert diagnosed._read_job_count(bare) is None
+    assert explain_failure._read_job_count(bare) is None

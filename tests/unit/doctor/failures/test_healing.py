@@ -14,10 +14,10 @@ from pytest_mock import MockerFixture
 
 from tasks.core.errors import CommandFailedError, MissingCodeError, TorchyardError
 from tasks.core.model import Command, Stage
-from tasks.doctor.failures import diagnosed
-from tasks.doctor.failures.healing import run_with_auto_fix
-from tasks.lock.profile import Profile
-from tasks.runlog import records
+from tasks.doctor import explain_failure
+from tasks.doctor.auto_fix import run_with_auto_fix
+from tasks.lock.opened_profile_io import Profile
+from tasks.runlog import stage_record_io
 from tasks.system import git, shell
 from tasks.system.manifests import build_record_path
 from tests.support.checkout import Heard, opened, write
@@ -195,7 +195,7 @@ def test_a_log_that_cannot_be_read_hides_nothing(
     def unreadable(*_: Any) -> None:
         raise TorchyardError("the log cannot be read")
 
-    monkeypatch.setattr(diagnosed, "explained", unreadable)
+    monkeypatch.setattr(explain_failure, "explained", unreadable)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(
@@ -209,7 +209,7 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
     def wrong(*_: Any) -> None:
         raise KeyError("first_error")
 
-    monkeypatch.setattr(diagnosed, "explained", wrong)
+    monkeypatch.setattr(explain_failure, "explained", wrong)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(
@@ -222,6 +222,6 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
 
 def test_the_record_says_what_was_done(yard: Path) -> None:
     stage = stage_of(profile_of(yard))
-    records.write_stage_record(stage, "first time", 1.0, "0", "includes: [cstdint]")
+    stage_record_io.write_stage_record(stage, "first time", 1.0, "0", "includes: [cstdint]")
     record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
     assert record["healed"] == "includes: [cstdint]"

@@ -12,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.core.jobs import BuildSnapshot, GovernorDecision
-from tasks.jobs import jobserver
-from tasks.jobs.jobserver import processes
-from tasks.settings.workers import DISTRIBUTE_VARIABLE
-from tasks.system.process import leftovers
+from tasks.core.build_activity import BuildSnapshot, GovernorDecision
+from tasks.jobs import job_processes_io, jobserver_io
+from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
+from tasks.system import process_group
 from tests.support.checkout import Heard
 from tests.support.sleepers import NINJA, Build, at_once_in, wait_for, watching
 from tests.support.systems import linux_only, posix_only
@@ -36,12 +35,12 @@ TICK = 0.05
     ],
 )
 def test_ninja_takes_part_from_1_13(version: str, is_usable: bool) -> None:
-    assert jobserver.is_supported_ninja(version) == is_usable
+    assert jobserver_io.is_supported_ninja(version) == is_usable
 
 
 def test_this_ninja_takes_part() -> None:
     version = subprocess.run([NINJA, "--version"], capture_output=True, text=True, check=True)
-    assert jobserver.is_supported_ninja(version.stdout.strip())
+    assert jobserver_io.is_supported_ninja(version.stdout.strip())
 
 
 @posix_only
@@ -58,7 +57,7 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
     own.write_text(own.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
     time.sleep(0.02)
     (build.folder / "seed").touch()
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
@@ -69,7 +68,7 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
 
 def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 16)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
@@ -80,7 +79,7 @@ def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
 
 def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 12)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 8, lambda _: GovernorDecision(3), {}, tick=TICK
     ) as pool:
         assert pool.withheld_jobs == 5
@@ -90,7 +89,7 @@ def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
 
 def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
     build, allowed = Build(tmp_path / "b", 800, 0.2), [8]  # more than it comes to
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 8, lambda _: GovernorDecision(allowed[0]), {}, tick=TICK
     ) as pool:
         ninja = build.start(pool.build_environment())
@@ -113,7 +112,7 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
         seen.append(view)
         return GovernorDecision(view.most)
 
-    with jobserver.join_jobserver(tmp_path / "pool", 2, decide, {"1.o": 70}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", 2, decide, {"1.o": 70}, tick=TICK) as pool:
         assert build.start(pool.build_environment()).wait() == 0
     jobs = {job.output: job for view in seen for job in view.running}
     assert jobs["1.o"].expected_mib == 70
@@ -125,7 +124,7 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
 
 def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
     ) as pool:
         assert pool.at_work == ()
@@ -144,7 +143,7 @@ def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
 
 def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
     ) as pool:
         build.start(pool.build_environment(), run="1-another").wait()
@@ -153,7 +152,7 @@ def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
 
 def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
-    sharing = jobserver.join_jobserver(
+    sharing = jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {"0.o": 900}, tick=TICK
     )
     pool = sharing.__enter__()
@@ -166,10 +165,14 @@ def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
 
 def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(1), {}, tick=TICK
     ) as pool:
-        env = {**os.environ, **pool.build_environment(), leftovers.RUN_VARIABLE: leftovers.RUN_ID}
+        env = {
+            **os.environ,
+            **pool.build_environment(),
+            process_group.RUN_VARIABLE: process_group.RUN_ID,
+        }
         subprocess.run([NINJA, "-j3", "-C", str(build.folder)], env=env, check=True)
     assert max(build.at_once()) == 3
     assert pool.peaks == {}
@@ -184,7 +187,7 @@ def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
         """Pausing all but one must not stop the build: the outer job is none to be left running."""
         return GovernorDecision(view.most, frozenset(job.pid for job in view.running[1:]))
 
-    with jobserver.join_jobserver(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
         assert outer.start(pool.build_environment()).wait() == 0
     assert 2 <= max(inner.at_once()) <= 3
     assert pool.peaks.keys() == {f"{number}.o" for number in range(6)}
@@ -192,7 +195,7 @@ def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
 
 def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
     builds = [Build(tmp_path / name, 30, 0.2, log=tmp_path / "log") for name in "ab"]
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
     ) as pool:
         children = [build.start(pool.build_environment()) for build in builds]
@@ -204,10 +207,10 @@ def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
 
 def test_two_participants_have_one_governor(tmp_path: Path) -> None:
     with (
-        jobserver.join_jobserver(
+        jobserver_io.join_jobserver(
             tmp_path, 6, lambda _: GovernorDecision(2), {}, tick=TICK
         ) as first,
-        jobserver.join_jobserver(
+        jobserver_io.join_jobserver(
             tmp_path, 6, lambda _: GovernorDecision(6), {}, tick=TICK
         ) as second,
     ):
@@ -226,7 +229,7 @@ def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> Non
             raise ZeroDivisionError("of ours")
         return GovernorDecision(1)
 
-    with jobserver.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
         assert build.start(pool.build_environment()).wait() == 0
     assert max(build.at_once()) > 1
     assert len(calls) == 5
@@ -240,9 +243,9 @@ def test_a_bug_from_the_start_withholds_nothing(
     def fail() -> set[int]:
         raise ValueError("of ours")
 
-    monkeypatch.setattr(processes, "pids", fail)
+    monkeypatch.setattr(job_processes_io, "pids", fail)
     build = Build(tmp_path / "b", 8)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(1), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
@@ -259,7 +262,7 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
 
     monkeypatch.setattr("tasks.jobs.jobserver.pipe.Chair.take", refused)
     build = Build(tmp_path / "b", 4)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
@@ -273,10 +276,10 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     def decide(view: BuildSnapshot) -> GovernorDecision:
         return GovernorDecision(4, frozenset(job.pid for job in view.running[1:] if not job.waits))
 
-    with jobserver.join_jobserver(tmp_path / "warm", 4, decide, {}, tick=TICK):
+    with jobserver_io.join_jobserver(tmp_path / "warm", 4, decide, {}, tick=TICK):
         pass
     fds, threads = set(Path("/proc/self/fd").iterdir()), threading.active_count()
-    with jobserver.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
         assert build.start(pool.build_environment()).wait() == 0
     assert set(Path("/proc/self/fd").iterdir()) == fds
     assert threading.active_count() == threads
@@ -285,23 +288,26 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
 @linux_only
 def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
-    wait_for(lambda: processes.read_arguments(child.pid) == ("sleep", "30"))
+    wait_for(lambda: job_processes_io.read_arguments(child.pid) == ("sleep", "30"))
     asleep = psutil.STATUS_SLEEPING  # and so it has all its pages
     wait_for(lambda: psutil.Process(child.pid).status() == asleep)
 
     def told() -> list[object]:
         ask = (
-            processes.find_parent_pid,
-            processes.read_program_name,
-            processes.read_arguments,
-            processes.read_resident_bytes,
+            job_processes_io.find_parent_pid,
+            job_processes_io.read_program_name,
+            job_processes_io.read_arguments,
+            job_processes_io.read_resident_bytes,
         )
-        return [*(about(child.pid) for about in ask), processes.read_variable(child.pid, "NAME")]
+        return [
+            *(about(child.pid) for about in ask),
+            job_processes_io.read_variable(child.pid, "NAME"),
+        ]
 
     by_proc = told()
-    monkeypatch.setattr(processes, "PROC", False)
+    monkeypatch.setattr(job_processes_io, "PROC", False)
     assert told() == by_proc
-    assert child.pid in processes.list_pids()
+    assert child.pid in job_processes_io.list_pids()
     child.kill()
     child.wait()
     assert told() == [0, "", (), 0, ""]
@@ -324,7 +330,7 @@ def test_what_other_machines_compile_is_told_apart_until_a_compiler_is_at_work_h
             seen.append(view)
             return GovernorDecision(2)
 
-        with jobserver.join_jobserver(tmp_path / "pool", 2, decide, expected, tick=TICK) as pool:
+        with jobserver_io.join_jobserver(tmp_path / "pool", 2, decide, expected, tick=TICK) as pool:
             assert (
                 build.start({**pool.build_environment(), DISTRIBUTE_VARIABLE: "distcc"}).wait() == 0
             )

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.jobs import BuildSnapshot, GovernorDecision
-from tasks.jobs import jobserver
-from tasks.jobs.jobserver.tokens import JobTokens
+from tasks.core.build_activity import BuildSnapshot, GovernorDecision
+from tasks.jobs import jobserver_io
+from tasks.jobs.jobserver_io import JobTokens
 from tests.support.checkout import ROOT
 from tests.support.sleepers import Build, stopped, until, wait_for, watching
 from tests.support.systems import linux_only, posix_only
@@ -58,7 +58,7 @@ def kill(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-def make_at_work(folder: Path, pool: jobserver.Jobserver) -> subprocess.Popen[bytes]:
+def make_at_work(folder: Path, pool: jobserver_io.Jobserver) -> subprocess.Popen[bytes]:
     """By its name a make, and in the pool."""
     make = shutil.copy(shutil.which("sleep") or "sleep", folder / "make")
     return subprocess.Popen(["sleep", "60"], executable=make, env=pool.build_environment())
@@ -75,7 +75,7 @@ def require_kept(watch: JobTokens, child: subprocess.Popen[bytes]) -> None:
 
 def test_tokens_are_back_after_success(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
@@ -86,7 +86,7 @@ def test_tokens_are_back_after_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ENDS)
 def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signals) -> None:
     build = Build(tmp_path / "b", 400, 0.3)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         ninja = build.start(pool.build_environment())
@@ -101,7 +101,7 @@ def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signa
 
 def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
     with ExitStack() as at_work:
-        sharing = jobserver.join_jobserver(
+        sharing = jobserver_io.join_jobserver(
             tmp_path / "pool", MOST, lambda _: GovernorDecision(1), {}, tick=TICK
         )
         at_work.enter_context(sharing)
@@ -113,7 +113,7 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
 
 @posix_only
 def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> None:
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         child = make_at_work(tmp_path, pool)
@@ -125,7 +125,7 @@ def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> Non
 @posix_only
 def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         child = make_at_work(tmp_path, pool)
@@ -149,7 +149,7 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
         before = len(looks)
         wait_for(lambda: len(looks) > before + 1)
 
-    with jobserver.join_jobserver(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
         child = make_at_work(tmp_path, pool)
         look()
         with watching(tmp_path / "pool") as watch:
@@ -166,7 +166,7 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
 def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     build = Build(tmp_path / "b", 40)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         wait_for(lambda: pool.withheld_jobs == MOST - 1)
@@ -184,7 +184,7 @@ def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
 def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     kill(first)
-    pool = jobserver.join_jobserver(
+    pool = jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     )
     with pool, watching(tmp_path / "pool") as watch:
@@ -197,7 +197,7 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
     ninja = build.start(environment)
     wait_for(lambda: max(build.at_once(), default=0) == MOST)
     kill(first)
-    with jobserver.join_jobserver(
+    with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         assert pool.in_use == MOST
@@ -208,7 +208,7 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
 @linux_only
 def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8, command=until(tmp_path / "go"))
-    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
         (tmp_path / "go").touch()
@@ -219,7 +219,7 @@ def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
 @linux_only
 def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
-    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
     assert stopped(build.folder) == 0
@@ -245,7 +245,7 @@ def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     build = Build(tmp_path / "b", MOST, 600.0)
-    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+    with jobserver_io.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
         os.kill(ninja.pid, number)

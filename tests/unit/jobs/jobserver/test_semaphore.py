@@ -12,8 +12,8 @@ from tests.support.systems import windows_only
 pytestmark = windows_only
 
 if sys.platform == "win32":
-    from tasks.jobs.jobserver import semaphore
-    from tasks.jobs.jobserver.semaphore import (
+    from tasks.jobs import windows_tokens_io
+    from tasks.jobs.windows_tokens_io import (
         EventLeaderLock,
         TokenSemaphore,
         compute_semaphore_name,
@@ -72,20 +72,20 @@ if sys.platform == "win32":
         second.close()
 
     def test_a_pool_that_may_not_be_opened_is_left_to_others(tmp_path: Path) -> None:
-        real, name = semaphore._create_semaphore, compute_semaphore_name(tmp_path)
+        real, name = windows_tokens_io._create_semaphore, compute_semaphore_name(tmp_path)
 
         def refused(*taken: object) -> int:
             if taken[-1] == name:
                 raise PermissionError("access is denied")
             return real(*taken)
 
-        semaphore._create_semaphore = refused
+        windows_tokens_io._create_semaphore = refused
         try:
             with open_tokens(tmp_path) as (tokens, chair):
                 assert tokens.auth.startswith(f"{name}-")
                 assert chair.acquire_lead()
         finally:
-            semaphore._create_semaphore = real
+            windows_tokens_io._create_semaphore = real
 
     def test_a_folder_is_one_pool_however_it_is_written(tmp_path: Path) -> None:
         (tmp_path / "Pool").mkdir()

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, System
 from tasks.core.resolution import Combination, Resolution
-from tasks.knowledge.combinations import find_known_bad
-from tasks.knowledge.toolkits import (
+from tasks.knowledge.cuda_toolkits import (
     is_known_to_fail,
     list_capable_toolkits,
     list_published_toolkits,
 )
-from tasks.planning.decide import resolve_without_suggestions
+from tasks.knowledge.known_problems import find_known_bad
+from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.planning.decide import resolve_without_suggestions
+from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import list_suggestions
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import KNOWLEDGE, host, refused

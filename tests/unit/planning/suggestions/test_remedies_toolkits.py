@@ -10,7 +10,7 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit
-from tasks.planning.decide import resolve_without_suggestions
+from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import is_known_bad, list_suggestions
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused

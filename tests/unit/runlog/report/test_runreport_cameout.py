@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.runlog.record import Run, StageRun
-from tasks.runlog.report.cameout import collect_results
-from tasks.runlog.report.documents import ManifestDocuments, merge_run_outputs
+from tasks.runlog.build_results import ManifestDocuments, collect_results, merge_run_outputs
+from tasks.runlog.run_record import Run, StageRun
 
 COMMIT = {"commit": "2f81284b0e8e"}
 WHEEL = {"version": "2.9.0", "kind": "wheel"}

@@ -9,23 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runlog.record import Edge, Run, StageRun
-from tasks.runlog.report.comparison import compare_runs, find_comparable_run
-from tasks.runlog.report.figures import (
+from tasks.runlog.edge_statistics import (
     MAX_FOLDERS,
     MAX_SLOWEST,
-    find_slowest,
-    list_edges,
-    summarize_folders,
-)
-from tasks.runlog.report.lanes import (
     assign_slots,
+    classify_output,
     compute_concurrency,
     compute_mean_jobs,
     compute_span,
+    find_slowest,
+    find_source_folder,
+    list_edges,
+    summarize_folders,
 )
-from tasks.runlog.report.outputs import classify_output, find_source_folder
-from tasks.runlog.report.words import list_settings
+from tasks.runlog.report_text import list_settings
+from tasks.runlog.run_comparison import compare_runs, find_comparable_run
+from tasks.runlog.run_record import Edge, Run, StageRun
 
 EDGES = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20)).map(

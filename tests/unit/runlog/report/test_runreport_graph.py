@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runlog.record import Run, StageNode, StageRun
-from tasks.runlog.report.rails import GraphRow, lay_out_graph
-from tasks.runlog.report.words import describe_outcomes, format_headline
+from tasks.runlog.report_graphics import GraphRow, lay_out_graph
+from tasks.runlog.report_text import describe_outcomes, format_headline
+from tasks.runlog.run_record import Run, StageNode, StageRun
 
 GRAPH = (
     StageNode("deps"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.runlog.record import Edge, Run, StageRun
-from tasks.runlog.report.private import Anonymizer
+from tasks.runlog.anonymizer import Anonymizer
+from tasks.runlog.run_record import Edge, Run, StageRun
 from tests.support.rows import each_row
 
 ALICE = Anonymizer(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from tasks.stages.compile.backends import BACKENDS, detect_backend
-from tasks.stages.compile.job import BackendName
-from tasks.stages.compile.work import BuildSpec, create_reconfigure_step
+from tasks.stages.compile.build_backends import BACKENDS, detect_backend
+from tasks.stages.compile.build_commands import BuildSpec, create_reconfigure_step
+from tasks.stages.compile.model import BackendName
 
 TREE, OURS = PurePosixPath("/tree"), PurePosixPath("/ours")
 BUILD = ("/py", "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", "--outdir")

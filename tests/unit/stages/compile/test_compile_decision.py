@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tasks.knowledge import load_knowledge
-from tasks.stages.compile.decision import (
+from tasks.stages.compile.build_folder_decision import (
     FolderDecision,
     build_reconfigure_arguments,
     choose_folder_action,
     list_missing_values,
 )
-from tasks.stages.compile.fingerprint import (
+from tasks.stages.compile.configure_fingerprint import (
     ConfigureFingerprint,
     build_cmake_definitions,
     find_folder_rule,

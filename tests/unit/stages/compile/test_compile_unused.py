@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.stages.compile.unused import UnusedVariables
+from tasks.stages.compile.run import UnusedVariables
 
 CONFIGURE = """\
 -- Generating done (0.4s)

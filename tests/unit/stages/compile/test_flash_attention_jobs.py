@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.flashattention import (
+from tasks.stages.compile.build_context_io import (
     KERNEL_JOBS_VARIABLE,
     build_kernel_variables,
     find_forwarded_variables,
 )
-from tasks.system.hardware import capacity, memory
+from tasks.system.hardware import capacity
 
 CUDA = {"USE_CUDA": "1"}
 FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {KERNEL_JOBS_VARIABLE}\n)\n"
@@ -21,7 +21,7 @@ FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {KERNEL_JOBS_VARIABLE}\n)\n"
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen processors, 24 GiB."""
     monkeypatch.setattr(capacity, "processors", lambda: 16)
-    monkeypatch.setattr(memory, "limit_mib", lambda _: 24 * 1024)
+    monkeypatch.setattr(capacity, "limit_mib", lambda _: 24 * 1024)
 
 
 def tree_with(folder: Path, text: str = FORWARDING) -> Path:
@@ -51,7 +51,7 @@ def test_a_fixed_number_is_kept_to_what_memory_there_is_at_all(
 def test_one_kernel_is_made_however_little_memory_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "limit_mib", lambda _: 2 * 1024)
+    monkeypatch.setattr(capacity, "limit_mib", lambda _: 2 * 1024)
     assert build_kernel_variables(tree_with(tmp_path), CUDA, 8, elastic=False) == {
         KERNEL_JOBS_VARIABLE: "1"
     }

@@ -18,7 +18,7 @@ from tasks.core.deps_model import (
 )
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, Stage
-from tasks.stages.deps import action
+from tasks.stages.deps import run
 from tests.support.checkout import Heard
 from tests.unit.planning.test_decide import CUDA_124, H200, host
 from tests.unit.test_plan import plan_of
@@ -94,7 +94,7 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
     given = {"limits": CompilerLimits("12.8", 14), "git_needed": "to stop here", "compiles": True}
     with pytest.raises(MissingToolError, match="git is needed to stop here"):
-        action.run(DepsJob(**{**fields, **given}))
+        run.run(DepsJob(**{**fields, **given}))
     assert heard == [
         "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
     ]
@@ -110,14 +110,14 @@ def test_deps_refuses_a_compiler_only_where_something_is_compiled(
     given = {"limits": CompilerLimits(), "git_needed": "to stop here", "compiles": compiles}
     stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
     with pytest.raises(MissingToolError, match=stops):
-        action.run(DepsJob(**{**fields, **given}))
+        run.run(DepsJob(**{**fields, **given}))
 
 
 def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
     msvc = MsvcEnvironment("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
     cl = Program("cl.exe", "14.44")
     made = DepsManifest("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
-    stamped = action._read_toolchain_stamps(made, CompilerCache()).files
+    stamped = run._read_toolchain_stamps(made, CompilerCache()).files
     assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
 
 

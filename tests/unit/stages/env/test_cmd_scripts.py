@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.core import shell_quoting
 from tasks.core.errors import TorchyardError
-from tasks.core.quoting import cmd
-from tasks.stages.env.job import Environment
-from tasks.stages.env.scripts import render_script
+from tasks.stages.env.environment_scripts_io import render_script
+from tasks.stages.env.model import Environment
 from tests.support.cmdreader import NASTY, assignments
 from tests.support.rows import each_row
 from tests.support.shellcases import JOB
@@ -75,13 +75,13 @@ def test_run_bat_needs_one_form_alone(values: dict[str, str]) -> None:
 )
 def test_what_a_batch_file_cannot_hold_is_refused(value: str, why: str) -> None:
     with pytest.raises(TorchyardError, match=rf"a batch file cannot hold the value .*: .*{why}"):
-        cmd.format_cmd_assignment("V_A", value)
+        shell_quoting.format_cmd_assignment("V_A", value)
 
 
 @each_row("bad", ["V A", "V=A", "V%A", "2V", "", "V(x)", "Vä", "V!"])
 def test_a_name_that_a_batch_file_cannot_hold_is_refused(bad: str) -> None:
     with pytest.raises(TorchyardError, match=r"cmd cannot hold a variable named .*\n.*rename it"):
-        cmd.format_cmd_assignment(bad, "1")
+        shell_quoting.format_cmd_assignment(bad, "1")
 
 
 def test_every_line_is_silent_and_ends_as_windows_has_it() -> None:

@@ -11,16 +11,15 @@ from tasks.core.deps_model import CudaHome, DepsManifest, MsvcEnvironment, Progr
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Arch, Layout
 from tasks.core.resolution import Resolution
-from tasks.knowledge.grammar import (
+from tasks.knowledge.arch_lists import (
     format_cmake_archs,
     format_extension_archs,
     format_torch_cmake_archs,
 )
-from tasks.settings.build import Build
-from tasks.settings.schema import Settings
-from tasks.stages.env.job import ArchLists, Environment, EnvJob
+from tasks.settings.schema import Build, Settings
+from tasks.stages.env.environment_variables import resolve_environments
+from tasks.stages.env.model import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
-from tasks.stages.env.resolve import resolve_environments
 from tests.support.actionyard import PREBUILT
 from tests.support.checkout import KNOWLEDGE
 

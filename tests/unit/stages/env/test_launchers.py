@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tasks.core.deps_model import CompilerCache, CudaHome
-from tasks.stages.env.job import Environment, EnvJob, build_cache_namespace
-from tasks.stages.env.launchers import (
+from tasks.stages.env.cache_launchers import (
     build_cache_environment,
     compute_cache_tuning,
     find_base_dir,
     list_optional_launchers,
     select_launchers,
 )
-from tasks.stages.env.resolve import resolve_environments
+from tasks.stages.env.environment_variables import resolve_environments
+from tasks.stages.env.model import Environment, EnvJob, build_cache_namespace
 from tests.unit.stages.env.test_env_resolve import deps, job
 
 CCACHE = CompilerCache("ccache", "/usr/bin/ccache", "4.7.5")

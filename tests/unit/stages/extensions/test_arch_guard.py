@@ -12,11 +12,11 @@ import pytest
 from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode
-from tasks.stages.env.job import CacheEnvironment
-from tasks.stages.extensions import build as building
-from tasks.stages.extensions.archguard import ArchGuard, parse_nvcc_archs
-from tasks.stages.extensions.job import ExtensionJob
+from tasks.knowledge.machine_code_rules import MachineCode
+from tasks.stages.env.model import CacheEnvironment
+from tasks.stages.extensions import extension_build_io as building
+from tasks.stages.extensions.extension_code_io import ArchGuard, parse_nvcc_archs
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.system import files, manifests
 from tests.support.checkout import KNOWLEDGE
 from tests.support.systems import posix_only

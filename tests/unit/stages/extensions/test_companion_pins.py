@@ -12,13 +12,15 @@ from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.pins import WheelRequirement, resolve_wheel_requirement
+from tasks.stages.extensions.extension_sources_io import (
+    WheelRequirement,
+    fetch_source,
+    resolve_wheel_requirement,
+)
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extensions
-from tasks.stages.extensions.sources import fetch_source
-from tasks.stages.source.job import SourceTree
-from tasks.system import files, manifests
-from tasks.system.python import packages
+from tasks.stages.source.model import SourceTree
+from tasks.system import files, manifests, package_installer
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, ROOT
 
@@ -111,7 +113,9 @@ def test_a_wheel_is_fetched_and_told_by_its_digest(
 ) -> None:
     landed = tmp_path / "triton-3.9.0-py3-none-any.whl"
     landed.write_bytes(b"wheel")
-    download = mocker.patch.object(packages, "download", autospec=True, return_value=landed)
+    download = mocker.patch.object(
+        package_installer, "download", autospec=True, return_value=landed
+    )
     none = Program("", "")
     deps = DepsManifest(
         "/v/bin/python", "3.12.0", "1", None, "", None, None, none, none, none, none, None

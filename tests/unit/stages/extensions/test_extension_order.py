@@ -8,7 +8,7 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Plan
-from tasks.stages.extensions.order import sort_by_prerequisites
+from tasks.stages.extensions.plan import sort_by_prerequisites
 from tests.unit.planning.test_decide import host
 from tests.unit.test_plan import plan_of
 

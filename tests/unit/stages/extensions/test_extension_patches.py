@@ -11,10 +11,10 @@ from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.check import check_extensions
-from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.extension_checks_io import check_extensions
+from tasks.stages.extensions.extension_sources_io import fetch_source
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.extensions.sources import fetch_source
 from tasks.system import files
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE

@@ -15,13 +15,13 @@ from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.extensions.proof import (
+from tasks.stages.extensions.extension_code_io import (
     build_missing_code_error,
     needs_device_code,
     read_library_archs,
 )
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.extensions.plan import plan_extension
 from tests.support.actionyard import CHOICE, script
 from tests.support.checkout import KNOWLEDGE, ROOT
 

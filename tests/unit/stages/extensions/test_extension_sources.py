@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
+from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.deps_model import DepsManifest, Program
-from tasks.core.digest import compute_text_sha256
 from tasks.core.errors import FetchError, TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import Environment
-from tasks.stages.extensions import action, sources
-from tasks.stages.extensions.action import format_local_label, run
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import complete_extensions
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions import extension_sources_io
+from tasks.stages.extensions import run as action
+from tasks.stages.extensions.extension_sources_io import fetch_source, format_edits_suffix
+from tasks.stages.extensions.known_extensions import complete_extensions
+from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.extensions.sources import fetch_source, format_edits_suffix
-from tasks.stages.wheel.job import AbiFingerprint
-from tasks.system import files, git, manifests
-from tasks.system.git import conflicts
-from tasks.system.network import offline
-from tasks.system.python import packages
+from tasks.stages.extensions.run import format_local_label, run
+from tasks.stages.wheel.model import AbiFingerprint
+from tasks.system import files, git, manifests, package_installer
+from tasks.system.git import local_changes
+from tasks.system.network import network_access
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, ROOT, Heard
 from tests.support.systems import needs_git
@@ -154,9 +154,9 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
         raise FetchError("no such thing")
 
     if lacks == "the sdist":
-        monkeypatch.setattr(packages, "download", away)
+        monkeypatch.setattr(package_installer, "download", away)
     else:
-        monkeypatch.setattr(sources, "fetch", lambda *_: (tmp_path, {}))
+        monkeypatch.setattr(extension_sources_io, "fetch", lambda *_: (tmp_path, {}))
         monkeypatch.setattr(action, "prepare", away)
     if optional:
         (built,) = run(job)
@@ -170,8 +170,8 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
 def test_a_folder_with_merge_conflicts_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = conflicts.MergeConflicts(("setup.py",), "git merge --abort")
-    monkeypatch.setattr(conflicts, "find_conflicts", {tmp_path / "toy": found}.get)
+    found = local_changes.MergeConflicts(("setup.py",), "git merge --abort")
+    monkeypatch.setattr(local_changes, "find_conflicts", {tmp_path / "toy": found}.get)
     job = ready(tmp_path, path=str(tmp_path / "toy"))
     with pytest.raises(TorchyardError, match=r"^extensions \(toy\)\.path: .* conflicts: setup\.py"):
         run(job)
@@ -192,7 +192,7 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
 
     url = "https://git.example/toy"
     job = ready(tmp_path, git=url, optional=True)
-    monkeypatch.setattr(offline, "is_offline", lambda: True)
+    monkeypatch.setattr(network_access, "is_offline", lambda: True)
     monkeypatch.setattr(git, "reachable", asked)
     (built,) = run(job)
     assert built.status == "unreachable"

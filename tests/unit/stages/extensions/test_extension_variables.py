@@ -12,10 +12,8 @@ import pytest
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import CacheEnvironment
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.extensions.variables import (
+from tasks.stages.env.model import CacheEnvironment
+from tasks.stages.extensions.extension_environment_io import (
     add_reproducible_flags,
     compute_job_count,
     format_forced_header,
@@ -23,6 +21,8 @@ from tasks.stages.extensions.variables import (
     merge_environment,
     set_job_count,
 )
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.extensions.plan import plan_extension
 from tasks.system import shell
 from tasks.system.hardware import capacity
 from tests.support.actionyard import CHOICE, script

@@ -12,10 +12,10 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Stage, System
-from tasks.knowledge.extensionfacts import ExtensionFact
-from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import apply_known_facts
-from tasks.stages.extensions.project import Project
+from tasks.knowledge.extension_facts import ExtensionFact
+from tasks.stages.extensions.extension_code_io import Project
+from tasks.stages.extensions.known_extensions import apply_known_facts
+from tasks.stages.extensions.model import ExtensionJob
 from tests.support.checkout import ROOT
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host

@@ -10,15 +10,15 @@ from pathlib import Path, PurePath
 import pytest
 
 from tasks.cli.commands.explain import explain_stages
-from tasks.cli.running import why
+from tasks.cli.running import rebuild_reason
 from tasks.core.model import Layout, Plan, Stage
-from tasks.runlog import records
+from tasks.runlog import stage_record_io
 from tasks.settings.schema import Settings
-from tasks.stages import surfaces
-from tasks.stages.extensions.differences import find_abi_differences
-from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
+from tasks.stages import abi_fingerprint_store_io
+from tasks.stages.extensions.abi_differences import find_abi_differences
+from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
-from tasks.stages.wheel.job import AbiDetails, AbiFingerprint
+from tasks.stages.wheel.model import AbiDetails, AbiFingerprint
 from tasks.system import manifests
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE
@@ -92,7 +92,7 @@ def stage(tmp_path: Path) -> Stage:
     show(found, BEFORE)
     built = BuiltExtension("toy", "built", {}, surface=BEFORE.surface.name)
     manifests.write_manifest(found.job.manifest, built)
-    records.write_stage_record(found, "first time", 1.0, "0.1.0")
+    stage_record_io.write_stage_record(found, "first time", 1.0, "0.1.0")
     return found
 
 
@@ -100,7 +100,7 @@ def show(stage: Stage, parts: AbiDetails) -> None:
     """Leave what wheel leaves of a surface."""
     job: ExtensionJob = stage.job
     manifests.write_manifest(job.abi_manifest, parts.surface)
-    surfaces.store_fingerprint_parts(job.abi_folder, parts)
+    abi_fingerprint_store_io.store_fingerprint_parts(job.abi_folder, parts)
 
 
 EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
@@ -109,22 +109,24 @@ LOST = {C10: ("answer",), CPU: ("add",)}
 
 def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
     show(stage, after(EDITED))
-    assert why.format_rebuild_reason(stage) == "torch/include/c10/util/Exception.h changed"
+    assert (
+        rebuild_reason.format_rebuild_reason(stage) == "torch/include/c10/util/Exception.h changed"
+    )
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
 def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
     show(stage, after(symbols=LOST))
-    assert why.format_rebuild_reason(stage) == (
+    assert rebuild_reason.format_rebuild_reason(stage) == (
         "libc10.so no longer exports c10::detail::torchCheckFail(…)"
     )
     show(stage, after(EDITED, {**BEFORE.symbols, C10: ("answer", FAIL, "_ZN3c103newEi")}))
-    assert why.list_rebuild_reasons(stage) == (
+    assert rebuild_reason.list_rebuild_reasons(stage) == (
         "torch/include/c10/util/Exception.h changed",
         "libc10.so now exports c10::new(int)",
     )
     assert (
-        why.format_rebuild_reason(stage)
+        rebuild_reason.format_rebuild_reason(stage)
         == "torch/include/c10/util/Exception.h changed (and 1 more)"
     )
 
@@ -138,13 +140,13 @@ def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_new_environment_is_told(stage: Stage) -> None:
     show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
-    assert why.format_rebuild_reason(stage) == "the environment was made anew"
+    assert rebuild_reason.format_rebuild_reason(stage) == "the environment was made anew"
 
 
 def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:
     show(stage, after(EDITED))
     manifests.write_manifest(stage.inputs[0], {"python": "other"})
-    assert why.list_rebuild_reasons(stage) == (
+    assert rebuild_reason.list_rebuild_reasons(stage) == (
         "torch/include/c10/util/Exception.h changed",
         "deps.json changed",
     )
@@ -157,17 +159,20 @@ def forget(path: PurePath) -> None:
 def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
     show(stage, after(EDITED))
     forget(stage.job.surfaces / f"{BEFORE.surface.name}.json.gz")
-    assert why.format_rebuild_reason(stage) == "surface.json changed"
+    assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
     show(stage, BEFORE)
     show(stage, after(EDITED))
     manifests.write_manifest(
         stage.job.manifest, BuiltExtension("toy", "built", {})
     )  # of an earlier torchyard
-    assert why.format_rebuild_reason(stage) == "surface.json changed"
+    assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
     forget(stage.job.manifest)  # its last run did not finish
-    assert why.format_rebuild_reason(stage) == "surface.json changed"
+    assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
 
 
 def test_a_stage_that_tells_nothing_is_not_asked(stage: Stage) -> None:
     show(stage, after(EDITED))
-    assert why.format_rebuild_reason(replace(stage, explained_inputs=())) == "surface.json changed"
+    assert (
+        rebuild_reason.format_rebuild_reason(replace(stage, explained_inputs=()))
+        == "surface.json changed"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tasks.jobs.turns import reserve_build_slot
+from tasks.jobs.job_scheduler_io import reserve_build_slot
 
 PATIENCE = 120.0  # seconds until it is a hang
 

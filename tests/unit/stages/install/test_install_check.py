@@ -16,13 +16,13 @@ from tasks.cli.session import open_session
 from tasks.core.errors import SettingsError
 from tasks.core.model import Interpreter, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.install.check import check_install_target
-from tasks.stages.install.target.interpreter import (
+from tasks.stages.install.target_interpreter_io import (
     InterpreterInfo,
+    check_install_target,
     find_interpreter,
     inspect_interpreter,
 )
-from tasks.system.python import environments
+from tasks.system import environments
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import write
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import LostEditsError, TorchyardError
-from tasks.stages.source import action
-from tasks.stages.source.foresee import preview_source_changes
-from tasks.stages.source.job import SourceJob, SourceKind, SourceTree
+from tasks.stages.source import run as action
+from tasks.stages.source.model import SourceJob, SourceKind, SourceTree
+from tasks.stages.source.tree_changes_io import preview_source_changes
 from tasks.system import files, git, manifests
 from tests.support.checkout import Heard
 from tests.support.systems import needs_git

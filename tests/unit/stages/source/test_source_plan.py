@@ -12,8 +12,8 @@ from tasks.core.model import Arch, Interpreter, Layout, Stage
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
-from tasks.stages.source.check import check_source_settings
 from tasks.stages.source.plan import plan
+from tasks.stages.source.source_checks_io import check_source_settings
 from tests.support.toytree import Backend, make_tree
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))

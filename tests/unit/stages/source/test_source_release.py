@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.cli.opening import open_profile
+from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
-from tasks.lock.profile import Profile, SelectedProfile
+from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tests.support.checkout import HOST, KNOWLEDGE, write
 from tests.support.toytree import make_tree
 

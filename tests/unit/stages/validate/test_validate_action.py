@@ -12,12 +12,12 @@ import pytest
 
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import Layout, Stage, ValidationResult
-from tasks.runlog import records
+from tasks.runlog import stage_record_io
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.validate.action import run
-from tasks.stages.validate.job import SmokeCheck, Validation
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate.model import SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
+from tasks.stages.validate.run import run
 from tasks.system import manifests
 from tests.support.actionyard import PREBUILT
 from tests.support.runrecords import BEGIN
@@ -201,7 +201,7 @@ def test_settings_that_moved_since_the_build_are_warned_of_first(
     asked = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
     built = Stage("compile", "compile", "", None, {"type": "Release"}, asked.outputs)
     publish(yard.folder / "c.json", {})
-    records.write_stage_record(built, "first time", 1.0, "0")
+    stage_record_io.write_stage_record(built, "first time", 1.0, "0")
     (calm,) = run(yard.job(stages=(built,)))
     assert calm.warnings == ()
     capsys.readouterr()

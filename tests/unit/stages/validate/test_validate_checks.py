@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 
 from tasks.core.model import Arch, ValidationResult
-from tasks.knowledge.archs import MachineCode
-from tasks.stages.validate.checks import (
+from tasks.knowledge.machine_code_rules import MachineCode
+from tasks.stages.validate.check_results import (
     add_diagnosis,
     build_probe_checks,
     build_validation,
@@ -16,7 +16,7 @@ from tasks.stages.validate.checks import (
     parse_probe_lines,
     select_checks,
 )
-from tasks.stages.validate.table import format_validation, join_hints, shorten_paths
+from tasks.stages.validate.validation_report import format_validation, join_hints, shorten_paths
 from tests.support.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)

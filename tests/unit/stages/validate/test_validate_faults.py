@@ -16,14 +16,14 @@ import pytest
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import ValidationFailedError
 from tasks.core.model import Arch, ValidationResult
-from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.validate.action import run
-from tasks.stages.validate.job import ValidateJob
-from tasks.stages.validate.reader import find_code_reader
-from tasks.stages.wheel.job import AbiFingerprint, Wheel
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate.machine_code_checks_io import find_code_reader
+from tasks.stages.validate.model import ValidateJob
+from tasks.stages.validate.run import run
+from tasks.stages.wheel.model import AbiFingerprint, Wheel
 from tasks.system import manifests
-from tasks.wheels.binaries.codereader import MachineCodeReader
+from tasks.wheels.machine_code_io import MachineCodeReader
 from tests.support.sharedlibrary import linux
 from tests.support.validateyard import ALL_GOOD, Yard, probing, program, publish
 

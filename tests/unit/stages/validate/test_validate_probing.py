@@ -10,10 +10,15 @@ import pytest
 
 from tasks.core.errors import ValidationFailedError
 from tasks.core.model import ValidationResult
-from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import BuiltExtension
-from tasks.stages.validate.action import run
-from tasks.stages.validate.probing import GPU_HUNG, ProbeOutput, ProbeRun, collect_probe_output
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate.check_results import (
+    GPU_HUNG,
+    ProbeOutput,
+    ProbeRun,
+    collect_probe_output,
+)
+from tasks.stages.validate.run import run
 from tests.support.validateyard import Yard, publish, says
 
 CHECKS = ("version", "device", "matmul", "convolution")

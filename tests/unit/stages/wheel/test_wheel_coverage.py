@@ -12,13 +12,12 @@ from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import MissingCodeError
 from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.wheel import action
-from tasks.stages.wheel.coverage import require_target_code
-from tasks.stages.wheel.job import PrebuiltJob
+from tasks.stages.wheel import run
+from tasks.stages.wheel.model import PrebuiltJob
 from tasks.stages.wheel.plan import plan
-from tasks.system import files, manifests
-from tasks.system.python import packages
-from tasks.system.python.packages import PackageInstaller
+from tasks.stages.wheel.run import require_target_code
+from tasks.system import files, manifests, package_installer
+from tasks.system.package_installer import PackageInstaller
 from tests.support import fatbins, smallwheels
 from tests.support.actionyard import PREBUILT
 from tests.support.checkout import KNOWLEDGE, ROOT, Heard
@@ -94,7 +93,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
 ) -> None:
     """By the stage's own action, once the wheel is fetched."""
     wheel = torch_wheel(tmp_path, "9.0")
-    monkeypatch.setattr(packages, "download", lambda _: wheel)
+    monkeypatch.setattr(package_installer, "download", lambda _: wheel)
     job = prebuilt(tmp_path, Arch(12, 0))
     version = ".".join(map(str, sys.version_info[:3]))
     deps = DepsManifest(
@@ -104,7 +103,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     installed: list[object] = []
     monkeypatch.setattr(PackageInstaller, "install", lambda *given, **_: installed.append(given))
     with pytest.raises(MissingCodeError, match=r"2\.15\.9.* for 9\.0 and none that runs on 12\.0"):
-        action.run(job)
+        run.run(job)
     assert installed == []
 
 

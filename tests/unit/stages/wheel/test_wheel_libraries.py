@@ -12,14 +12,18 @@ from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile.job import CompileResult
-from tasks.stages.env.job import Environment
-from tasks.stages.wheel import libraries
-from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.compile.model import CompileResult
+from tasks.stages.env.model import Environment
+from tasks.stages.wheel import wheel_libraries_io
+from tasks.stages.wheel.model import BuiltJob
 from tasks.stages.wheel.plan import plan
 from tasks.system import manifests
-from tasks.wheels.linking.linkage import summarize_libraries
-from tasks.wheels.linking.values import LibraryOrigin, LinkedLibrary, WheelLibraries
+from tasks.wheels.library_linkage import (
+    LibraryOrigin,
+    LinkedLibrary,
+    WheelLibraries,
+    summarize_libraries,
+)
 from tests.support.checkout import Heard
 from tests.support.sharedlibrary import linux, make_library
 from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
@@ -60,7 +64,8 @@ class Bench:
                 archive.write(member, member.relative_to(self.folder / "wheel"))
         recorded = {member.relative_to(self.folder / "wheel").as_posix(): "" for member in members}
         manifests.write_manifest(
-            self.job.libraries, libraries.inspect_libraries(self.job, self._deps(), path, recorded)
+            self.job.libraries,
+            wheel_libraries_io.inspect_libraries(self.job, self._deps(), path, recorded),
         )
         return manifests.read_manifest(self.job.libraries, WheelLibraries)
 
@@ -216,16 +221,26 @@ def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
     one = member(bench, "lib/libone.so")
     bench.look(one)  # leaves the wheel
     name, path = "torch/lib/libone.so", bench.folder / NAME
-    first = libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+    first = wheel_libraries_io.read_linkages(
+        bench.job, path, {name: "sha256=one"}, bench.job.linkages
+    )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no library")
     assert (
-        libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+        == first
     )
-    assert libraries.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    assert (
+        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages)
+        == {}
+    )
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(one, name)
-    assert libraries.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
     assert (
-        libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages)
+        == {}
+    )
+    assert (
+        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+        == first
     )

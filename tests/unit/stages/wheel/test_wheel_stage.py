@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from tasks.core.digest import compute_text_sha256
+from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, SettingsError
 from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge import load_knowledge
 from tasks.settings.schema import Settings
-from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel.installed import require_release
-from tasks.stages.wheel.job import AbiReadOptions
-from tasks.stages.wheel.made import format_wheel_version
+from tasks.stages.source.model import SourceTree
+from tasks.stages.wheel.model import AbiReadOptions
 from tasks.stages.wheel.plan import plan
+from tasks.stages.wheel.torch_installation_io import require_release
+from tasks.stages.wheel.wheel_packing_io import format_wheel_version
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))

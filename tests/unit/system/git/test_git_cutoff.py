@@ -11,9 +11,8 @@ import pytest
 
 from tasks.core.errors import TorchyardError
 from tasks.system import git
-from tasks.system.git import cutoff, note
-from tasks.system.git.note import UpdateNote
-from tasks.system.git.standing import read_submodule_head
+from tasks.system.git import interrupted_update, partial_checkout
+from tasks.system.git.partial_checkout import UpdateNote, read_submodule_head
 from tests.integration.conftest import git as run
 from tests.support.smallclones import with_submodule
 from tests.support.systems import needs_git
@@ -30,7 +29,9 @@ def clone(tmp_path: Path) -> Path:
 def killed(tree: Path, began: float = 0.0) -> None:
     """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
     heads = {"inner": read_submodule_head(tree / "inner")}
-    note.write_update_note(tree, UpdateNote(("inner",), clean=("inner",), heads=heads, began=began))
+    partial_checkout.write_update_note(
+        tree, UpdateNote(("inner",), clean=("inner",), heads=heads, began=began)
+    )
 
 
 def of_a_person(clone: Path, tmp_path: Path) -> Path:
@@ -43,7 +44,7 @@ def of_a_person(clone: Path, tmp_path: Path) -> Path:
 
 def age(tree: Path, seconds: float) -> float:
     """Let the last sign of our git be some time ago."""
-    path = note.find_note_path(tree)
+    path = partial_checkout.find_note_path(tree)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))
     return then
@@ -52,7 +53,9 @@ def age(tree: Path, seconds: float) -> float:
 def is_in_order(tree: Path) -> bool:
     there = [(tree / "inner" / name).is_file() for name in "ab"]
     return (
-        all(there) and run(tree, "status", "--porcelain") == "" and not note.read_update_note(tree)
+        all(there)
+        and run(tree, "status", "--porcelain") == ""
+        and not partial_checkout.read_update_note(tree)
     )
 
 
@@ -62,7 +65,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
     (clone / "inner" / "b").unlink()
-    note.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
+    partial_checkout.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     (stored / "index.lock").touch()
     assert git.list_stale_submodules(clone, "") == ("inner",)
     git.update_submodules(clone)
@@ -80,7 +83,10 @@ def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> 
 
 
 def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
-    with pytest.raises(TorchyardError), cutoff.track_submodule_update(clone, ("inner",)):
+    with (
+        pytest.raises(TorchyardError),
+        interrupted_update.track_submodule_update(clone, ("inner",)),
+    ):
         raise TorchyardError("the disk is full")
     mine = clone / "inner" / "a"
     mine.write_text("mine\n", "utf-8")
@@ -94,8 +100,8 @@ def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> Non
     lock = clone / ".git" / "index.lock"
     lock.touch()
     os.utime(lock, (1, 1))
-    with cutoff.track_submodule_update(clone):
+    with interrupted_update.track_submodule_update(clone):
         pass
-    note.write_update_note(clone, UpdateNote(began=time.time()))
-    cutoff.repair_interrupted_update(clone)
+    partial_checkout.write_update_note(clone, UpdateNote(began=time.time()))
+    interrupted_update.repair_interrupted_update(clone)
     assert lock.exists()

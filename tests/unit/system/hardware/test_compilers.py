@@ -9,7 +9,7 @@ import pytest
 
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import MissingToolError
-from tasks.system.hardware import compilers
+from tasks.system.hardware import toolchain
 from tests.support.checkout import OnSystem
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
@@ -37,7 +37,7 @@ def both(folder: Path, suffix: str, version: str) -> None:
 
 def test_the_usual_compiler_is_taken_where_the_toolkit_accepts_it(programs: Path) -> None:
     both(programs, "", "12.2.0")
-    chosen = compilers.choose_compilers((None, None), CompilerLimits(gcc_max=13))
+    chosen = toolchain.choose_compilers((None, None), CompilerLimits(gcc_max=13))
     cc, cxx = chosen.cc, chosen.cxx
     assert (cc.path, cc.version) == (str(programs / "gcc"), "12.2.0")
     assert cxx.path == str(programs / "g++")
@@ -47,7 +47,7 @@ def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs
     both(programs, "", "14.2.0")
     both(programs, "-13", "13.3.0")
     both(programs, "-12", "12.2.0")
-    assert compilers.choose_compilers((None, None), CompilerLimits(gcc_max=13)).cxx.path == str(
+    assert toolchain.choose_compilers((None, None), CompilerLimits(gcc_max=13)).cxx.path == str(
         programs / "g++-13"
     )
 
@@ -58,7 +58,7 @@ def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
     on_system("debian-13", "debian")
     both(programs, "", "14.2.0")
     with pytest.raises(MissingToolError) as caught:
-        compilers.choose_compilers((None, None), CompilerLimits(gcc_max=13))
+        toolchain.choose_compilers((None, None), CompilerLimits(gcc_max=13))
     assert "g++ 14.2.0 is newer than this CUDA toolkit takes (GCC up to 13)" in caught.value.message
     assert "sudo apt install gcc-13 g++-13  (it is" in caught.value.hint
 
@@ -67,17 +67,17 @@ def test_a_persons_choice_counts_alone(programs: Path) -> None:
     both(programs, "", "12.2.0")
     both(programs, "-11", "11.4.0")
     assert (
-        compilers.choose_compilers(("gcc-11", "g++-11"), CompilerLimits(gcc_max=13)).cxx.version
+        toolchain.choose_compilers(("gcc-11", "g++-11"), CompilerLimits(gcc_max=13)).cxx.version
         == "11.4.0"
     )
     with pytest.raises(MissingToolError, match=r"g\+\+-9"):
-        compilers.choose_compilers(("gcc-9", "g++-9"), CompilerLimits(gcc_max=13))
+        toolchain.choose_compilers(("gcc-9", "g++-9"), CompilerLimits(gcc_max=13))
 
 
 def test_no_compiler_names_the_command_that_adds_one(programs: Path, on_system: OnSystem) -> None:
     on_system("debian")
     with pytest.raises(MissingToolError, match="there is no C") as caught:
-        compilers.choose_compilers((None, None), CompilerLimits())
+        toolchain.choose_compilers((None, None), CompilerLimits())
     assert caught.value.hint == "sudo apt install build-essential"
 
 
@@ -92,24 +92,24 @@ def clangs(folder: Path, suffix: str, version: str) -> None:
 def test_clang_newer_than_the_toolkit_takes_is_not_chosen(programs: Path) -> None:
     clangs(programs, "", "20.1.0")
     with pytest.raises(MissingToolError) as caught:
-        compilers.choose_compilers((None, None), CUDA)
+        toolchain.choose_compilers((None, None), CUDA)
     assert caught.value.message == "clang++ 20.1.0 is newer than CUDA 12.8 takes (clang up to 19)"
     clangs(programs, "-18", "18.1.3")
-    chosen = compilers.choose_compilers((None, None), CUDA)
+    chosen = toolchain.choose_compilers((None, None), CUDA)
     assert (chosen.cxx.path, chosen.kind) == (str(programs / "clang++-18"), "clang")
     assert chosen.why.endswith("takes (clang up to 19): clang++-18 (18.1.3) is used")
 
 
 def test_clang_is_not_held_to_gccs_limit(programs: Path) -> None:
     clangs(programs, "", "18.1.0")
-    assert compilers.choose_compilers((None, None), CUDA).cxx.path == str(programs / "clang++")
+    assert toolchain.choose_compilers((None, None), CUDA).cxx.path == str(programs / "clang++")
 
 
 def test_why_an_older_compiler_is_taken_is_said(programs: Path) -> None:
     both(programs, "", "15.1.0")
     both(programs, "-14", "14.3.0")
     clangs(programs, "", "18.1.0")
-    chosen = compilers.choose_compilers((None, None), CUDA)
+    chosen = toolchain.choose_compilers((None, None), CUDA)
     assert chosen.cc.path == str(programs / "gcc-14")
     assert chosen.why == (
         "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
@@ -118,7 +118,7 @@ def test_why_an_older_compiler_is_taken_is_said(programs: Path) -> None:
 
 def test_the_usual_compiler_is_taken_without_a_word(programs: Path) -> None:
     both(programs, "", "14.2.0")
-    chosen = compilers.choose_compilers((None, None), CUDA)
+    chosen = toolchain.choose_compilers((None, None), CUDA)
     assert (chosen.why, chosen.kind) == ("", "gcc")
 
 
@@ -128,26 +128,26 @@ def test_a_clang_behind_the_name_of_c_is_known_for_one(programs: Path) -> None:
         script.write_text("#!/bin/sh\necho 'Debian clang version 20.1.2 (3)'\n", encoding="utf-8")
         script.chmod(0o755)
     with pytest.raises(MissingToolError, match=r"c\+\+ 20\.1\.2 is newer .* \(clang up to 19\)"):
-        compilers.choose_compilers((None, None), CUDA)
+        toolchain.choose_compilers((None, None), CUDA)
 
 
 def test_a_compiler_that_was_asked_for_and_is_too_new_says_so(programs: Path) -> None:
     both(programs, "-15", "15.1.0")
     both(programs, "", "13.3.0")
     with pytest.raises(MissingToolError, match=r"^build\.env\.CXX: g\+\+-15 15\.1\.0 is newer"):
-        compilers.choose_compilers(("gcc-15", "g++-15"), CUDA)
+        toolchain.choose_compilers(("gcc-15", "g++-15"), CUDA)
 
 
 def test_a_gcc_older_than_the_sources_ask_for_is_not_taken(programs: Path) -> None:
     both(programs, "", "8.5.0")
     sources = CompilerLimits(gcc_max=13, cuda="12.4", torch="2.6.0", gcc_min="9.3")
     with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0 take"):
-        compilers.choose_compilers((None, None), sources)
+        toolchain.choose_compilers((None, None), sources)
     both(programs, "-11", "11.4.0")
-    assert compilers.choose_compilers((None, None), sources).cxx.version == "11.4.0"
+    assert toolchain.choose_compilers((None, None), sources).cxx.version == "11.4.0"
 
 
 def test_a_library_is_looked_for_with_the_linker(tmp_path: Path) -> None:
-    assert compilers.can_link_library("g++", "m", tmp_path)
-    assert not compilers.can_link_library("g++", "no-such-library", tmp_path)
+    assert toolchain.can_link_library("g++", "m", tmp_path)
+    assert not toolchain.can_link_library("g++", "no-such-library", tmp_path)
     assert not list(tmp_path.iterdir())

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.system.hardware import memory
-from tasks.system.hardware.memory import MemoryReading
+from tasks.system.hardware import capacity
+from tasks.system.hardware.capacity import MemoryReading
 
 MIB = 2**20
 NO_LIMIT_V1 = "9223372036854771712"
@@ -41,7 +41,7 @@ class Tree:
         return point
 
     def now(self) -> MemoryReading:
-        return memory.measure_memory(memory.find_control_groups(self.proc), self.proc)
+        return capacity.measure_memory(capacity.find_control_groups(self.proc), self.proc)
 
 
 def v1(folder: Path, limit: str, used_mib: int = 0, inactive_mib: int = 0) -> None:
@@ -66,7 +66,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def test_without_groups_it_is_what_the_machine_has(tree: Tree) -> None:
-    assert memory.find_control_groups(tree.proc) == ()
+    assert capacity.find_control_groups(tree.proc) == ()
     assert tree.now() == MACHINE
 
 
@@ -93,7 +93,7 @@ def test_the_least_limit_is_told_whoever_leaves_the_least(tree: Tree) -> None:
     point = tree.at("0::/build").mount(2)
     v2(point / "build", str(12_000 * MIB), used_mib=100)
     assert tree.now() == MACHINE  # which leaves less
-    assert memory.find_memory_limit(memory.find_control_groups(tree.proc), tree.proc) == 12_000
+    assert capacity.find_memory_limit(capacity.find_control_groups(tree.proc), tree.proc) == 12_000
 
 
 def test_v1_counts_what_lies_below_the_group_too(tree: Tree) -> None:
@@ -154,10 +154,10 @@ def test_mount_with_a_space_in_its_name(tree: Tree) -> None:
 def test_a_group_that_went_away_is_no_limit(tree: Tree) -> None:
     folder = tree.at("4:memory:/a").mount(1) / "a"
     v1(folder, str(1000 * MIB))
-    above = memory.find_control_groups(tree.proc)
+    above = capacity.find_control_groups(tree.proc)
     for file in folder.iterdir():
         file.unlink()
-    assert memory.measure_memory(above, tree.proc) == MACHINE
+    assert capacity.measure_memory(above, tree.proc) == MACHINE
 
 
 def test_more_used_than_the_limit_leaves_nothing(tree: Tree) -> None:
@@ -166,10 +166,10 @@ def test_more_used_than_the_limit_leaves_nothing(tree: Tree) -> None:
 
 
 def test_system_without_proc_asks_psutil(tmp_path: Path) -> None:
-    found = memory.measure_memory((), tmp_path / "none")
+    found = capacity.measure_memory((), tmp_path / "none")
     assert found.limit_mib == psutil.virtual_memory().total // MIB
     assert 0 < found.available_mib <= found.limit_mib
 
 
 def test_this_machine_tells_its_memory() -> None:
-    assert memory.measure_memory(memory.find_control_groups()).available_mib > 0
+    assert capacity.measure_memory(capacity.find_control_groups()).available_mib > 0

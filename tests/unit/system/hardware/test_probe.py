@@ -18,10 +18,10 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter
-from tasks.knowledge.driver import NvidiaDriver
-from tasks.system.hardware import nvidia, probe
-from tasks.system.hardware.probe import HostPin, HostQuery
-from tasks.system.python import environments, pythons
+from tasks.knowledge.gpus import NvidiaDriver
+from tasks.system import environments, interpreters
+from tasks.system.hardware import host_probe, nvidia
+from tasks.system.hardware.host_probe import HostPin, HostQuery
 from tests.support.checkout import OnSystem
 from tests.support.systems import linux_only
 
@@ -45,7 +45,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with no toolkit but those that the test makes."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
-    monkeypatch.setattr(probe, "_places", lambda path: iter([Path(path)] if path else []))
+    monkeypatch.setattr(host_probe, "_places", lambda path: iter([Path(path)] if path else []))
     return tmp_path
 
 
@@ -81,7 +81,7 @@ def program(path: Path, text: str) -> Path:
 def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
     cards(monkeypatch, *found)
-    assert probe.list_gpus() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
+    assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
 
 
 @linux_only
@@ -114,7 +114,7 @@ def fails(number: int) -> Callable[..., Any]:
 def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
-    assert probe.list_gpus() == ()
+    assert host_probe.list_gpus() == ()
     assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (), lost=1)
 
 
@@ -130,7 +130,7 @@ def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> No
     cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
     none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
-    assert probe.list_gpus() == (Gpu("NVIDIA GB10", "12.1", 0),)
+    assert host_probe.list_gpus() == (Gpu("NVIDIA GB10", "12.1", 0),)
 
 
 def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_nvidia_smi_is_asked_where_nvml_is_not(
 ) -> None:
     smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
     without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
-    assert probe.list_gpus() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
+    assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
 
 
 @unix
@@ -195,48 +195,48 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
     python = Interpreter(sys.executable, "3.12.1", torch)
     kits = (InstalledToolkit("/opt/cuda", "13.2.86", asked=True),)
     host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), HostQuery("auto", "/opt/cuda")
-    probe.write_host_pin(tmp_path / "host.json", asked, host)
-    found = probe.read_host(asked, tmp_path / "host.json")
+    host_probe.write_host_pin(tmp_path / "host.json", asked, host)
+    found = host_probe.read_host(asked, tmp_path / "host.json")
     assert found == Host("linux", "x86_64", python, (RTX_5090,), kits, pinned=True)
     (folder / "version.py").unlink()
-    assert probe.read_host(asked, tmp_path / "host.json").python.torch is None
+    assert host_probe.read_host(asked, tmp_path / "host.json").python.torch is None
 
 
 def test_pinned_facts_are_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
-    probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
+    host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("cards", "_toolkits"):
-        monkeypatch.delattr(probe, look)
-    monkeypatch.delattr(pythons, "interpreter")
-    assert probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
+        monkeypatch.delattr(host_probe, look)
+    monkeypatch.delattr(interpreters, "interpreter")
+    assert host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
 def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
-    probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
+    host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("cards", "_toolkits"):
-        monkeypatch.delattr(probe, look)
-    found = probe.read_host(HostQuery("auto", None), tmp_path / "host.json")
-    assert found.python == pythons.find_interpreter("auto")
+        monkeypatch.delattr(host_probe, look)
+    found = host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json")
+    assert found.python == interpreters.find_interpreter("auto")
     assert found.gpus == (RTX_5090,)
     assert not found.pinned  # so that it is pinned again
     gone = HostQuery(str(tmp_path / "python"), None)
-    probe.write_host_pin(tmp_path / "host.json", gone, host)
+    host_probe.write_host_pin(tmp_path / "host.json", gone, host)
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
-        probe.read_host(gone, tmp_path / "host.json")
+        host_probe.read_host(gone, tmp_path / "host.json")
 
 
 def test_another_python_is_looked_at_and_the_cards_stay(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
-    probe.write_host_pin(elsewhere / "host.json", HostQuery("auto", None), host)
-    monkeypatch.delattr(probe, "cards")
-    found = probe.read_host(HostQuery(sys.executable, None), elsewhere / "host.json")
+    host_probe.write_host_pin(elsewhere / "host.json", HostQuery("auto", None), host)
+    monkeypatch.delattr(host_probe, "cards")
+    found = host_probe.read_host(HostQuery(sys.executable, None), elsewhere / "host.json")
     assert found.python.path == sys.executable
     assert found.gpus == (RTX_5090,)
     assert not found.pinned
@@ -248,19 +248,19 @@ def test_a_pin_that_cannot_be_read_is_made_again(
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
     (elsewhere / "host.json").write_bytes(content.encode("latin-1"))
-    found = probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
+    found = host_probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert found.gpus == (RTX_5090,)
     assert not found.pinned
 
 
 def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
-    probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
+    host_probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert list(elsewhere.iterdir()) == []
 
 
 def test_auto_is_the_python_behind_our_own_venv() -> None:
-    found = pythons.find_interpreter("auto")
+    found = interpreters.find_interpreter("auto")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
 
@@ -268,13 +268,13 @@ def test_auto_is_the_python_behind_our_own_venv() -> None:
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.executable)
     monkeypatch.chdir(python.parent)
-    assert pythons.find_interpreter(f"./{python.name}").path == str(python)
+    assert interpreters.find_interpreter(f"./{python.name}").path == str(python)
 
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
 def test_a_path_with_no_python_is_told(asked: str) -> None:
     with pytest.raises(SettingsError) as told:
-        pythons.find_interpreter(asked)
+        interpreters.find_interpreter(asked)
     assert str(told.value) == (
         f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
     )
@@ -283,7 +283,7 @@ def test_a_path_with_no_python_is_told(asked: str) -> None:
 @unix
 def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
-        pythons.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
+        interpreters.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
 @pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
@@ -295,7 +295,7 @@ def test_a_version_that_is_not_here_is_told_with_the_command(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
     with pytest.raises(SettingsError) as told:
-        pythons.find_interpreter(asked)
+        interpreters.find_interpreter(asked)
     assert str(told.value) == (
         f"python: there is no Python {asked} here\n"
         f"  → uv python install 3.99{looser}, or write the path of one"
@@ -311,7 +311,7 @@ def test_a_shim_with_nothing_behind_it_is_passed_over(
     program(tmp_path / "shims" / "uv", f"echo {real}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
     monkeypatch.setattr(environments, "find_uv", lambda: None)
-    assert pythons.find_interpreter("3.98").path == str(real)
+    assert interpreters.find_interpreter("3.98").path == str(real)
 
 
 def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
@@ -329,18 +329,20 @@ def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
 
 def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     python, torch = torch_in(tmp_path / "venv", VERSION_PY)
-    assert pythons.find_interpreter(python).torch == InstalledTorch(
+    assert interpreters.find_interpreter(python).torch == InstalledTorch(
         "2.15.0+cu132", "13.2", str(torch)
     )
     cpu = VERSION_PY.replace("'13.2'", "None").replace("+cu132", "+cpu")
     (torch / "version.py").write_text(cpu, encoding="utf-8")
-    assert pythons.find_interpreter(python).torch == InstalledTorch("2.15.0+cpu", None, str(torch))
+    assert interpreters.find_interpreter(python).torch == InstalledTorch(
+        "2.15.0+cpu", None, str(torch)
+    )
 
 
 def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
     host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
     pinned = HostPin(HostQuery("3.12", None), host)
-    probe.write_host_pin(tmp_path / "host.json", pinned.asked, host)
+    host_probe.write_host_pin(tmp_path / "host.json", pinned.asked, host)
     assert '"python": "3.12"' in (tmp_path / "host.json").read_text(encoding="utf-8")
     assert '"pinned": false' in (tmp_path / "host.json").read_text(encoding="utf-8")
 
@@ -359,7 +361,8 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     match kind:
         case "auto":
             assert (
-                pythons.read_interpreter("auto").version == pythons.find_interpreter("auto").version
+                interpreters.read_interpreter("auto").version
+                == interpreters.find_interpreter("auto").version
             )
             return
         case "venv":
@@ -371,7 +374,7 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
         case "framework":
             python.rename(python.with_name(f"python{minor}"))
             python.symlink_to(f"python{minor}")
-    found = pythons.read_interpreter(str(python))
+    found = interpreters.read_interpreter(str(python))
     assert (found.path, found.minor) == (str(python), minor)
     assert kind not in {"venv", "conda"} or found.version == version
     assert found.torch == InstalledTorch("2.15.0+cu132", "13.2", str(site / "torch"))
@@ -379,9 +382,9 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
 
 
 def test_missing_python_is_refused_without_running_a_program() -> None:
-    assert pythons.read_interpreter("3.98").version == "3.98.0"
+    assert interpreters.read_interpreter("3.98").version == "3.98.0"
     with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
-        pythons.read_interpreter("/no/such/python")
+        interpreters.read_interpreter("/no/such/python")
 
 
 @unix
@@ -404,7 +407,7 @@ def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
     if known:
         (home / "version.json").write_text(known, encoding="utf-8")
     asked = HostQuery("auto", str(home))
-    found = probe.read_host(asked, elsewhere / "host.json", run=False).toolkits
+    found = host_probe.read_host(asked, elsewhere / "host.json", run=False).toolkits
     assert [(kit.home, kit.version, kit.asked) for kit in found] == (
         [(str(home), version, True)] if version else []
     )

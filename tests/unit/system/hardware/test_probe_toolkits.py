@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import InstalledToolkit
-from tasks.system.hardware import probe
-from tasks.system.hardware.probe import HostQuery
+from tasks.system.hardware import host_probe
+from tasks.system.hardware.host_probe import HostQuery
 from tests.unit.system.hardware.test_probe import cards, program
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
@@ -23,15 +23,15 @@ def nvcc(home: Path, version: str) -> Path:
 
 @unix
 def test_nvcc_tells_the_full_version(tmp_path: Path) -> None:
-    assert probe.read_nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
+    assert host_probe.read_nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
 
 
 @unix
 @pytest.mark.parametrize("text", ["exit 1", "echo hello"])
 def test_an_nvcc_that_tells_nothing_is_none(tmp_path: Path, text: str) -> None:
     program(tmp_path / "bin" / "nvcc", text)
-    assert probe.read_nvcc_version(tmp_path) == ""
-    assert probe.read_nvcc_version(tmp_path / "nowhere") == ""
+    assert host_probe.read_nvcc_version(tmp_path) == ""
+    assert host_probe.read_nvcc_version(tmp_path / "nowhere") == ""
 
 
 @unix
@@ -45,7 +45,7 @@ def test_toolkits_are_found_where_they_are_named_each_once(
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "link"))
     monkeypatch.setenv("PATH", f"{theirs / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = probe.read_host(HostQuery("auto", "~/ours"), tmp_path / "host.json").toolkits
+    found = host_probe.read_host(HostQuery("auto", "~/ours"), tmp_path / "host.json").toolkits
     assert found[:2] == (
         InstalledToolkit(str(ours), "13.4.1", asked=True),
         InstalledToolkit(str(theirs), "12.4.131"),
@@ -59,5 +59,5 @@ def test_a_wrapper_called_nvcc_makes_no_toolkit(
     cards(monkeypatch)
     home = nvcc(tmp_path / "local", "99.0.88")
     (home / "include" / "cuda.h").unlink()
-    found = probe.read_host(HostQuery("auto", str(home)), tmp_path / "host.json").toolkits
+    found = host_probe.read_host(HostQuery("auto", str(home)), tmp_path / "host.json").toolkits
     assert "99.0.88" not in {kit.version for kit in found}

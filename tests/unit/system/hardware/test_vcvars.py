@@ -16,8 +16,8 @@ from pytest_mock import MockerFixture
 from tasks.core.deps_model import MsvcEnvironment, Program
 from tasks.core.errors import MissingToolError
 from tasks.system import shell
-from tasks.system.hardware import cmdset, vcvars
-from tasks.system.hardware.visualstudio import ChosenToolset, VisualStudioInstallation
+from tasks.system.hardware import msvc_toolsets
+from tasks.system.hardware.msvc_toolsets import ChosenToolset, VisualStudioInstallation
 
 VS = r"C:\Program Files (x86)\Microsoft Visual Studio\2022\BuildTools"
 TOOLSET = rf"{VS}\VC\Tools\MSVC\14.44.35207"
@@ -45,7 +45,7 @@ def printed(variables: Mapping[str, str]) -> str:
 
 
 def told(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    return f"=C:=C:\\x\r\n{printed(before)}{cmdset.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n{printed(after)}"
+    return f"=C:=C:\\x\r\n{printed(before)}{msvc_toolsets.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n{printed(after)}"
 
 
 def taken() -> ChosenToolset:
@@ -63,7 +63,7 @@ def cmd(mocker: MockerFixture) -> MagicMock:
 
 def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
-    assert vcvars.capture_msvc_environment(taken()) == MsvcEnvironment(
+    assert msvc_toolsets.capture_msvc_environment(taken()) == MsvcEnvironment(
         by="vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44",
         set=SET,
         path=(BIN, rf"{KITS}bin\10.0.26100.0\\x64"),
@@ -75,7 +75,7 @@ def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
 ) -> None:
     monkeypatch.setenv("COMSPEC", r"C:\Windows\System32\cmd.exe")
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
-    vcvars.capture_msvc_environment(taken())
+    msvc_toolsets.capture_msvc_environment(taken())
     (asked,) = cmd.call_args.args
     line = "set&echo #torchyard#&call .\\vcvarsall.bat x64 -vcvars_ver=14.44.35207 >nul 2>nul&set"
     assert asked.argv == (r"C:\Windows\System32\cmd.exe", "/d", "/u", "/s", "/c", line)
@@ -90,7 +90,7 @@ def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> 
     words = "[ERROR:vcvars.bat] Toolset directory for version '14.44' was not found."
     cmd.side_effect = [told(BEFORE, after), f"** banner **\r\n{words}\r\n"]
     with pytest.raises(MissingToolError) as caught:
-        vcvars.capture_msvc_environment(taken())
+        msvc_toolsets.capture_msvc_environment(taken())
     what = "vcvarsall.bat did not set up toolset 14.44.35207 for x64"
     assert caught.value.message == f"{what}: {words}"
     assert caught.value.location == taken().installation.vcvarsall
@@ -102,25 +102,25 @@ def test_another_toolset_than_the_one_that_was_chosen_is_refused(cmd: MagicMock)
     other = {**MORE, "PATH": MORE["PATH"].replace("14.44.35207", "14.42.34433")}
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **other}), ""]
     with pytest.raises(MissingToolError, match=r"did not set up toolset 14\.44\.35207 for x64"):
-        vcvars.capture_msvc_environment(taken())
+        msvc_toolsets.capture_msvc_environment(taken())
 
 
 def test_without_a_windows_sdk_nothing_links(cmd: MagicMock) -> None:
     without = {name: value for name, value in SET.items() if not name.startswith("Windows")}
     cmd.side_effect = [told(BEFORE, {**BEFORE, **without, **MORE}), ""]
     with pytest.raises(MissingToolError, match="found no Windows SDK"):
-        vcvars.capture_msvc_environment(taken())
+        msvc_toolsets.capture_msvc_environment(taken())
 
 
 def test_no_answer_at_all_is_a_failure(cmd: MagicMock) -> None:
     cmd.side_effect = ["", ""]
     with pytest.raises(MissingToolError, match="did not set up"):
-        vcvars.capture_msvc_environment(taken())
+        msvc_toolsets.capture_msvc_environment(taken())
 
 
 def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
     env = {"SystemRoot": r"D:\Windows", "Path": r"C:\VS\bin;C:\MinGW\bin", "TEMP": r"C:\T"}
-    assert vcvars.build_clean_environment(env) == {
+    assert msvc_toolsets.build_clean_environment(env) == {
         "SystemRoot": r"D:\Windows",
         "TEMP": r"C:\T",
         "PATH": r"D:\Windows\System32;D:\Windows;D:\Windows\System32\Wbem;"
@@ -144,14 +144,18 @@ def test_nothing_of_a_developer_prompt_is_handed_on(
     for name in names:
         monkeypatch.setenv(name, "of the prompt")
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
-    vcvars.capture_msvc_environment(taken())
+    msvc_toolsets.capture_msvc_environment(taken())
     assert "of the prompt" not in cmd.call_args.args[0].env.values()
 
 
 def test_the_header_of_the_sdk_is_named_so_that_its_removal_is_seen() -> None:
     captured = MsvcEnvironment("", SET, ())
-    assert vcvars.find_sdk_header(captured) == rf"{KITS}Include\10.0.26100.0\um\Windows.h"
-    assert vcvars.find_sdk_header(MsvcEnvironment("", {}, ())) == vcvars.find_sdk_header(None) == ""
+    assert msvc_toolsets.find_sdk_header(captured) == rf"{KITS}Include\10.0.26100.0\um\Windows.h"
+    assert (
+        msvc_toolsets.find_sdk_header(MsvcEnvironment("", {}, ()))
+        == msvc_toolsets.find_sdk_header(None)
+        == ""
+    )
 
 
 NAMES = st.text(
@@ -171,14 +175,14 @@ def test_whatever_is_printed_is_read_back_exactly(
     before: dict[str, str], after: dict[str, str]
 ) -> None:
     raw = told(before, after).encode("utf-16-le").decode("utf-16-le")
-    assert cmdset.parse_set_output(raw.replace("\r\n", "\n")) == (before, after)
+    assert msvc_toolsets.parse_set_output(raw.replace("\r\n", "\n")) == (before, after)
 
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
 def test_what_did_not_change_is_not_kept_and_what_changed_is(
     before: dict[str, str], after: dict[str, str]
 ) -> None:
-    kept, _ = cmdset.compare_environments(before, after)
+    kept, _ = msvc_toolsets.compare_environments(before, after)
     old = {name.upper(): value for name, value in before.items()}
     assert all(after[name] == value for name, value in kept.items())
     for name, value in after.items():
@@ -192,5 +196,5 @@ def test_the_folders_in_front_of_path_are_those_that_came(old: list[str], new: l
     new = [folder for folder in new if folder.casefold() not in known]
     shouted = [f"{folder.upper()}\\" for folder in old]
     after = {"Path": ";".join([*new, "", *new, *shouted, *(["C:\\end"] if old else [])])}
-    kept, front = cmdset.compare_environments({"PATH": ";".join(old)}, after)
+    kept, front = msvc_toolsets.compare_environments({"PATH": ";".join(old)}, after)
     assert (kept, front) == ({}, tuple(new))

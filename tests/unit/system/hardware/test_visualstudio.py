@@ -11,7 +11,7 @@ import pytest
 
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import MissingToolError
-from tasks.system.hardware import visualstudio
+from tasks.system.hardware import msvc_toolsets
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: vswhere as a script")
 CUDA_129 = CompilerLimits(cuda="12.9", msvc=(1910, 1950))
@@ -49,7 +49,7 @@ class Windows:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "told.json").write_text(text, encoding="utf-8")
         script = folder / "vswhere.exe"
-        asked = f"-products * -requires {visualstudio.REQUIRED_COMPONENT} -format json -utf8"
+        asked = f"-products * -requires {msvc_toolsets.REQUIRED_COMPONENT} -format json -utf8"
         script.write_text(
             f'#!/bin/sh\n[ "$*" = "{asked}" ] || exit 87\ncat "{folder}/told.json"\nexit {code}\n',
             encoding="utf-8",
@@ -68,14 +68,14 @@ def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
 def test_every_installation_is_found_the_newest_first(windows: Windows) -> None:
     windows.has("Build Tools 2022", "17.9.7", "14.39.33519")
     windows.has("Community 2022", "17.14.36", "14.29.30133", "14.44.35207")
-    found = visualstudio.find_installations()
+    found = msvc_toolsets.find_installations()
     assert [item.version for item in found] == ["17.14.36", "17.9.7"]
     assert found[0].toolsets == ("14.44.35207", "14.29.30133")
 
 
 def test_the_newest_toolset_is_taken_without_a_word_where_it_fits(windows: Windows) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.29.30133", "14.44.35207")
-    taken = visualstudio.choose_toolset(CUDA_129)
+    taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.44.35207/bin/Hostx64/x64/cl.exe"
     assert (taken.cl.version, taken.why) == ("14.44.35207", "")
     assert taken.installation.vcvarsall == f"{path}/VC/Auxiliary/Build/vcvarsall.bat"
@@ -85,7 +85,7 @@ def test_the_newest_toolset_is_taken_without_a_word_where_it_fits(windows: Windo
 def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
     windows.has("Community 2026", "18.1.0", "14.50.35717")
     older = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
-    taken = visualstudio.choose_toolset(CUDA_129)
+    taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path.startswith(older)
     assert taken.why == (
         "Community 2026 18.1.0 (MSVC 14.50.35717, _MSC_VER 1950) is newer than CUDA 12.9 takes "
@@ -95,7 +95,7 @@ def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
 
 def test_an_older_toolset_of_the_same_installation_is_taken(windows: Windows) -> None:
     windows.has("Community 2022", "17.14.36", "14.39.33519", "14.44.35207")
-    taken = visualstudio.choose_toolset(CUDA_123)
+    taken = msvc_toolsets.choose_toolset(CUDA_123)
     assert taken.cl.version == "14.39.33519"
     assert "Community 2022 17.14.36 with toolset 14.39.33519 is used" in taken.why
 
@@ -103,7 +103,7 @@ def test_an_older_toolset_of_the_same_installation_is_taken(windows: Windows) ->
 def test_where_none_fits_the_toolset_to_add_is_named(windows: Windows) -> None:
     windows.has("Community 2026", "18.1.0", "14.50.35717")
     with pytest.raises(MissingToolError, match="newer than CUDA 12") as caught:
-        visualstudio.choose_toolset(CUDA_129)
+        msvc_toolsets.choose_toolset(CUDA_129)
     assert "MSVC build tools up to v14.49" in caught.value.hint
 
 
@@ -112,10 +112,10 @@ def test_no_visual_studio_names_the_command_that_adds_one(
     windows: Windows, text: str, code: int
 ) -> None:
     with pytest.raises(MissingToolError, match="there is no C"):
-        visualstudio.choose_toolset(CUDA_129)  # no vswhere either
+        msvc_toolsets.choose_toolset(CUDA_129)  # no vswhere either
     windows.write(text, code)
     with pytest.raises(MissingToolError, match="there is no C") as caught:
-        visualstudio.choose_toolset(CUDA_129)
+        msvc_toolsets.choose_toolset(CUDA_129)
     assert "winget install Microsoft.VisualStudio.2022.BuildTools" in caught.value.hint
 
 
@@ -141,13 +141,13 @@ def test_the_compiler_of_a_developer_prompt_comes_first_where_it_fits(
 ) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.42.34433", "14.44.35207")
     prompt.of(path, "14.42.34433")
-    taken = visualstudio.choose_toolset(CUDA_129)
+    taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.42.34433/bin/Hostx64/x64/cl.exe"
     assert taken.why == (
         "this is its developer prompt: Build Tools 2022 17.14.36 with toolset 14.42.34433 is used"
     )
     prompt.of(path, "14.44.35207")
-    assert visualstudio.choose_toolset(CUDA_129).why == ""
+    assert msvc_toolsets.choose_toolset(CUDA_129).why == ""
 
 
 def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
@@ -156,7 +156,7 @@ def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
     newer = windows.has("Community 2026", "18.1.0", "14.50.35717")
     older = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
     prompt.of(newer, "14.50.35717")
-    taken = visualstudio.choose_toolset(CUDA_129)
+    taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.installation.path == older
     assert taken.why == (
         "the compiler of this developer prompt (MSVC 14.50.35717, _MSC_VER 1950) is newer than "
@@ -170,7 +170,7 @@ def test_a_developer_prompt_where_nothing_fits_names_the_toolset_to_add(
 ) -> None:
     prompt.of(windows.has("Community 2026", "18.1.0", "14.50.35717"), "14.50.35717")
     with pytest.raises(MissingToolError, match=r"developer prompt \(MSVC 14\.50") as caught:
-        visualstudio.choose_toolset(CUDA_129)
+        msvc_toolsets.choose_toolset(CUDA_129)
     assert "MSVC build tools up to v14.49" in caught.value.hint
 
 
@@ -180,7 +180,7 @@ def test_a_prompt_of_a_visual_studio_that_vswhere_does_not_know_is_taken(
     path = windows.has("Portable", "17.14.36", "14.44.35207")
     windows.write("[]")
     prompt.of(path, "14.44.35207")
-    taken = visualstudio.choose_toolset(CUDA_129)
+    taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.setup_name == "vcvarsall x64 of Visual Studio 17.14, toolset 14.44"
     assert taken.installation.vcvarsall == f"{path}/VC/Auxiliary/Build/vcvarsall.bat"
 
@@ -188,4 +188,4 @@ def test_a_prompt_of_a_visual_studio_that_vswhere_does_not_know_is_taken(
 def test_a_prompt_whose_toolset_is_gone_does_not_count(windows: Windows, prompt: Prompt) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
     prompt.of(path, "14.42.34433")
-    assert visualstudio.choose_toolset(CUDA_129).cl.version == "14.44.35207"
+    assert msvc_toolsets.choose_toolset(CUDA_129).cl.version == "14.44.35207"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.system import shell
-from tasks.system.network import credentials, ownindex
+from tasks.system.network import index_client, package_indexes
 from tests.support.systems import posix_only
 
 PIP = ("python", "-m", "pip", "install")
@@ -19,7 +19,7 @@ SECRET = "https://me:hunter2@index.example:8443/simple"
 def _nobodys_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for files in ("files_of_pip", "files_of_uv"):
-        monkeypatch.setattr(ownindex, files, lambda: iter(()))
+        monkeypatch.setattr(package_indexes, files, lambda: iter(()))
 
 
 def logins(env: dict[str, str]) -> dict[str, tuple[str, str, str]]:
@@ -28,7 +28,7 @@ def logins(env: dict[str, str]) -> dict[str, tuple[str, str, str]]:
 
 def test_without_a_password_nothing_is_changed() -> None:
     env = {"PIP_INDEX_URL": "https://index.example/simple", "PIP_PROXY": "http://me:p@proxy:1"}
-    with credentials.hide_passwords(
+    with index_client.hide_passwords(
         (*PIP, "--extra-index-url", "https://i/cu132", "a"), env
     ) as found:
         assert found == ((*PIP, "--extra-index-url", "https://i/cu132", "a"), env)
@@ -38,7 +38,7 @@ def test_without_a_password_nothing_is_changed() -> None:
 def test_a_password_is_in_a_file_that_exists_only_while_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("machine other login a password b", encoding="utf-8")
     options = ("--extra-index-url", SECRET, "a @ https://me:hunter2@index.example/a.whl")
-    with credentials.hide_passwords((*PIP, *options), {"UV_INDEX": f"x={SECRET}"}) as (words, env):
+    with index_client.hide_passwords((*PIP, *options), {"UV_INDEX": f"x={SECRET}"}) as (words, env):
         bare = "https://index.example:8443/simple"
         assert words == (*PIP, "--extra-index-url", bare, "a @ https://index.example/a.whl")
         assert env["UV_INDEX"] == "x=https://me@index.example:8443/simple"
@@ -59,7 +59,7 @@ def test_a_password_is_in_a_file_that_exists_only_while_the_command_runs(tmp_pat
 )
 def test_what_no_netrc_can_hold_is_a_variable(url: str) -> None:
     env = {"PIP_EXTRA_INDEX_URL": "https://mine"}
-    with credentials.hide_passwords((*PIP, "--extra-index-url", url, "a"), env) as (words, given):
+    with index_client.hide_passwords((*PIP, "--extra-index-url", url, "a"), env) as (words, given):
         assert words == (*PIP, "a")
         assert given["PIP_EXTRA_INDEX_URL"] == f"https://mine {url}"
         assert given["UV_EXTRA_INDEX_URL"] == url
@@ -69,7 +69,7 @@ def test_what_no_netrc_can_hold_is_a_variable(url: str) -> None:
 def test_of_two_logins_of_a_host_the_second_is_a_variable() -> None:
     other = "https://you:swordfish@index.example/other"
     argv = ("/uv", "pip", "install", "--index-url", SECRET, "--extra-index-url", other)
-    with credentials.hide_passwords(argv, {}) as (words, env):
+    with index_client.hide_passwords(argv, {}) as (words, env):
         kept = "https://me@index.example:8443/simple"
         assert words == ("/uv", "pip", "install", "--index-url", kept)
         assert env["UV_EXTRA_INDEX_URL"] == other
@@ -85,10 +85,10 @@ def test_the_password_of_a_named_index_is_known_by_its_url(
     if by == "file":
         file = tmp_path / "uv.toml"
         file.write_text(f'[[index]]\nname = "my-own"\nurl = "{url}"\n', encoding="utf-8")
-        monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter([file]))
+        monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter([file]))
     else:
         env["UV_INDEX"] = f"my-own={url}"
-    with credentials.hide_passwords(("uv", "pip", "install", "a"), env) as (_, given):
+    with index_client.hide_passwords(("uv", "pip", "install", "a"), env) as (_, given):
         assert "hunter2" not in str(given)
         assert given["UV_INDEX_MY_OWN_USERNAME"] == "me"
         assert logins(given)["index.example"] == ("me", "", "hunter2")

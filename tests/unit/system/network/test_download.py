@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from tasks.core.errors import FetchError
-from tasks.system.network import insisting
+from tasks.system.network import network_access
 from tasks.system.network.download import download_file
 from tests.support.webserver import running
 
@@ -47,7 +47,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     Server.breaks, Server.asked, Server.known = [], [], []
     with running(ThreadingHTTPServer(("127.0.0.1", 0), Server)) as server:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tasks.system.network import indexclient
-from tasks.system.network.insisting import RETRY_PAUSES, RetryClock, retry_action
+from tasks.system.network import index_client
+from tasks.system.network.network_access import RETRY_PAUSES, RetryClock, retry_action
 from tests.support.checkout import Heard
 
 
@@ -67,13 +67,13 @@ def test_what_no_time_mends_is_not_tried_again(heard: Heard) -> None:
 
 
 def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None:
-    ours = indexclient.add_client_defaults({"PATH": "/bin"})
+    ours = index_client.add_client_defaults({"PATH": "/bin"})
     assert (ours["UV_HTTP_TIMEOUT"], ours["PIP_RESUME_RETRIES"]) == ("60", "10")
     theirs = {"UV_HTTP_TIMEOUT": "5", "PIP_TIMEOUT": "7", "UV_HTTP_RETRIES": "0"}
-    told = indexclient.add_client_defaults(theirs)
+    told = index_client.add_client_defaults(theirs)
     assert {**told, **theirs} == told
     assert "PIP_DEFAULT_TIMEOUT" not in told, "the same under its other name"
-    assert "UV_HTTP_TIMEOUT" not in indexclient.add_client_defaults({"UV_REQUEST_TIMEOUT": "9"})
+    assert "UV_HTTP_TIMEOUT" not in index_client.add_client_defaults({"UV_REQUEST_TIMEOUT": "9"})
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None
     ],
 )
 def test_what_they_try_again_is_read_in_what_they_print(line: str, told: str) -> None:
-    assert indexclient.format_retry_message(line, "fetch torch") == told
+    assert index_client.format_retry_message(line, "fetch torch") == told

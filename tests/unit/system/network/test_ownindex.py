@@ -12,8 +12,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from tasks.system import shell
-from tasks.system.network import indexclient, indexes, ownindex
-from tasks.system.network.mirrors import DEFAULT_INDEX
+from tasks.system.network import index_client, package_indexes
+from tasks.system.network.url_mirrors import DEFAULT_INDEX
 from tests.support.systems import posix_only
 
 OWN = "https://own.example/simple"
@@ -29,16 +29,16 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name)
     # so that they are as before when `begin` has set them
     for name in (
-        *ownindex.UV_INDEX_VARIABLES,
-        *ownindex.PIP_INDEX_VARIABLES,
-        indexes._MIRRORS_VARIABLE,
+        *package_indexes.UV_INDEX_VARIABLES,
+        *package_indexes.PIP_INDEX_VARIABLES,
+        package_indexes._MIRRORS_VARIABLE,
     ):
         monkeypatch.setenv(name, "")
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     for name in ("APPDATA", "PROGRAMDATA", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(ownindex, "_ETC", tmp_path / "etc")
+    monkeypatch.setattr(package_indexes, "_ETC", tmp_path / "etc")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     (tmp_path / "here" / "yard").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "yard")
@@ -65,8 +65,8 @@ def wrote(path: Path, text: str) -> Path:
 )
 def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, text: str) -> None:
     wrote(machine / place.format(PIP), text)
-    indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
-    assert ownindex.find_pip_index() == OWN
+    package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
+    assert package_indexes.find_pip_index() == OWN
     assert not os.environ["PIP_INDEX_URL"], "the mirror would count more than the file"
     assert os.environ["UV_DEFAULT_INDEX"] == MIRROR, "each by itself"
 
@@ -76,11 +76,11 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
-    assert ownindex.find_pip_index() == ""
+    assert package_indexes.find_pip_index() == ""
     monkeypatch.setenv("PIP_CONFIG_FILE", str(machine / "gone"))
-    assert ownindex.find_pip_index() == "https://mine"
+    assert package_indexes.find_pip_index() == "https://mine"
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert not [*ownindex.list_pip_files()]
+    assert not [*package_indexes.list_pip_files()]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
 )
 def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text: str) -> None:
     wrote(machine / place, text)
-    indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
-    assert ownindex.find_uv_index() == OWN
+    package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
+    assert package_indexes.find_uv_index() == OWN
     assert not os.environ["UV_DEFAULT_INDEX"]
     assert os.environ["PIP_INDEX_URL"] == MIRROR, "each by itself"
 
@@ -110,13 +110,13 @@ def test_patience_of_pips_files_is_not_overridden(
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
     run = mocker.patch.object(shell, "run", autospec=True)
-    indexclient.run_index_client(
+    index_client.run_index_client(
         ("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"}
     )
     ours = {"PIP_RESUME_RETRIES", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "RUST_LOG"}
     assert run.call_args.args[0].env.keys() == {*ours, "PATH"}
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert not indexclient.find_pip_file_defaults(), "as with a bundle: nobody reads them then"
+    assert not index_client.find_pip_file_defaults(), "as with a bundle: nobody reads them then"
 
 
 @posix_only
@@ -126,18 +126,18 @@ def test_folders_of_the_machine_may_be_named(
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
     wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
     wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
-    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == (OWN, OWN)
+    assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (OWN, OWN)
 
 
 def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
     wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
     near = machine / "here" / "yard"
     wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
-    assert ownindex.find_uv_index() == OWN, "it says nothing to uv"
+    assert package_indexes.find_uv_index() == OWN, "it says nothing to uv"
     wrote(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
-    assert ownindex.find_uv_index() == "https://near"
+    assert package_indexes.find_uv_index() == "https://near"
     wrote(near / "uv.toml", "")
-    assert ownindex.find_uv_index() == "", "uv reads no other beside it, and none above"
+    assert package_indexes.find_uv_index() == "", "uv reads no other beside it, and none above"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", text)
     wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
     wrote(machine / "etc" / PIP, "index-url = before any section\n")
-    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == ("", "")
+    assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == ("", "")
 
 
 @pytest.mark.parametrize(("said", "read"), [("1", False), ("true", False), ("0", True), ("", True)])
@@ -166,4 +166,4 @@ def test_uv_may_be_told_to_read_none(
 ) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
     monkeypatch.setenv("UV_NO_CONFIG", said)
-    assert bool(ownindex.find_uv_index()) is read
+    assert bool(package_indexes.find_uv_index()) is read

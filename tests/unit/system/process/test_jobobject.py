@@ -12,8 +12,7 @@ import pytest
 
 from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
-from tasks.system import shell
-from tasks.system.process import process_group
+from tasks.system import process_group, shell
 from tests.support.checkout import ROOT
 from tests.support.sleepers import wait_for
 from tests.support.systems import not_wine, windows_only

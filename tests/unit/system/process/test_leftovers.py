@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BusyError
-from tasks.system import files
-from tasks.system.process import leftovers
+from tasks.system import files, process_group
 
 OURS = os.getpid()  # tests of another checkout may be at work beside
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
@@ -28,7 +27,7 @@ def start() -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
     def started(run: str, argv: tuple[str, ...] = SLEEP) -> Child:
-        env = {**os.environ, leftovers.RUN_VARIABLE: run}
+        env = {**os.environ, process_group.RUN_VARIABLE: run}
         child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
         children.append(child)
         assert child.stdout
@@ -43,7 +42,7 @@ def start() -> Iterator[Callable[..., Child]]:
 
 def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
     mine, other = start(f"1-aa{OURS}"), start(f"1-bb{OURS}")
-    assert leftovers.end_leftover_processes(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
+    assert process_group.end_leftover_processes(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
     assert mine.poll() is not None
     assert other.poll() is None
 
@@ -53,21 +52,21 @@ def test_sccaches_server_is_left_alone(
 ) -> None:
     monkeypatch.setenv("SCCACHE_START_SERVER", "1")
     server = start(f"6-aa{OURS}")
-    assert leftovers.end_leftover_processes(f"6-aa{OURS}") == ((), ())
+    assert process_group.end_leftover_processes(f"6-aa{OURS}") == ((), ())
     assert server.poll() is None
 
 
 def test_a_child_that_does_not_listen_is_killed(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "_PATIENCE", 0.2)
+    monkeypatch.setattr(process_group, "_PATIENCE", 0.2)
     child = start(f"2-aa{OURS}", DEAF)
-    assert leftovers.end_leftover_processes(f"2-aa{OURS}")[0]
+    assert process_group.end_leftover_processes(f"2-aa{OURS}")[0]
     assert child.poll() is not None
 
 
 def test_a_run_that_left_nothing_is_no_news() -> None:
-    assert leftovers.end_leftover_processes(f"3-nobody{OURS}") == ((), ())
+    assert process_group.end_leftover_processes(f"3-nobody{OURS}") == ((), ())
 
 
 def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
@@ -90,11 +89,11 @@ def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
     def interrupted(_: str) -> None:
         raise SystemExit(130)
 
-    monkeypatch.setattr(leftovers, "end", interrupted)
+    monkeypatch.setattr(process_group, "end", interrupted)
     with pytest.raises(SystemExit), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"
-    monkeypatch.setattr(leftovers, "end", lambda _: ((), ("ninja",)))
+    monkeypatch.setattr(process_group, "end", lambda _: ((), ("ninja",)))
     with pytest.raises(BusyError, match="left ninja at work"), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError
-from tasks.system import files
-from tasks.system.network.listed import DigestLister
-from tasks.system.python import environments
-from tasks.system.python.frozen import (
+from tasks.system import environments, files
+from tasks.system.environments import (
     InstalledPackage,
     read_installed_packages,
     read_package_versions,
     resolve_required_names,
 )
-from tasks.system.python.packages import InstallOptions, PackageInstaller
+from tasks.system.package_installer import DigestLister, InstallOptions, PackageInstaller
 from tests.support import smallwheels
 from tests.support.systems import needs_pip
 

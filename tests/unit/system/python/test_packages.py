@@ -10,11 +10,10 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.core.model import Command
-from tasks.system import files, shell
-from tasks.system.network import indexclient, indexes
-from tasks.system.network.indexfaults import explain_client_failure, find_retry_reason
-from tasks.system.python import environments
-from tasks.system.python.packages import (
+from tasks.system import environments, files, shell
+from tasks.system.network import index_client, package_indexes
+from tasks.system.network.index_client import explain_client_failure, find_retry_reason
+from tasks.system.package_installer import (
     DownloadRequest,
     InstallOptions,
     PackageInstaller,
@@ -60,7 +59,9 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     assert runs[0].step_name == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
     env = shell.build_installer_env()
-    assert runs[0].env == indexclient.add_client_defaults(env, indexclient.find_pip_file_defaults())
+    assert runs[0].env == index_client.add_client_defaults(
+        env, index_client.find_pip_file_defaults()
+    )
 
 
 def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
@@ -98,12 +99,15 @@ def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Pa
 
 
 def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
-    assert indexes.build_extra_index_options("") == ()
-    assert indexes.build_extra_index_options("https://index/cpu") == (
+    assert package_indexes.build_extra_index_options("") == ()
+    assert package_indexes.build_extra_index_options("https://index/cpu") == (
         "--extra-index-url",
         "https://index/cpu",
     )
-    assert indexes.build_extra_index_options(str(tmp_path)) == ("--find-links", str(tmp_path))
+    assert package_indexes.build_extra_index_options(str(tmp_path)) == (
+        "--find-links",
+        str(tmp_path),
+    )
 
 
 @pytest.mark.parametrize(

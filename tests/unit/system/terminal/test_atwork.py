@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.core.atwork import (
+from tasks.core.build_activity import (
     BuildActivity,
     HeavyJob,
+    Job,
     SlowOutput,
     find_heavy_jobs,
     find_slowest_outputs,
 )
-from tasks.core.jobs import Job
 
 
 def job(output: str, mib: int = 0, age: float = 0.0) -> Job:

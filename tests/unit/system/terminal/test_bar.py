@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.atwork import BuildActivity, HeavyJob, SlowOutput
-from tasks.core.formatting.bar import (
+from tasks.core.build_activity import BuildActivity, HeavyJob, SlowOutput
+from tasks.core.ninja_progress import Progress
+from tasks.core.text_layout import (
     ASCII_GLYPHS,
     BLOCK_GLYPHS,
     DrawingArea,
@@ -18,7 +19,6 @@ from tasks.core.formatting.bar import (
     format_progress_lines,
     measure_columns,
 )
-from tasks.core.progress import Progress
 from tests.support.rows import each_row
 
 HEAD = "   Compiling PyTorch 10 min 03 s"

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.core.atwork import BuildActivity, SlowOutput
-from tasks.core.formatting.duration import format_duration
+from tasks.core.build_activity import BuildActivity, SlowOutput
 from tasks.core.model import Plan, Stage
-from tasks.core.progress import Progress
-from tasks.system.terminal.console import Console
+from tasks.core.ninja_progress import Progress
+from tasks.core.text_formatting import format_duration
+from tasks.system.console import Console
 from tests.support.terminal import Terminal
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tasks.core.ninjalines import find_step_output
+from tasks.core.ninja_progress import find_step_output
 from tasks.jobs.forecast import Forecast
 
 COSTS = {"a/x.cpp.o": 10.0, "a/y.cpp.o": 30.0, "a/k.cu.o": 100.0, "lib/liba.so": 2.0}

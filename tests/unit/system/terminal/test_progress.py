@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.atwork import BuildActivity
-from tasks.core.progress import Progress, ProgressMeter, ProgressThrottle
+from tasks.core.build_activity import BuildActivity
+from tasks.core.ninja_progress import Progress, ProgressMeter, ProgressThrottle
 
 
 def after(times: list[float], total: int) -> Progress | None:

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from tasks.core.formatting.bar import ASCII_GLYPHS, BLOCK_GLYPHS, DrawingArea
-from tasks.system.terminal import screen
-from tasks.system.terminal.screen import Screen
+from tasks.core.text_layout import ASCII_GLYPHS, BLOCK_GLYPHS, DrawingArea
+from tasks.system import screen
+from tasks.system.screen import Screen
 from tests.support.checkout import ROOT
 from tests.support.terminal import Terminal
 

@@ -9,8 +9,8 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch
-from tasks.wheels.binaries import fatbin
-from tasks.wheels.binaries.machinecode import MachineCodeImages
+from tasks.wheels import machine_code_io
+from tasks.wheels.machine_code_io import MachineCodeImages
 from tests.support.fatbins import archive, elf, library, pe
 from tests.support.fatbins import fatbin as container
 
@@ -25,12 +25,14 @@ def held(*images: str) -> MachineCodeImages:
 def read(folder: Path, content: bytes) -> MachineCodeImages:
     path = folder / "lib.so"
     path.write_bytes(content)
-    return fatbin.read_fatbin_images(path)
+    return machine_code_io.read_fatbin_images(path)
 
 
 def test_images_are_counted_by_arch_and_kind(tmp_path: Path) -> None:
     images = ("9.0", "9.0a", "12.0f", "12.0", "12.0", "12.0+PTX")
-    assert fatbin.read_fatbin_images(library(tmp_path / "lib.so", *images)) == held(*images)
+    assert machine_code_io.read_fatbin_images(library(tmp_path / "lib.so", *images)) == held(
+        *images
+    )
 
 
 def test_containers_follow_each_other_with_zeros_between_them(tmp_path: Path) -> None:
@@ -62,8 +64,8 @@ def test_a_static_library_is_read_member_by_member(tmp_path: Path) -> None:
 def test_what_holds_no_code_holds_none(tmp_path: Path) -> None:
     for content in (b"", b"#!/bin/sh\n", b"MZ".ljust(100, b"\0"), elf({".text": b"\xc3"})):
         assert read(tmp_path, content) == held()
-        assert not fatbin.has_device_code(tmp_path / "lib.so")
-    assert fatbin.has_device_code(library(tmp_path / "cuda.so", "9.0"))
+        assert not machine_code_io.has_device_code(tmp_path / "lib.so")
+    assert machine_code_io.has_device_code(library(tmp_path / "cuda.so", "9.0"))
 
 
 def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
@@ -102,4 +104,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
-        fatbin.read_fatbin_images(tmp_path / "gone.so")
+        machine_code_io.read_fatbin_images(tmp_path / "gone.so")

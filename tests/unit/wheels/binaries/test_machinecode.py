@@ -7,8 +7,8 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode
-from tasks.wheels.binaries import machinecode
+from tasks.knowledge.machine_code_rules import MachineCode
+from tasks.wheels import machine_code_io
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
 
@@ -41,7 +41,7 @@ def library(tmp_path: Path) -> Path:
 
 
 def test_images_are_counted_by_arch() -> None:
-    found = machinecode.parse_cuobjdump_listing(LISTING)
+    found = machine_code_io.parse_cuobjdump_listing(LISTING)
     assert found.cubins == {Arch(12, 0): 2, Arch(12, 0, "a"): 1}
     assert found.ptx == {Arch(9, 0): 1}
     assert found.code == MachineCode(archs("12.0 12.0a"), archs("9.0"))
@@ -49,18 +49,18 @@ def test_images_are_counted_by_arch() -> None:
 
 def test_archs_of_single_kernels_are_not_common() -> None:
     lines = [f"ELF file {n}: lib.{n}.sm_120.cubin" for n in range(476)]
-    found = machinecode.parse_cuobjdump_listing(
+    found = machine_code_io.parse_cuobjdump_listing(
         "\n".join([*lines, "ELF file 477: lib.477.sm_90a.cubin"])
     )
     assert found.code.cubins == archs("12.0 9.0a")
     assert found.common_code == MachineCode(archs("12.0"))
-    assert machinecode.parse_cuobjdump_listing("").common_code == MachineCode()
+    assert machine_code_io.parse_cuobjdump_listing("").common_code == MachineCode()
 
 
 @posix
 def test_a_listing_is_read_from_one_run(tmp_path: Path, library: Path) -> None:
     tool = cuobjdump(tmp_path, f'echo "$@" >> {tmp_path}/argv; cat <<"END"\n{LISTING}END')
-    assert machinecode.read_cuobjdump_images(tool, library).code.cubins == archs("12.0 12.0a")
+    assert machine_code_io.read_cuobjdump_images(tool, library).code.cubins == archs("12.0 12.0a")
     assert (tmp_path / "argv").read_text() == f"-lelf -lptx {library}\n"
 
 
@@ -68,16 +68,16 @@ def test_a_listing_is_read_from_one_run(tmp_path: Path, library: Path) -> None:
 def test_a_library_without_device_code_is_no_error(tmp_path: Path, library: Path) -> None:
     text = f"cuobjdump info    : File '{library}' does not contain device code"
     tool = cuobjdump(tmp_path, f'echo "{text}" >&2; exit 255')
-    assert machinecode.read_cuobjdump_images(tool, library).code == MachineCode()
+    assert machine_code_io.read_cuobjdump_images(tool, library).code == MachineCode()
 
 
 @posix
 def test_a_file_that_cuobjdump_cannot_read_is_named(tmp_path: Path, library: Path) -> None:
     tool = cuobjdump(tmp_path, 'echo "cuobjdump fatal   : Invalid fatbin header" >&2; exit 1')
     with pytest.raises(BadArtifactError, match=r"lib\.so: .*Invalid fatbin header\n.*by hand"):
-        machinecode.read_cuobjdump_images(tool, library)
+        machine_code_io.read_cuobjdump_images(tool, library)
 
 
 def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
-        machinecode.read_cuobjdump_images("cuobjdump", tmp_path / "gone.so")
+        machine_code_io.read_cuobjdump_images("cuobjdump", tmp_path / "gone.so")

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.system import shell
-from tasks.wheels.binaries import symbols
+from tasks.wheels import exported_symbols_io
 from tests.support.sharedlibrary import compile_library, linux
 
 SOURCE = """
@@ -29,7 +29,7 @@ int all(void) { return hidden() + local() + elsewhere(); }
 
 @linux
 def test_what_is_defined_and_visible_counts(tmp_path: Path) -> None:
-    found = symbols.read_exported_symbols(compile_library(tmp_path / "liba.so", SOURCE))
+    found = exported_symbols_io.read_exported_symbols(compile_library(tmp_path / "liba.so", SOURCE))
     assert found is not None
     ours = {"function", "variable", "unset", "weak", "guarded", "all"}
     assert ours <= found
@@ -53,7 +53,7 @@ def test_what_comes_of_bodies_alone_does_not(
     tmp_path: Path, name: str, attribute: str, kept: bool
 ) -> None:
     source = f'__attribute__(({attribute})) int f(void) __asm__("{name}");\n'
-    found = symbols.read_exported_symbols(
+    found = exported_symbols_io.read_exported_symbols(
         compile_library(tmp_path / "liba.so", f"{source}int f(void) {{}}\n")
     )
     assert found is not None
@@ -68,7 +68,7 @@ def test_a_hundred_thousand_names_are_read_whole(tmp_path: Path) -> None:
     assembled = tmp_path / "a.s"
     assembled.write_text(f".data\n{code}\n.byte 0\n", encoding="utf-8")
     subprocess.run(["cc", "-shared", "-nostdlib", "-o", str(path), str(assembled)], check=True)
-    found = symbols.read_exported_symbols(path)
+    found = exported_symbols_io.read_exported_symbols(path)
     assert found is not None
     assert set(names) <= found
 
@@ -77,7 +77,7 @@ def test_a_hundred_thousand_names_are_read_whole(tmp_path: Path) -> None:
 def test_of_another_format_nothing_is_said(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lib"
     path.write_bytes(content)
-    assert symbols.read_exported_symbols(path) is None
+    assert exported_symbols_io.read_exported_symbols(path) is None
 
 
 @linux
@@ -89,7 +89,7 @@ def test_a_damaged_library_is_named(tmp_path: Path) -> None:
     for damaged in (whole[:20], whole[:500], whole[:-900], types):
         path.write_bytes(damaged)
         with pytest.raises(BadArtifactError, match="cannot be read") as told:
-            symbols.read_exported_symbols(path)
+            exported_symbols_io.read_exported_symbols(path)
         assert told.value.location == str(path)
 
 
@@ -108,7 +108,9 @@ def archive(names: list[str], claimed: int | None = None) -> bytes:
 def test_an_import_library_lists_what_its_dll_exports(tmp_path: Path) -> None:
     path = tmp_path / "c10.lib"
     path.write_bytes(archive(FORMAT + NAMED))
-    assert symbols.read_exported_symbols(path) == frozenset({"?say@c10@@YAXXZ", "?data@c10@@3HA"})
+    assert exported_symbols_io.read_exported_symbols(path) == frozenset(
+        {"?say@c10@@YAXXZ", "?data@c10@@3HA"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_damaged_import_library_is_named(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "c10.lib"
     path.write_bytes(content)
     with pytest.raises(BadArtifactError, match="cannot be read") as told:
-        symbols.read_exported_symbols(path)
+        exported_symbols_io.read_exported_symbols(path)
     assert told.value.location == str(path)
 
 
@@ -139,17 +141,20 @@ def test_an_import_library_that_a_tool_made_is_read(tmp_path: Path) -> None:
     listed.write_text("LIBRARY c10.dll\nEXPORTS\nsay\nanswer DATA\n", encoding="utf-8")
     argv = ["llvm-dlltool", "-m", "i386:x86-64", "-d", str(listed), "-l", str(path)]
     subprocess.run(argv, check=True)
-    assert symbols.read_exported_symbols(path) == frozenset({"say", "answer"})
+    assert exported_symbols_io.read_exported_symbols(path) == frozenset({"say", "answer"})
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
 def test_a_symbol_is_made_readable() -> None:
     name = "_ZN3c106detail14torchCheckFailEPKcS2_j"
     whole = "c10::detail::torchCheckFail(char const*, char const*, unsigned int)"
-    assert symbols.demangle_symbol(name) == (whole, "c10::detail::torchCheckFail")
-    assert symbols.demangle_symbol("c10_answer") == ("c10_answer", "c10_answer")
+    assert exported_symbols_io.demangle_symbol(name) == (whole, "c10::detail::torchCheckFail")
+    assert exported_symbols_io.demangle_symbol("c10_answer") == ("c10_answer", "c10_answer")
 
 
 def test_without_a_tool_a_symbol_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "host_env", lambda: {"PATH": ""})
-    assert symbols.demangle_symbol("_ZN3c106detailEv") == ("_ZN3c106detailEv", "_ZN3c106detailEv")
+    assert exported_symbols_io.demangle_symbol("_ZN3c106detailEv") == (
+        "_ZN3c106detailEv",
+        "_ZN3c106detailEv",
+    )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.wheels.files import recordfile
-from tasks.wheels.files.distribution import find_unmodified_wheel, hash_installed_record
-from tasks.wheels.files.recordfile import RecordRow
+from tasks.wheels import wheel_record
+from tasks.wheels.installed_wheel_io import find_unmodified_wheel, hash_installed_record
+from tasks.wheels.wheel_record import RecordRow
 from tests.unit.wheels.files.test_wheelfile import sha256
 
 FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
@@ -27,7 +27,7 @@ def installation(site: Path, version: str = "1.0", ending: str = "\n") -> str:
         path.write_bytes(data)
         rows.append(RecordRow(name, sha256(data), str(len(data))))
     (site / info).mkdir()
-    (site / info / "RECORD").write_bytes(recordfile.format_record(rows, ending).encode())
+    (site / info / "RECORD").write_bytes(wheel_record.format_record(rows, ending).encode())
     return hash_installed_record(site, "demo")
 
 

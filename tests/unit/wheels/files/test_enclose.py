@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BadArtifactError
-from tasks.wheels.files import repack, wheelfile
-from tasks.wheels.files.enclose import add_dist_info_files
+from tasks.wheels import wheel_archive_io, wheel_rewrite_io
+from tasks.wheels.wheel_rewrite_io import add_dist_info_files
 from tests.support.systems import posix_only
 from tests.support.torchwheels import MODULES, Venv, make
 from tests.unit.wheels.files.test_repack import compressed, good, listed, stored
@@ -24,7 +24,7 @@ def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_p
     wheel = make(tmp_path, "1.0")
     before = {name: compressed(wheel, name) for name in MODULES if name.isascii()}
     add_dist_info_files(wheel, ADDED)
-    recorded = wheelfile.verify_wheel(wheel, PYTHON)
+    recorded = wheel_archive_io.verify_wheel(wheel, PYTHON)
     assert "demo-1.0.dist-info/sboms/torchyard.cdx.json" in recorded
     assert before == {name: compressed(wheel, name) for name in before}
     with zipfile.ZipFile(wheel) as archive:
@@ -53,19 +53,19 @@ def test_what_is_no_wheel_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_stored_wheel_gets_it_while_it_is_compressed(tmp_path: Path) -> None:
     wheel = stored(tmp_path)
-    recorded = repack.compress_wheel(wheel, None, ADDED)
-    assert recorded == wheelfile.verify_wheel(wheel, PYTHON)
+    recorded = wheel_rewrite_io.compress_wheel(wheel, None, ADDED)
+    assert recorded == wheel_archive_io.verify_wheel(wheel, PYTHON)
     assert PLACE in recorded
     assert compressed(wheel, PLACE) != next(iter(ADDED.values()))
 
 
 def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path) -> None:
     alone, helped = stored(tmp_path / "alone"), stored(tmp_path / "helped")
-    repack.compress_wheel(alone, None, ADDED)
-    repack.compress_wheel(helped, good(tmp_path / "before"), ADDED)
+    wheel_rewrite_io.compress_wheel(alone, None, ADDED)
+    wheel_rewrite_io.compress_wheel(helped, good(tmp_path / "before"), ADDED)
     assert alone.read_bytes() == helped.read_bytes()
     again = stored(tmp_path / "again")
-    repack.compress_wheel(again, alone, ADDED)
+    wheel_rewrite_io.compress_wheel(again, alone, ADDED)
     assert again.read_bytes() == alone.read_bytes()
     assert len(listed(again)) == len(listed(alone))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BadArtifactError
-from tasks.wheels.files import requirements, wheelfile
-from tasks.wheels.files.relabel import append_version_label, relabel_wheel
+from tasks.wheels import wheel_archive_io, wheel_requirements_io
+from tasks.wheels.wheel_rewrite_io import append_version_label, relabel_wheel
 from tests.support.torchwheels import MODULES, make
 
 LABEL = "torch2.15.0.s1a2b3c4d.cu132.sm120"
@@ -30,7 +30,9 @@ def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> No
     assert not made.exists()
     name, version, *tags = made.name.split("-")
     assert found.name == "-".join([name, f"{version}+{LABEL}", *tags])
-    recorded = wheelfile.verify_wheel(found, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+    recorded = wheel_archive_io.verify_wheel(
+        found, f"{sys.version_info[0]}.{sys.version_info[1]}.0"
+    )
     info = f"{name}-{version}"
     with zipfile.ZipFile(found) as archive:
         assert archive.testzip() is None
@@ -47,7 +49,7 @@ def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> No
 
 def test_data_folders_move_with_the_version(tmp_path: Path) -> None:
     made = make(tmp_path, "1.0", {**MODULES, "demo-1.0.data/scripts/toy": b"#!python\n"})
-    recorded = wheelfile.verify_wheel(relabel_wheel(made, LABEL), "3.12.0")
+    recorded = wheel_archive_io.verify_wheel(relabel_wheel(made, LABEL), "3.12.0")
     assert f"demo-1.0+{LABEL}.data/scripts/toy" in recorded
 
 
@@ -73,4 +75,4 @@ def test_a_distribution_that_is_vendored_in_it_stays_as_it_is(tmp_path: Path) ->
     found = relabel_wheel(make(tmp_path, "1.0", {**vendored, **MODULES}), LABEL)
     with zipfile.ZipFile(found) as archive:
         assert {name: archive.read(name) for name in vendored} == vendored
-    assert requirements.read_wheel_requirements(found, "3.12.0") == ()
+    assert wheel_requirements_io.read_wheel_requirements(found, "3.12.0") == ()

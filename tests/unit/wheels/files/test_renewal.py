@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from tasks.system import files
-from tasks.system.python import environments
-from tasks.wheels.files import distribution
-from tasks.wheels.files.renewal import WheelUpdate, update_installed_wheel
+from tasks.system import environments, files
+from tasks.wheels import installed_wheel_io
+from tasks.wheels.incremental_install_io import WheelUpdate, update_installed_wheel
 from tests.support import torchwheels
 from tests.support.rows import long_but
 from tests.support.torchwheels import MODULES, NEWER, Venv
@@ -34,15 +33,15 @@ def venv(folder: Path, request: pytest.FixtureRequest) -> Iterator[Venv]:
     found = Venv(folder, request.param)
     empty = found.tree()
     yield found
-    if distribution.hash_installed_record(found.site, "demo"):
+    if installed_wheel_io.hash_installed_record(found.site, "demo"):
         found.uninstall()
     assert found.tree() == empty
 
 
 def renewal(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> WheelUpdate | None:
     """As the wheel stage does it, with the RECORD that is there now."""
-    digest = distribution.hash_installed_record(venv.site, "demo")
-    here = distribution.find_unmodified_wheel(venv.site, "demo", digest)
+    digest = installed_wheel_io.hash_installed_record(venv.site, "demo")
+    here = installed_wheel_io.find_unmodified_wheel(venv.site, "demo", digest)
     files.create_owned_folder(tmp_path / "ours")
     scratch = tmp_path / "ours" / "install"
     files.remove_owned(scratch)
@@ -180,7 +179,7 @@ def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
         venv.install(before)
         first = listed(venv)
         told = renewal(venv, before, wheel, tmp_path)
-        digest = distribution.hash_installed_record(venv.site, "demo")
+        digest = installed_wheel_io.hash_installed_record(venv.site, "demo")
         assert told
         with monkeypatch.context() as patch:
             cut_after(point, patch)
@@ -189,7 +188,7 @@ def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
                 done = True
             except Cut:
                 pass
-        if distribution.find_unmodified_wheel(venv.site, "demo", digest):
+        if installed_wheel_io.find_unmodified_wheel(venv.site, "demo", digest):
             assert listed(venv) == first, point
         if again == "uninstall":
             venv.uninstall()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BadArtifactError
-from tasks.wheels.files import repack, wheelfile
+from tasks.wheels import wheel_archive_io, wheel_rewrite_io
 from tests.unit.wheels.files.test_wheelfile import FILES, INFO, NAME, PYTHON, record_of, sha256
 
 TEXT = b"the same words again and again; " * 400
@@ -48,7 +48,7 @@ def compressed(wheel: Path, name: str) -> bytes:
 
 def good(folder: Path, content: Mapping[str, bytes] = FILES) -> Path:
     path = stored(folder, content)
-    repack.compress_wheel(path, None)
+    wheel_rewrite_io.compress_wheel(path, None)
     return path
 
 
@@ -56,12 +56,12 @@ def test_a_wheel_is_compressed_and_stays_what_it_was_otherwise(tmp_path: Path) -
     content = {**FILES, "demo/words.txt": TEXT, "demo/empty.py": b""}
     wheel = stored(tmp_path, content)
     before, size = listed(wheel), wheel.stat().st_size
-    assert repack.is_uncompressed(wheel)
-    recorded = repack.compress_wheel(wheel, None)
+    assert wheel_rewrite_io.is_uncompressed(wheel)
+    recorded = wheel_rewrite_io.compress_wheel(wheel, None)
     assert listed(wheel) == before
     assert wheel.stat().st_size < size - 10_000
-    assert not repack.is_uncompressed(wheel)
-    assert recorded == wheelfile.verify_wheel(wheel, PYTHON)
+    assert not wheel_rewrite_io.is_uncompressed(wheel)
+    assert recorded == wheel_archive_io.verify_wheel(wheel, PYTHON)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
@@ -74,10 +74,10 @@ def test_it_is_byte_for_byte_what_zipfile_would_have_written(tmp_path: Path) -> 
     with zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, data in members:
             archive.writestr(member, data, zipfile.ZIP_DEFLATED)
-    repack.compress_wheel(wheel, None)
+    wheel_rewrite_io.compress_wheel(wheel, None)
     whole = wheel.read_bytes()
     assert whole == other.read_bytes()
-    repack.compress_wheel(
+    wheel_rewrite_io.compress_wheel(
         stored(tmp_path / "one", content), other
     )  # and all of it taken from there
     assert wheel.read_bytes() == whole
@@ -93,9 +93,9 @@ def test_what_did_not_change_is_taken_as_it_was_compressed(tmp_path: Path) -> No
     changed = {**content, "demo/more.txt": TEXT + b"!", "demo/new.txt": TEXT}
     wheel = stored(tmp_path / "new", changed)
     was = listed(wheel)
-    recorded = repack.compress_wheel(wheel, before)
+    recorded = wheel_rewrite_io.compress_wheel(wheel, before)
     assert listed(wheel) == was
-    assert recorded == wheelfile.verify_wheel(wheel, PYTHON)
+    assert recorded == wheel_archive_io.verify_wheel(wheel, PYTHON)
     taken = compressed(before, "demo/words.txt")
     assert compressed(wheel, "demo/words.txt") == taken
     assert compressed(wheel, "demo/new.txt") != taken  # level 6 is another stream
@@ -105,8 +105,8 @@ def test_the_same_name_with_other_bytes_of_the_same_size_is_not_taken(tmp_path: 
     before = good(tmp_path / "before", {"demo/a.txt": b"one " * 99, "demo/b.txt": b"two " * 99})
     changed = {"demo/a.txt": b"two " * 99, "demo/b.txt": b"one " * 99}
     wheel = stored(tmp_path / "new", changed)
-    repack.compress_wheel(wheel, before)
-    wheelfile.verify_wheel(wheel, PYTHON)
+    wheel_rewrite_io.compress_wheel(wheel, before)
+    wheel_archive_io.verify_wheel(wheel, PYTHON)
 
 
 def test_a_record_that_lies_about_the_crc_gives_no_bytes(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_record_that_lies_about_the_crc_gives_no_bytes(tmp_path: Path) -> None
         for member, data in members:
             archive.writestr(member, data, zipfile.ZIP_DEFLATED)
     wheel = stored(tmp_path / "new")
-    repack.compress_wheel(wheel, before)
-    wheelfile.verify_wheel(wheel, PYTHON)
+    wheel_rewrite_io.compress_wheel(wheel, before)
+    wheel_archive_io.verify_wheel(wheel, PYTHON)
 
 
 def test_what_the_wheel_before_stores_or_does_not_record_is_compressed_anew(tmp_path: Path) -> None:
@@ -129,15 +129,15 @@ def test_what_the_wheel_before_stores_or_does_not_record_is_compressed_anew(tmp_
         stored(tmp_path / "unrecorded", {**FILES, "demo/words.txt": TEXT}, "\n"),
     ):
         wheel = stored(tmp_path / "new", {**FILES, "demo/words.txt": TEXT})
-        repack.compress_wheel(wheel, before)
-        wheelfile.verify_wheel(wheel, PYTHON)
+        wheel_rewrite_io.compress_wheel(wheel, before)
+        wheel_archive_io.verify_wheel(wheel, PYTHON)
         assert len(compressed(wheel, "demo/words.txt")) < len(TEXT) / 10
 
 
 def refused(wheel: Path, before: Path | None = None) -> str:
     held = wheel.read_bytes()
     with pytest.raises(BadArtifactError) as told:
-        repack.compress_wheel(wheel, before)
+        wheel_rewrite_io.compress_wheel(wheel, before)
     assert wheel.read_bytes() == held
     return told.value.message
 
@@ -158,7 +158,7 @@ def test_a_member_that_is_not_what_record_says_is_named(tmp_path: Path) -> None:
 def test_a_cut_wheel_is_told(tmp_path: Path) -> None:
     wheel = stored(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    assert not repack.is_uncompressed(wheel)
+    assert not wheel_rewrite_io.is_uncompressed(wheel)
     assert "not a readable archive" in refused(wheel)
 
 
@@ -172,10 +172,10 @@ def test_members_beyond_the_old_limit_are_written_in_the_long_form(
     changed = {**content, "demo/more.txt": TEXT + TEXT}
     wheel = stored(tmp_path / "new", changed)
     was = listed(wheel)
-    repack.compress_wheel(wheel, before)
+    wheel_rewrite_io.compress_wheel(wheel, before)
     monkeypatch.undo()
     assert listed(wheel) == was
-    assert wheelfile.verify_wheel(wheel, PYTHON)["demo/noise.bin"] == sha256(
+    assert wheel_archive_io.verify_wheel(wheel, PYTHON)["demo/noise.bin"] == sha256(
         content["demo/noise.bin"]
     )
 
@@ -183,5 +183,5 @@ def test_members_beyond_the_old_limit_are_written_in_the_long_form(
 def test_folders_stay_folders(tmp_path: Path) -> None:
     wheel = stored(tmp_path, {**FILES, "demo/data/": b""}, record_of(FILES))
     was = listed(wheel)
-    repack.compress_wheel(wheel, None)
+    wheel_rewrite_io.compress_wheel(wheel, None)
     assert listed(wheel) == was

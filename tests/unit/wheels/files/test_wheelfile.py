@@ -12,8 +12,12 @@ import pytest
 from packaging import tags
 
 from tasks.core.errors import BadArtifactError
-from tasks.wheels.files import wheelfile
-from tasks.wheels.files.wheelfile import compute_content_digest, read_installed_record, verify_wheel
+from tasks.wheels import wheel_archive_io
+from tasks.wheels.wheel_archive_io import (
+    compute_content_digest,
+    read_installed_record,
+    verify_wheel,
+)
 from tests.support.systems import posix_only
 
 PYTHON = "3.12.4"
@@ -65,7 +69,7 @@ def test_a_good_wheel_gives_the_digest_of_every_member(tmp_path: Path) -> None:
     found = verify_wheel(wheel(tmp_path), PYTHON)
     assert found["demo/_C.so"] == sha256(b"\x7fELF")
     assert set(found) == {*FILES, f"{INFO}/RECORD"}
-    assert list(wheelfile.list_libraries(found)) == ["demo/_C.so"]
+    assert list(wheel_archive_io.list_libraries(found)) == ["demo/_C.so"]
 
 
 def test_folders_and_signatures_need_no_digest(tmp_path: Path) -> None:
@@ -147,9 +151,9 @@ def test_a_wheel_for_another_python_or_system_is_told(tmp_path: Path, name: str,
 
 def test_an_abi3_wheel_is_for_later_pythons_too() -> None:
     here = next(tags.platform_tags())
-    wheelfile.require_tags(Path(f"demo-1.0-cp38-abi3-{here}.whl"), PYTHON)
+    wheel_archive_io.require_tags(Path(f"demo-1.0-cp38-abi3-{here}.whl"), PYTHON)
     with pytest.raises(BadArtifactError, match=r"and not for Python 3\.8\.1 here"):
-        wheelfile.require_tags(Path(f"demo-1.0-cp39-abi3-{here}.whl"), "3.8.1")
+        wheel_archive_io.require_tags(Path(f"demo-1.0-cp39-abi3-{here}.whl"), "3.8.1")
 
 
 def test_a_file_with_no_wheels_name_is_told(tmp_path: Path) -> None:
@@ -173,7 +177,7 @@ def test_the_content_is_the_same_whatever_the_version_is_called() -> None:
 
 @pytest.mark.parametrize("name", ["a.so", "lib/b.so.13", "c.pyd", "d.dll", "e.dylib"])
 def test_libraries_are_known_by_their_names(name: str) -> None:
-    assert list(wheelfile.list_libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
+    assert list(wheel_archive_io.list_libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
 
 
 def test_the_record_of_an_installed_package_is_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Artifact
 from tasks.system import files
-from tasks.wheels.files.wheelhouse import (
+from tasks.wheels.wheelhouse_io import (
     find_stored_wheel,
     require_locked_digest,
     require_sha256,

@@ -8,21 +8,20 @@ from pathlib import PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.stages.wheel.portable import (
+from tasks.stages.wheel.cuda_requirements import (
     NO_REQUIREMENTS,
     CudaPackage,
     CudaRequirements,
     add_requirements,
     resolve_cuda_requirements,
 )
-from tasks.wheels.linking.cudapackages import (
+from tasks.wheels.library_linkage import LibraryNeed, Linkage
+from tasks.wheels.nvidia_packages import (
     build_pinned_requirement,
     find_nvidia_package,
     find_package_by_distribution,
     is_in_package_folder,
 )
-from tasks.wheels.linking.loading import LibraryNeed
-from tasks.wheels.linking.values import Linkage
 from tests.support.rows import each_row
 
 HOME = "/opt/cuda"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.wheels.linking.loading import (
+from tasks.wheels.library_linkage import (
     LibrarySearch,
+    Linkage,
     LoadedLibrary,
     load_libraries,
     sort_by_load_order,
 )
-from tasks.wheels.linking.values import Linkage
 
 X86, I386 = "EM_X86_64", "EM_386"
 PLAIN = Linkage(X86)

@@ -11,17 +11,16 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tasks.core.model import Artifact
-from tasks.wheels.provenance.made import (
+from tasks.wheels.build_inputs import (
     EARLIEST_TIMESTAMP,
     BuildInputs,
     BuildTool,
     Invocation,
     SourceInfo,
     add_source_date,
+    redact_json,
 )
-from tasks.wheels.provenance.sbom import build_sbom
-from tasks.wheels.provenance.shown import redact_json
-from tasks.wheels.provenance.statement import build_statement
+from tasks.wheels.provenance_documents import build_sbom, build_statement
 
 TREE = SourceInfo(
     url="https://github.com/pytorch/pytorch.git",

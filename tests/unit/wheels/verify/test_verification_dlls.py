@@ -10,13 +10,17 @@ from packaging.requirements import Requirement
 
 from tasks.core.errors import BadArtifactError
 from tasks.knowledge import load_knowledge
-from tasks.wheels.binaries import pe, windowsdlls
-from tasks.wheels.binaries.codereader import MachineCodeReader
-from tasks.wheels.linking.values import SystemDlls
-from tasks.wheels.verify.checks import RecordedWheel, check_wheel
-from tasks.wheels.verify.dlls import find_dll_package, find_external_dlls
-from tasks.wheels.verify.looked import inspect_wheel
-from tasks.wheels.verify.outside import ExternalLibrary, TargetEnvironment
+from tasks.wheels import pe_linkage_io
+from tasks.wheels.external_libraries import (
+    ExternalLibrary,
+    TargetEnvironment,
+    find_dll_package,
+    find_external_dlls,
+)
+from tasks.wheels.library_linkage import SystemDlls
+from tasks.wheels.machine_code_io import MachineCodeReader
+from tasks.wheels.wheel_checks import RecordedWheel, check_wheel
+from tasks.wheels.wheel_inspection_io import inspect_wheel
 from tests.support.peimages import dll
 from tests.support.rows import each_row
 from tests.support.smallwheels import wheel as small_wheel
@@ -26,7 +30,9 @@ HERE = SystemDlls(
     frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"})
 )
 TAG = "cp312-cp312-win_amd64"
-reading = pytest.mark.skipif(not pe.is_pefile_installed(), reason="pefile is not installed here")
+reading = pytest.mark.skipif(
+    not pe_linkage_io.is_pefile_installed(), reason="pefile is not installed here"
+)
 
 
 def one(
@@ -107,14 +113,14 @@ def test_what_is_in_the_wheel_is_not_outside() -> None:
 def test_both_import_tables_are_read(tmp_path: Path) -> None:
     path = tmp_path / "toy.dll"
     path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
-    assert pe.read_needed_dlls(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
+    assert pe_linkage_io.read_needed_dlls(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
     path.write_bytes(dll())
-    assert pe.read_needed_dlls(path) == ()
+    assert pe_linkage_io.read_needed_dlls(path) == ()
     path.write_bytes(b"\x7fELF and more")
-    assert pe.read_needed_dlls(path) is None
+    assert pe_linkage_io.read_needed_dlls(path) is None
     path.write_bytes(dll("KERNEL32.dll")[:90])
     with pytest.raises(BadArtifactError, match="cannot be read"):
-        pe.read_needed_dlls(path)
+        pe_linkage_io.read_needed_dlls(path)
 
 
 @reading
@@ -128,7 +134,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
         "needs from outside"
     ]
-    if windowsdlls.classify_dlls([]) is None:
+    if pe_linkage_io.classify_dlls([]) is None:
         assert (told.status, told.remedy) == ("not run", "pip install delvewheel")
         return
     assert told.status == "failed"
@@ -139,7 +145,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
 
 def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pefile", None)
-    monkeypatch.setattr(pe, "is_readable", lambda: False)
+    monkeypatch.setattr(pe_linkage_io, "is_readable", lambda: False)
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
     told = {
         c.name: c

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.wheels.binaries import manylinux
-from tasks.wheels.linking.values import Linkage
-from tasks.wheels.verify.outside import ExternalLibrary, TargetEnvironment, find_external_libraries
+from tasks.wheels import elf_linkage_io
+from tasks.wheels.external_libraries import (
+    ExternalLibrary,
+    TargetEnvironment,
+    find_external_libraries,
+)
+from tasks.wheels.library_linkage import Linkage
 from tests.support.rows import each_row
 from tests.support.systems import linux_only
 
@@ -150,7 +154,7 @@ def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
 
 @linux_only
 def test_auditwheels_list_is_read_where_it_is() -> None:
-    names = manylinux.read_manylinux_libraries()
+    names = elf_linkage_io.read_manylinux_libraries()
     assert names
     assert {"libc.so.6", "libstdc++.so.6", "libz.so.1"} <= names
     assert not {"libgomp.so.1", "libopenblas.so.0", "libcuda.so.1"} & names

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.install.transaction.lying import (
+from tasks.stages.install.target_files_io import (
     find_distributions,
     list_distribution_files,
     list_distribution_names,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.stages.install.transaction.journal import (
+from tasks.stages.install.install_commit_io import compute_commit
+from tasks.stages.install.install_journal_io import (
     BackupFile,
     DistributionChange,
     InstalledFile,
     InstallRecord,
 )
-from tasks.stages.install.transaction.settling import compute_commit
 
 SITE = "lib/site"
 

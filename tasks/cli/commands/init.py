@@ -1,0 +1,408 @@
+"""`doit init`: at most four questions (card, way, extensions, where), and config/local.yaml of the
+answers. What is given as an option is not asked; without a terminal, or with `--yes`, nothing is.
+
+What comes of the answers is planned before the file is written. One that is there already is
+replaced with `--force` alone, and kept beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from difflib import unified_diff
+from pathlib import Path
+from typing import TypeVar
+
+from tasks.cli.commands import init_answers as read
+from tasks.cli.commands.explain import show_decisions
+from tasks.cli.commands.init_answers import (
+    Answers,
+    InitFacts,
+    apply_install_target,
+    build_default_answers,
+    format_local_yaml,
+    format_strategy_cost,
+    gather_init_facts,
+)
+from tasks.cli.decisions import DepsResults, list_decisions
+from tasks.cli.session import open_profile
+from tasks.core.errors import TorchyardError
+from tasks.core.text_layout import format_labeled_lines, wrap_text
+from tasks.knowledge import Knowledge
+from tasks.lock.opened_profile_io import Profile, SelectedProfile
+from tasks.settings.loaded_settings import mask_settings_text
+from tasks.settings.yaml_tree import read_yaml_text
+from tasks.stages.install.target_interpreter_io import check_install_target as check_install
+from tasks.system import screen
+from tasks.system.files import write_atomic
+from tasks.system.output import print_report, print_warning
+from tasks.system.profile_hint import format_profile_argument
+
+T = TypeVar("T")
+_QUESTION_INDENT = 3
+_INTRODUCTION = (
+    "The answers become config/local.yaml, which counts in every profile, before what the profile "
+    "says. Return takes what stands in brackets. To take a profile as it is, there is no need of "
+    "this: doit build profile=rtx5090."
+)
+
+
+@dataclass(frozen=True)
+class GivenOptions:
+    """What stood on the command line, which is not asked for again; "" where nothing did."""
+
+    card: str = ""
+    way: str = ""
+    extensions: str = ""
+    into: str = ""
+
+
+def is_interactive() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def collect_answers(
+    given: GivenOptions, known: InitFacts, usual: Answers, *, ask: bool, room: int
+) -> Answers:
+    """What was given, what is asked for and `usual` for the rest. Raises `BuildError`."""
+    for line in wrap_text(_INTRODUCTION if ask else _explain_no_questions(given), room):
+        print_report(line)
+    got = usual
+    if given.card or ask:
+        got = replace(got, gpus=_ask_gpus(given, known, usual, room))
+    if given.way or ask:
+        got = replace(got, strategy=_ask_strategy(given, known, got, room))
+    if given.extensions or ask:
+        got = replace(got, extensions=_ask_extensions(given, known, room))
+    if given.into:
+        with _attribute_errors("--into"):
+            return apply_install_target(got, given.into, known)
+    return _ask_location(known, got, room) if ask else got
+
+
+def _explain_no_questions(given: GivenOptions) -> str:
+    open_ = [f"--{name}" for name, value in asdict(given).items() if not value]
+    rest = f"; the default for {', '.join(open_)}" if open_ else ""
+    why = "--yes" if is_interactive() else "no terminal to answer in"
+    return f"nothing is asked ({why}){rest}"
+
+
+@contextmanager
+def _attribute_errors(option: str) -> Iterator[None]:
+    """An answer of the command line that means nothing is told with its option."""
+    try:
+        yield
+    except TorchyardError as error:
+        raise TorchyardError(error.message, location=option, hint=error.hint) from error
+
+
+def _ask_gpus(
+    given: GivenOptions, known: InitFacts, usual: Answers, room: int
+) -> tuple[str, ...] | str | None:
+    if given.card:
+        with _attribute_errors("--card"):
+            return read.parse_gpus(given.card, known.knowledge)
+    seen = ", ".join(known.visible_gpus)
+    facts = [f"in this machine: {seen}" if seen else "no NVIDIA card is seen here"]
+    if not seen:
+        new = ", ".join(f"{name} ({arch})" for name, arch in known.list_recent_gpus())
+        facts.append(f"for example {new}, or any other")
+    facts.append("names or capabilities, with commas between; cpu for none")
+    default = ", ".join(known.default_gpus) or "cpu"
+    answer = _ask_question(
+        Question("1. Which card is it for?", tuple(facts), default),
+        lambda text: read.parse_gpus(text, known.knowledge),
+        room,
+    )
+    return usual.gpus if answer is None else answer
+
+
+def _ask_strategy(given: GivenOptions, known: InitFacts, got: Answers, room: int) -> str | None:
+    if given.way:
+        with _attribute_errors("--way"):
+            return read.parse_strategy(given.way)
+    gpus = got.gpus if got.gpus is not None else known.settings.target.gpus
+    own = known.settings.torch.strategy
+    default = own
+    question = Question(
+        "2. Which way to a torch?", tuple(_list_strategy_facts(known, gpus)), default, table=True
+    )
+    return _ask_question(question, read.parse_strategy, room)
+
+
+def _list_strategy_facts(known: InitFacts, gpus: tuple[str, ...] | str) -> Iterator[str]:
+    found = known.list_strategies(gpus)
+    chosen = next((way for way in found if way.chosen), None)
+    now = f"now {chosen.strategy}: {chosen.why}" if chosen else "finds none here: doit doctor"
+    yield f"auto\tthe planner chooses; {now}"
+    what = {
+        "prebuilt": "the official wheel",
+        "source": "PyTorch's own tree, compiled here: a patch, your flags, one arch",
+        "existing": "the torch that an interpreter of yours has already",
+    }
+    for way in found:
+        time = format_strategy_cost(way, known.disks) if way.strategy != "existing" else ""
+        told = f"{what[way.strategy]}{f' ({time})' if time else ''}"
+        refused = not way.possible and way.strategy != "existing"
+        yield f"{way.strategy}\t{told}{f'; not here: {way.why}' if refused else ''}"
+
+
+_SPLATTING_HELP = (
+    "diff-gaussian-rasterization and simple-knn, for Gaussian Splatting before October 2024; "
+    "since then name its submodules' folders, or diff-gaussian-rasterization-dr-aa"
+)
+
+
+def _ask_extensions(
+    given: GivenOptions, known: InitFacts, room: int
+) -> tuple[read.ExtensionEntry, ...] | None:
+    def parse_answer(text: str) -> tuple[read.ExtensionEntry, ...]:
+        return read.parse_extensions(text, known.knowledge, known.root)
+
+    if given.extensions:
+        with _attribute_errors("--extensions"):
+            return parse_answer(given.extensions)
+    facts: tuple[str, ...] = (
+        f"3dgs\t{_SPLATTING_HELP}",
+        f"NAME\ta known one: {', '.join(sorted(known.knowledge.extensions))}",
+        "PLACE\ta folder of yours with its setup.py, or the URL of a git repository",
+        "none\ttorch alone",
+    )
+    own = ", ".join(one.name for one in known.settings.extensions)
+    default = "profile" if own else "none"
+    if own:
+        facts = (f"profile\twhat the profile has: {own}", *facts)
+    question = Question(
+        "3. Which CUDA extensions, with commas between?", facts, default, table=True
+    )
+    return _ask_question(question, parse_answer, room)
+
+
+def _ask_location(known: InitFacts, got: Answers, room: int) -> Answers:
+    existing = got.strategy == "existing"
+    title = "4. Which Python has the torch?" if existing else "4. Where shall it be?"
+    facts = [] if existing else [f"own\tan environment of its own: {known.build}"]
+    facts.append("PYTHON\tthe Python of an environment of yours (conda, a project's venv)")
+    facts += [f"\tactive here: {place}" for place in _list_active_environments()]
+    default = next(iter(_list_active_environments()), "") if existing else "own"
+    question = Question(title, tuple(facts), default, table=True)
+
+    def apply_answer(text: str) -> Answers:
+        return got if text == "own" and not existing else apply_install_target(got, text, known)
+
+    answer = _ask_question(question, apply_answer, room)
+    if answer is None and existing:
+        return apply_answer(default)
+    return answer or got
+
+
+def _list_active_environments() -> tuple[str, ...]:
+    """Environments that the shell has active, but for the one that runs doit."""
+    named = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    ours = Path(sys.prefix).resolve()
+    return tuple(dict.fromkeys(one for one in named if one and Path(one).resolve() != ours))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A line, what helps to answer it (with `table`: a word, a tab and what it means), and what
+    Return means, "" where that is nothing.
+    """
+
+    title: str
+    facts: tuple[str, ...]
+    default: str
+    table: bool = False
+
+
+def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T | None:
+    """The answer, None for Return."""
+    print_report("")
+    for line in _format_question(question, room):
+        print_report(line)
+    while True:
+        text = _read_answer(question.default)
+        if question.default and text in ("", question.default):
+            return None
+        try:
+            return take(text)
+        except TorchyardError as error:
+            for told in filter(None, (error.message, error.hint and f"→ {error.hint}")):
+                for line in wrap_text(told, room - _QUESTION_INDENT):
+                    print_report(f"{'':{_QUESTION_INDENT}}{line}")
+
+
+def _format_question(question: Question, room: int) -> Iterator[str]:
+    yield question.title
+    width = 11 if question.table else 0
+    for fact in question.facts:
+        word, _, meaning = fact.rpartition("\t")
+        yield from format_labeled_lines(
+            f"{'':{_QUESTION_INDENT}}{word}", meaning, _QUESTION_INDENT + width, room
+        )
+
+
+def _read_answer(default: str) -> str:
+    """What was typed. Raises `BuildError` where nobody answers any more."""
+    from rich.prompt import Prompt  # noqa: PLC0415 - only where somebody is asked
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = Text(
+        f"{'':{_QUESTION_INDENT}}[{default}]" if default else f"{'':{_QUESTION_INDENT - 1}}"
+    )
+    try:
+        return Prompt.ask(shown, default="", show_default=False).strip()
+    except EOFError:
+        print_report("")
+        raise TorchyardError(
+            "the questions were not answered to the end; nothing was written",
+            hint="doit init --yes takes what stands in brackets",
+        ) from None
+
+
+LOCAL_SETTINGS_PATH = "config/local.yaml"
+
+
+def run(  # noqa: PLR0913, PLR0917 - an option each
+    subject: SelectedProfile,
+    card: str = "",
+    way: str = "",
+    extensions: str = "",
+    into: str = "",
+    yes: bool = False,
+    force: bool = False,
+) -> None:
+    """Ask, plan, write. Raises `BuildError` where an answer cannot be meant or the file is there
+    already; nothing is written then.
+    """
+    path = subject.root / LOCAL_SETTINGS_PATH
+    ask = is_interactive() and not yes
+    if ask and not force:
+        _require_absent(path, format_profile_argument(subject.name))
+    known = gather_init_facts(subject)
+    given = GivenOptions(card, way, extensions, into)
+    got = collect_answers(
+        given, known, build_default_answers(known), ask=ask, room=screen.read_terminal_width()
+    )
+    text = format_local_yaml(got if known.companions.set else _add_companions(subject, got, known))
+    planned, problem = _plan_with_answers(subject, text, known.knowledge)
+    _write_local_settings(path, text, force=force)
+    if planned:
+        print_report("")
+        show_decisions(list_decisions(planned, DepsResults()))
+    if problem:
+        print_warning("the profile itself cannot be opened, with this file and without it")
+        raise problem
+    print_report(f"next: doit build{format_profile_argument(subject.name)}")
+
+
+def _require_absent(path: Path, profile: str) -> None:
+    if path.exists():
+        raise TorchyardError(
+            "this file is there already, and nothing was asked or written",
+            location=LOCAL_SETTINGS_PATH,
+            hint=f"edit it; or doit init --force{profile}, which keeps it as {_choose_backup_path(path).name}",
+        )
+
+
+def _add_companions(subject: SelectedProfile, got: Answers, known: InitFacts) -> Answers:
+    """With those that were found and can be planned: nobody asked for them, and none may stop what
+    somebody did ask for. Raises `BuildError` where that cannot be planned.
+    """
+    if not got.companions:
+        return got
+    taken: tuple[str, ...] = ()
+    _plan_with_answers(subject, format_local_yaml(replace(got, companions=None)), known.knowledge)
+    for name in got.companions:
+        tried = replace(got, companions=(*taken, name))
+        try:
+            _plan_with_answers(subject, format_local_yaml(tried), known.knowledge)
+        except TorchyardError as error:
+            print_warning(
+                f"{got.into} has {name}, which may not work with another torch: {error.message}"
+            )
+        else:
+            taken = tried.companions or ()
+    if taken:
+        why = f"found in {got.into}; each belongs to one torch, and moves with it"
+        print_report(f"companions: {', '.join(taken)} ({why})")
+    return replace(got, companions=taken or None)
+
+
+def _plan_with_answers(
+    subject: SelectedProfile, text: str, knowledge: Knowledge
+) -> tuple[Profile | None, TorchyardError | None]:
+    """The profile with the new file; or its problem, where that is not of the new file's making.
+    Raises `BuildError` where it is.
+    """
+    try:
+        return _open_with_answers(subject, text, knowledge), None
+    except TorchyardError as error:
+        try:
+            _open_with_answers(subject, "", knowledge)
+        except TorchyardError as own:
+            if str(own) == str(error):
+                return None, own
+        todo = "; ".join(filter(None, (error.hint, f"{LOCAL_SETTINGS_PATH} was not written")))
+        raise TorchyardError(error.message, location=error.location, hint=todo) from error
+
+
+def _open_with_answers(subject: SelectedProfile, text: str, knowledge: Knowledge) -> Profile:
+    opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=text)
+    ours = {sys.prefix, sys.base_prefix}
+    check_install(opened.loaded.settings, opened.layout, opened.choice, ours)
+    return opened
+
+
+def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
+    """Raises `BuildError` where another file is there and nobody said that it may be replaced."""
+    before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
+    if before == text:
+        print_report(f"{LOCAL_SETTINGS_PATH} says that already")
+        return
+    if before is not None:
+        for line in _format_difference(before, text):
+            print_report(line)
+        kept = _choose_backup_path(path)
+        if not force:
+            raise TorchyardError(
+                "this file is there already, and was not changed",
+                location=LOCAL_SETTINGS_PATH,
+                hint=f"doit init --force puts the new one there, and keeps this as {kept.name}",
+            )
+        write_atomic(kept, path.read_bytes(), _read_file_mode(path))
+        print_report(
+            f"what {LOCAL_SETTINGS_PATH} held is in {kept.relative_to(path.parents[1]).as_posix()}"
+        )
+    write_atomic(
+        path.resolve(), text, _read_file_mode(path)
+    )  # a link stays, and leads to the new one
+    print_report(f"wrote {LOCAL_SETTINGS_PATH}, which counts in every profile")
+
+
+def _read_file_mode(path: Path) -> int:
+    """Who may read the file that is there may read the next one; nobody else."""
+    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
+
+
+def _choose_backup_path(path: Path) -> Path:
+    """A name that no earlier one has: local.yaml.bak, local.yaml.bak2, …"""
+    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
+    return next(name for name in names if not name.exists())
+
+
+def _format_difference(before: str, after: str) -> Iterator[str]:
+    """In lines, without what either holds of secrets."""
+    yield from unified_diff(
+        mask_settings_text(before),
+        mask_settings_text(after),
+        LOCAL_SETTINGS_PATH,
+        "new",
+        lineterm="",
+        n=1,
+    )

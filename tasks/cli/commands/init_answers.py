@@ -1,0 +1,347 @@
+"""What a person answered, read and held against the knowledge, and config/local.yaml of it. Pure
+but for the look whether a path is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from tasks.cli.session import build_host_query
+from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
+from tasks.core.model import Gpu, Host, Strategy
+from tasks.core.text_formatting import format_did_you_mean, format_rough_duration
+from tasks.doctor.examine_host import list_build_places
+from tasks.doctor.folder_checks import format_disk_usage
+from tasks.doctor.folder_facts_io import list_disks
+from tasks.doctor.host_facts import Disk, ProbeRequest
+from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge.extension_facts import find_extension
+from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
+from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.planning.profile_plan import build_layout
+from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
+from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX
+from tasks.settings.layers import load_settings as load_settings
+from tasks.settings.schema import Settings
+from tasks.stages.install.target_interpreter_io import (
+    InterpreterInfo,
+    find_interpreter,
+    find_python_in,
+    inspect_interpreter,
+)
+from tasks.system.hardware import capacity, host_probe
+
+SCHEMA_LINE = "# yaml-language-server: $schema={}schema.json"
+SPLATTING_EXTENSIONS = ("diff-gaussian-rasterization", "simple-knn")
+STRATEGIES = ("auto", *get_args(Strategy))
+_FILE_HEADER = """\
+# Yours alone: git ignores this file, and what stands in it goes before the profile. Every key is in
+# config/default.yaml; doit settings tells what came out. Written by doit init.
+"""
+_EXCLUSIVE_ANSWERS = {
+    "cpu": "what is built for cards runs on the CPU, too; cpu alone is a build without CUDA",
+    "auto": "auto alone is the cards of this machine",
+}
+_NONE_WORDS = {"none", "no", "-"}
+_URL_PATTERN = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
+_PLAIN_SCALAR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"}
+
+ExtensionEntry = str | Mapping[str, str]  # an extension by its name, or with its source
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The four of them. None leaves a key to the profile. `python` is the interpreter that has the
+    torch, or the one that an environment of another Python asks for; `into` where all of it goes.
+    `companions` are asked of nobody: they follow from what lies there.
+    """
+
+    gpus: tuple[str, ...] | str | None = None
+    strategy: str | None = None
+    extensions: tuple[ExtensionEntry, ...] | None = None
+    python: str = ""
+    into: str = ""
+    companions: tuple[str, ...] | None = None
+
+
+def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
+    """`RTX 5090, 8.9`, `cpu` (no card), or `auto`. Raises `KnowledgeError` that suggests."""
+    if text.strip().lower() in {"cpu", *_NONE_WORDS}:
+        return ()
+    if text.strip().lower() == "auto":
+        return "auto"
+    names = _split_names(text)
+    if not names:
+        raise SettingsError("no card is named", hint='write "RTX 5090", say, or cpu for none')
+    for name in names:
+        _require_gpu(name, knowledge)
+    return names
+
+
+def _require_gpu(name: str, knowledge: Knowledge) -> None:
+    """`cpu` and `auto` are whole answers."""
+    word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
+    if word in _EXCLUSIVE_ANSWERS:
+        raise SettingsError(
+            f'"{name}" stands beside cards', hint=f"leave it out: {_EXCLUSIVE_ANSWERS[word]}"
+        )
+    resolve_gpu(knowledge, name)
+
+
+def parse_strategy(text: str) -> str:
+    """One of `WAYS`. Raises `SettingsError` that suggests."""
+    word = text.strip().lower()
+    if word in STRATEGIES:
+        return word
+    raise SettingsError(
+        f'"{text}" is no way to a torch{format_did_you_mean(word, STRATEGIES)}',
+        hint=f"choose one of: {', '.join(STRATEGIES)}",
+    )
+
+
+def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
+    """Names of known ones, `3dgs` (the two of Gaussian Splatting), folders and git URLs, with
+    commas between; `none`. Raises `SettingsError` that suggests.
+    """
+    if text.strip().lower() in _NONE_WORDS:
+        return ()
+    found: dict[str, ExtensionEntry] = {}
+    for word in _split_names(text):
+        for one in SPLATTING_EXTENSIONS if word.lower() == "3dgs" else (word,):
+            listed = _parse_extension(one, knowledge, root)
+            found[listed if isinstance(listed, str) else listed["name"]] = listed
+    return tuple(found.values())
+
+
+def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEntry:
+    if known := find_extension(knowledge, word):
+        return known.name
+    if _URL_PATTERN.match(word):
+        return {"name": _derive_extension_name(word.removesuffix(".git")), "git": word}
+    folder = root / Path(word).expanduser()
+    if folder.is_dir():
+        return {"name": _derive_extension_name(str(folder.resolve())), "path": word}
+    if "/" in word or "\\" in word or word.startswith("~"):
+        raise SettingsError(f"there is no folder {folder}", hint="correct the path")
+    near = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
+    raise SettingsError(
+        f'"{word}" is no known extension{near}',
+        hint="write a name of docs/knowledge.md, a folder, or the URL of a git repository",
+    )
+
+
+def _derive_extension_name(place: str) -> str:
+    """An extension's name, of the last part of where it is."""
+    last = re.split(r"[/\\:]", place.rstrip("/\\"))[-1]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "mine"
+
+
+def _split_names(text: str) -> tuple[str, ...]:
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def format_local_yaml(answers: Answers) -> str:
+    """The file: what was answered, and nothing else."""
+    return (
+        "\n".join(
+            [SCHEMA_LINE.format(""), _FILE_HEADER.rstrip(), "", *_format_yaml_lines(answers)]
+        ).rstrip()
+        + "\n"
+    )
+
+
+def _format_yaml_lines(answers: Answers) -> Iterator[str]:
+    if answers.python:
+        yield from (f"python: {_quote_yaml_scalar(answers.python)}", "")
+    if answers.gpus is not None:
+        listed = answers.gpus if isinstance(answers.gpus, str) else _format_yaml_list(answers.gpus)
+        yield from ("target:", f"  gpus: {listed}", "")
+    if answers.strategy is not None:
+        yield from ("torch:", f"  strategy: {answers.strategy}", "")
+    if answers.into:
+        yield from ("install:", f"  into: {_quote_yaml_scalar(answers.into)}", "")
+    if answers.companions is not None:
+        yield from (f"companions: [{', '.join(answers.companions)}]", "")
+    if answers.extensions == ():
+        yield "extensions: []"
+    elif answers.extensions:
+        yield "extensions:"
+        yield from (f"  - {_format_yaml_item(one)}" for one in answers.extensions)
+
+
+def _format_yaml_list(names: tuple[str, ...]) -> str:
+    return f"[{', '.join(json.dumps(name, ensure_ascii=False) for name in names)}]"
+
+
+def _format_yaml_item(one: ExtensionEntry) -> str:
+    if isinstance(one, str):
+        return _quote_yaml_scalar(one)
+    return "{" + ", ".join(f"{key}: {_quote_yaml_scalar(text)}" for key, text in one.items()) + "}"
+
+
+def _quote_yaml_scalar(text: str) -> str:
+    """As YAML reads it back: quoted where it could be taken for something else."""
+    if _PLAIN_SCALAR.fullmatch(text) and text.lower() not in _YAML_WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+_RECENT_GPUS = (
+    "RTX 5090",
+    "RTX 5080",
+    "RTX 5070 Ti",
+    "RTX 5060 Ti",
+    "RTX PRO 6000",
+    "B200",
+    "H200",
+)
+
+
+@dataclass(frozen=True)
+class CompanionSettings:
+    """Whether somebody has `set` them, and those that the `local` file says, None for none."""
+
+    set: bool = False
+    local: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class InitFacts:
+    """`settings` are the defaults where the profile is broken; `build` is its folder, as people
+    name it.
+    """
+
+    root: Path
+    build: str
+    settings: Settings
+    host: Host
+    knowledge: Knowledge
+    disks: tuple[Disk, ...] = ()
+    companions: CompanionSettings = CompanionSettings()
+
+    @property
+    def visible_gpus(self) -> tuple[str, ...]:
+        """The cards here as the settings take them: by name, a new one by its capability."""
+        return tuple(dict.fromkeys(map(self._name_gpu, self.host.gpus)))
+
+    @property
+    def default_gpus(self) -> tuple[str, ...]:
+        """What is taken where nobody answers: the profile's own, the cards here, the default."""
+        if self.settings.target.gpus != "auto":
+            return self.settings.target.gpus
+        return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
+
+    def list_recent_gpus(self) -> Iterator[tuple[str, str]]:
+        """Some that people have bought lately, with their capability."""
+        for name in _RECENT_GPUS:
+            yield name, str(resolve_gpu(self.knowledge, name).arch)
+
+    def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
+        """The three, for these cards, by the profile's other settings."""
+        return compare_strategies(self._override_settings(gpus), self.host, self.knowledge)
+
+    def inspect_interpreter(self, into: str) -> InterpreterInfo:
+        """What that interpreter is."""
+        return inspect_interpreter(find_interpreter(into, self.root), "install.into")
+
+    def find_companions(self, found: InterpreterInfo) -> tuple[str, ...]:
+        """The companions that lie there: each belongs to the torch that gives way."""
+        sites = list(map(Path, found.sites))
+        names = self.knowledge.companions
+        return tuple(
+            name for name in names if any((one / name / "__init__.py").is_file() for one in sites)
+        )
+
+    def _name_gpu(self, gpu: Gpu) -> str:
+        try:
+            known = resolve_gpu(self.knowledge, gpu.name)
+        except KnowledgeError:
+            return gpu.capability
+        return shorten_gpu_name(gpu.name) if str(known.arch) == gpu.capability else gpu.capability
+
+    def _override_settings(self, gpus: tuple[str, ...] | str) -> Settings:
+        target = self.settings.target.model_copy(update={"gpus": gpus})
+        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
+        return self.settings.model_copy(update={"target": target, "torch": torch})
+
+
+def gather_init_facts(subject: SelectedProfile) -> InitFacts:
+    """Looked at now: cards that were pinned may be others by now."""
+    try:
+        settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
+    except TorchyardError:
+        settings = Settings()  # told once the answers are planned
+    pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
+    host = replace(
+        host_probe.read_host(build_host_query(settings), pin), gpus=host_probe.list_gpus()
+    )
+    knowledge = load_knowledge(subject.root / "config" / "knowledge")
+    return InitFacts(
+        subject.root,
+        f"build/{subject.build.name}",
+        settings,
+        host,
+        knowledge,
+        _probe_disks(subject, settings, host),
+        _read_companion_settings(subject),
+    )
+
+
+def _read_companion_settings(subject: SelectedProfile) -> CompanionSettings:
+    """Where the settings cannot be read nothing is known of them, and none is to be guessed."""
+    try:
+        loaded = load_settings(subject.root / "config", subject.name, os.environ)
+    except TorchyardError:
+        return CompanionSettings(set=True)
+    where = loaded.origin.get("companions", DEFAULTS_PREFIX)
+    local = loaded.settings.companions if where.startswith(LOCAL_PREFIX) else None
+    return CompanionSettings(not where.startswith(DEFAULTS_PREFIX), local)
+
+
+def _probe_disks(subject: SelectedProfile, settings: Settings, host: Host) -> tuple[Disk, ...]:
+    layout = build_layout(subject.root, subject.name, settings)
+    lie = tuple(list_build_places(layout, layout.build))
+    into = settings.install.into or ""
+    return tuple(list_disks(ProbeRequest(subject.root, host, lie, into=into)))
+
+
+def build_default_answers(known: InitFacts) -> Answers:
+    """What is written where nobody answers anything. Companions that a file to be replaced says
+    stay.
+    """
+    own = known.settings.target.gpus != "auto"
+    return Answers(gpus=None if own else known.default_gpus, companions=known.companions.local)
+
+
+def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
+    """With the interpreter `text`: the one that has the torch, or the one that all is put into; a
+    folder of an environment stands for its Python. One of another release than the profile's is
+    what is built for, too. Raises `BuildError`.
+    """
+    into = str(Path(text).expanduser())
+    if (folder := known.root / into).is_dir():
+        into = str(find_python_in(folder) or folder)
+    found = known.inspect_interpreter(into)
+    if answers.strategy == "existing":
+        return replace(answers, python=into)
+    release = known.host.python.minor
+    answers = replace(answers, into=into, python=into if found.minor != release else "")
+    there = known.find_companions(found)
+    return replace(answers, companions=there) if there and not known.companions.set else answers
+
+
+def format_strategy_cost(way: StrategyOption, on: tuple[Disk, ...]) -> str:
+    """`about 3 h, 6.2 GiB of disk` on this machine, "" where nothing is known."""
+    cost = way.cost.scale_to_cores(capacity.count_usable_cores())
+    parts = (
+        f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else "",
+        format_disk_usage(on, cost.disk_usage),
+    )
+    return ", ".join(filter(None, parts))

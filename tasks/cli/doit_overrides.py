@@ -1,0 +1,199 @@
+"""`doit list`, `doit help NAME` and what is refused of a command line, in our words. What a script
+asks for (`--quiet`, `--template`, `--deps`, `--sort`) stays doit's.
+
+doit has chosen its classes for them before it reads dodo.py, so the methods of those are replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from getopt import GetoptError
+from pathlib import Path
+from typing import Any
+
+from doit import get_var
+from doit.cmd_clean import Clean
+from doit.cmd_help import Help
+from doit.cmd_list import List
+from doit.exceptions import InvalidCommand
+
+from tasks.cli.running.execute import Session
+from tasks.system.console import Console
+from tasks.system.profile_hint import add_profile_argument, read_default_profile
+
+_DOIT_LIST_EXECUTE = List._execute
+
+
+def override_doit_commands(yard: Session | None) -> None:
+    """From now on, for this profile; None where it does not open."""
+    console = yard.console if yard else Console(None)
+
+    def execute_list(  # noqa: PLR0913, PLR0917 - doit gives each option by its name
+        self: Any,
+        subtasks: bool = False,
+        quiet: bool = True,
+        status: bool = False,
+        private: bool = False,
+        list_deps: bool = False,
+        template: str | None = None,
+        sort: str = "name",
+        pos_args: list[str] | None = None,
+    ) -> int:
+        if quiet or list_deps or template or sort != "name":
+            asked = (subtasks, quiet, status, private, list_deps, template, sort, pos_args)
+            return int(_DOIT_LIST_EXECUTE(self, *asked))
+        tasks = {task.name: task for task in self.task_list}
+        chosen = _select_tasks(self, tasks, pos_args, subtasks=subtasks)
+        _show_task_list(console.print_report, chosen, _read_stage_states(yard) if status else {})
+        return 0
+
+    def execute_help(self: Any, pos_args: list[str]) -> bool:
+        docs = {task.name: task.doc or "" for task in self.task_list}
+        for line in _render_help_page(
+            pos_args[0], docs, yard.layout.profile if yard else read_default_profile()
+        ):
+            console.print_report(line)
+        return True
+
+    def execute_clean(self: Any, tasks: Iterable[Any], dryrun: bool, cleanforget: bool) -> None:
+        names = list(dict.fromkeys(task.name for task in tasks))
+        for line in _clean_stages(yard, names, dryrun=dryrun) if yard else ():
+            console.print_report(line)
+        for name in names if cleanforget and not dryrun else ():
+            self.dep_manager.remove(name)
+        self.dep_manager.close()
+
+    List._execute, Help._execute, Clean.clean_tasks = execute_list, execute_help, execute_clean
+
+
+def _select_tasks(
+    command: Any, tasks: Mapping[str, Any], names: list[str] | None, *, subtasks: bool
+) -> list[Any]:
+    found = command._list_filtered(tasks, names, subtasks) if names else command._list_all(subtasks)
+    return [task for task in found if not task.name.startswith("_")]
+
+
+def _show_task_list(
+    show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str, str]
+) -> None:
+    from tasks.cli.help_text import TaskRow, render_task_list  # noqa: PLC0415
+    from tasks.system import screen  # noqa: PLC0415 - not at load
+
+    rows = [TaskRow(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
+    for line in render_task_list(rows, screen.read_terminal_width()):
+        show(line)
+
+
+def _clean_stages(yard: Session, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
+    """Remove the results of these stages; yield the lines to print."""
+    from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
+
+    done, found = "would remove" if dryrun else "removed", False
+    for stage in (*yard.plan.stages, yard.plan.validate):
+        paths = [path for path in list_result_files(stage) if Path(path).is_file()]
+        if stage.name not in names or not paths:
+            continue
+        found = True
+        if not dryrun:
+            remove_manifests(stage)
+        yield f"{done} the results of {stage.name}: {', '.join(map(str, paths))}"
+    if found and dryrun:
+        yield "nothing was removed"
+    elif found:
+        again = add_profile_argument(
+            "the next doit build checks these stages again", yard.layout.profile
+        )
+        yield f"{again}; sources, build folders, environments and wheels are kept"
+    else:
+        yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
+
+
+def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
+    """How each stage stands, in the words of `doit explain`; a command always runs."""
+    from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only where it is asked for
+
+    if yard is None:
+        return {}
+    states = {one.stage: one.verdict for one in explain_stages(yard.plan)}
+    extensions = [state for name, state in states.items() if name.startswith("extensions:")]
+    absent = {name: "no part" for name in yard.plan.absent if name not in states}
+    return {
+        **absent,
+        **states,
+        **({"extensions": _select_worst_state(extensions)} if extensions else {}),
+        "build": _select_worst_state(states.values()),
+    }
+
+
+def _select_worst_state(states: Iterable[str]) -> str:
+    found = set(states)
+    return next((state for state in ("runs", "may run") if state in found), "up to date")
+
+
+def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
+    from tasks.cli.help_text import HELP_PAGES, render_page  # noqa: PLC0415
+    from tasks.core.text_formatting import format_did_you_mean  # noqa: PLC0415
+    from tasks.system import screen  # noqa: PLC0415 - not at load
+
+    lines = render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
+    if lines is None:
+        near = format_did_you_mean(name, (*HELP_PAGES, *docs))
+        raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
+    yield from lines
+
+
+def show_overview() -> None:
+    """`doit help` without a name: no profile is opened for it."""
+    from tasks.cli.help_text import render_overview  # noqa: PLC0415
+    from tasks.system import screen  # noqa: PLC0415 - not at load
+
+    console = Console(None, sys.stdout)
+    for line in render_overview(screen.read_terminal_width(), read_default_profile()):
+        console.print_report(line)
+
+
+def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
+    """Whether doit refused `--help` or `-h`, as in `doit init --help`: the page is shown then."""
+    from tasks.cli.usage_errors import CommandLine, find_help_topic  # noqa: PLC0415 - not at load
+
+    wrong = error.__context__
+    docs = {task.name: task.doc or "" for task in tasks}
+    if not isinstance(wrong, GetoptError) or not wrong.opt:
+        return False
+    name = find_help_topic(CommandLine(tuple(words), tuple(docs), ()), wrong.opt)
+    if name:
+        for line in _render_help_page(name, docs, get_var("profile", read_default_profile())):
+            Console(None, sys.stdout).print_report(line)
+    elif name is not None:
+        show_overview()
+    return name is not None
+
+
+def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
+    """What doit refuses of the command line `words`, told by us where a word or an option means
+    nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
+    """
+    from tasks.cli.usage_errors import CommandLine, explain_rejected_option, explain_unknown_word  # noqa: PLC0415
+    from tasks.settings.layers import list_profiles  # noqa: PLC0415
+    from tasks.system import screen  # noqa: PLC0415 - not at load
+    from tasks.system.screen import configure_stream  # noqa: PLC0415
+
+    configure_stream(sys.stderr)
+    found = tuple(task.name for task in tasks)
+    line = CommandLine(tuple(words), found, list_profiles(Path("config")))
+    wrong = error.__context__
+    if isinstance(wrong, GetoptError) and wrong.opt:
+        told = explain_rejected_option(line, wrong.opt, wrong.msg)
+    elif isinstance(error, InvalidCommand):
+        stray = error.not_found or _find_stray_word(rest, line.names)
+        if stray not in words:
+            return error
+        told = explain_unknown_word(line, stray)
+    else:
+        return error
+    return InvalidCommand(screen.format_for_stderr(str(told), len("ERROR: ")))
+
+
+def _find_stray_word(rest: Iterable[str], names: Iterable[str]) -> str:
+    return next((one for one in rest if not one.startswith("-") and one not in names), "")

@@ -1,0 +1,133 @@
+"""Stages as doit tasks.
+
+With `tasks.cli.running.execution` and the reporter this is the only place that knows doit. Measured
+quirks of doit 0.37 that are minded here: one `config_changed` per task, absolute paths as text for
+both targets and file_deps, fresh dicts each time, and no claim left standing while an action is at
+work.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from doit import get_initial_workdir
+from doit.tools import config_changed
+
+from tasks.cli.help_text import HELP_PAGES
+from tasks.cli.running.execute import Session, execute_stage, is_due, list_optional_stages
+from tasks.cli.running.stage_modules import load_stage_module
+from tasks.core.canonical_json import convert_to_redacted_json
+from tasks.core.model import Plan, Stage
+
+DoitTask = dict[str, Any]
+
+
+def resolve_user_path(path: str) -> str:
+    """A path that a person typed, from the folder where doit was started: `doit -f` leaves it."""
+    typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
+    return str(Path(get_initial_workdir() or "", typed)) if path else ""
+
+
+def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
+    """A task for each stage, a group for the extensions, and the two a person types: build and
+    validate.
+    """
+    plan = yard.plan
+    yield from _generate_group_tasks(
+        plan
+    )  # first: doit puts a subtask into a group that is there already
+    for stage in plan.stages:
+        yield _build_task(yard, stage)
+    if "validate" not in plan.absent:
+        yield _build_task(yard, plan.validate)
+    for name, reason in plan.absent.items():
+        if not any(stage.name == name for stage in plan.stages) and name != "extensions":
+            yield _build_absent_task(yard, name, reason)
+
+
+def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
+    yield {
+        "basename": "extensions",
+        "name": None,
+        "doc": HELP_PAGES["extensions"].doc,
+    }
+    yield {
+        "basename": "build",
+        "actions": None,
+        "doc": HELP_PAGES["build"].doc,
+        "task_dep": [stage.name for stage in plan.stages],
+    }
+
+
+def _build_task(yard: Session, stage: Stage) -> DoitTask:
+    room, _, name = stage.name.partition(":")
+    return {
+        "basename": room,
+        **({"name": name} if name else {}),
+        "doc": stage.doc,
+        "actions": [(execute_stage, [yard, stage])],
+        "file_dep": [str(path) for path in stage.inputs if path not in stage.optional_inputs],
+        "targets": [str(path) for path in (*stage.outputs, *stage.extra_outputs)],
+        "uptodate": _build_uptodate_checks(yard.plan, stage),
+        "clean": [(remove_manifests, [stage])],
+        "io": {"capture": False},
+        "verbosity": 2,
+    }
+
+
+def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
+    if stage.uptodate_check == "always":
+        return [False]
+    checks = [
+        config_changed(convert_to_redacted_json(stage.fingerprint)),
+        lambda: _has_intact_manifests(stage),
+    ]
+    if (
+        stage.optional_inputs
+    ):  # doit does not track files that may be missing, or the tasks that write them
+        checks.append(
+            lambda: (
+                not _list_reasons(stage) and not any(map(is_due, list_optional_stages(plan, stage)))
+            )
+        )
+    if stage.uptodate_check == "moved":
+        checks.append(lambda: not load_stage_module(stage, "moved").moved(stage.job))
+    return checks
+
+
+def _has_intact_manifests(stage: Stage) -> bool:
+    from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
+
+    return stage_record_io.has_intact_manifests(stage)
+
+
+def _list_reasons(stage: Stage) -> tuple[str, ...]:
+    from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
+
+    return stage_record_io.find_rebuild_reasons(stage)
+
+
+def _build_absent_task(yard: Session, name: str, reason: str) -> DoitTask:
+    return {
+        "basename": name,
+        "doc": f"not part of this profile: {reason}",
+        "actions": [(yard.console.print_line, [f"{name}: not part of this profile: {reason}"])],
+        "uptodate": [False],
+    }
+
+
+def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
+    """Return the files of a stage that `doit clean` removes: its manifests, and validate's file for
+    other programs; not work trees, environments or wheels.
+    """
+    return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
+
+
+def remove_manifests(stage: Stage) -> None:
+    """Remove the results of a stage, as `doit clean` does."""
+    from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    manifests.remove_manifests(*list_result_files(stage))

@@ -1,0 +1,53 @@
+"""Why a stage runs, in words: what files tell, and what its room knows of a manifest that moved."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from tasks.cli.running.stage_modules import load_stage_module
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Stage
+from tasks.core.text_formatting import format_short_reasons
+from tasks.runlog import stage_record_io
+from tasks.runlog.stage_record_io import ChangeExplainer
+
+
+def format_rebuild_reason(stage: Stage) -> str:
+    """As `records.reason`, and what torchyard.lock holds otherwise; of a stage that asks whether
+    its source moved the answer is known.
+    """
+    if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
+        return format_short_reasons(found)
+    if stage.uptodate_check == "moved" and not load_stage_module(stage, "moved").moved(stage.job):
+        return stage_record_io.UNFINISHED
+    return stage_record_io.DEFAULT_REASONS[stage.uptodate_check]
+
+
+def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
+    """What torchyard.lock holds for a stage and is not there; nothing of one without a result."""
+    if stage.uptodate_check != "moved" or not hasattr(
+        moved := load_stage_module(stage, "moved"), "unlocked"
+    ):
+        return ()
+    try:
+        found: tuple[str, ...] = moved.unlocked(stage.job)
+    except TorchyardError:
+        return ()
+    return found
+
+
+def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
+    """As `records.reasons`."""
+    return stage_record_io.find_rebuild_reasons(stage, _build_manifest_explainer(stage))
+
+
+def _build_manifest_explainer(stage: Stage) -> ChangeExplainer:
+    def explain_manifest(path: PurePath) -> tuple[str, ...]:
+        lines: tuple[str, ...] = (
+            load_stage_module(stage, "told").told(stage.job)
+            if path in stage.explained_inputs
+            else ()
+        )
+        return lines
+
+    return explain_manifest

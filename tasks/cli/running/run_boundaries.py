@@ -1,0 +1,116 @@
+"""What is known of a run before it begins, for its record: this machine, what was asked, what was
+decided, and the stages of the plan.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Collection, Iterator
+from pathlib import PurePath
+
+from tasks.cli.running.execute import Session
+from tasks.core.canonical_json import convert_to_json
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Host, Json, Plan, Stage
+from tasks.core.resolution import Resolution
+from tasks.core.text_formatting import format_duration
+from tasks.lock.opened_profile_io import Profile
+from tasks.settings.loaded_settings import list_nondefault_settings
+from tasks.system import files, shell
+from tasks.system.hardware import capacity
+from tasks.system.output import print_warning
+
+
+def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> dict[str, Json]:
+    """The facts of `begin`; `selected` are the tasks that a person asked for."""
+    return {
+        "command": sorted(selected),
+        "profile": name,
+        "host": _describe_host(profile.host),
+        "asked": convert_to_json(list_nondefault_settings(profile.loaded)),
+        "decided": _describe_resolution(profile.choice),
+        "stages": list(_build_stage_graph(profile.plan, selected)),
+    }
+
+
+def _describe_host(host: Host) -> Json:
+    return {
+        "system": host.system,
+        "machine": host.machine,
+        "cores": capacity.count_usable_cores(),
+        "memory_mib": capacity.find_memory_limit(capacity.find_control_groups()),
+        "python": host.python.version,
+        "gpus": [{"name": gpu.name, "capability": gpu.capability} for gpu in host.gpus],
+    }
+
+
+def _describe_resolution(choice: Resolution) -> Json:
+    return {
+        "strategy": choice.strategy,
+        "why": [choice.strategy_why, choice.targets_why],
+        "torch": choice.torch,
+        "cuda": choice.cuda,
+        "targets": [str(arch) for arch in choice.targets],
+        "toolkit": choice.toolkit.reason,
+    }
+
+
+def _build_stage_graph(plan: Plan, selected: Collection[str]) -> Iterator[Json]:
+    stages = [*plan.stages, *([plan.validate] if plan.validate.name in selected else [])]
+    left: dict[PurePath, str] = {path: stage.name for stage in stages for path in stage.outputs}
+    for stage in stages:
+        yield {"name": stage.name, "after": _find_predecessors(stage, left)}
+
+
+def _find_predecessors(stage: Stage, left: dict[PurePath, str]) -> list[Json]:
+    return list(dict.fromkeys(left[path] for path in stage.inputs if path in left))
+
+
+_LONG_RUN_SECONDS = 10.0  # seconds after which nobody may be looking
+
+
+def finalize_run(yard: Session, code: int) -> None:
+    """The run is over, and `code` is what doit is going to exit with."""
+    console = yard.console
+    took, ran = time.monotonic() - console.started, console.ran > 0
+    stopped = console.interrupted
+    _record_end(yard, "interrupted" if stopped else "failed" if code else "done", code)
+    console.print_summary()
+    if (ran or (code and yard.entered)) and not stopped:
+        yard.lock_stack.close()  # whoever is told may build again
+        _notify_user(yard, took, code)
+
+
+def _record_end(yard: Session, outcome: str, code: int) -> None:
+    """Of a run that found nothing to do as well, where there is a build folder: it then holds the
+    lock for as long as it writes, and leaves it where another run is at work.
+    """
+    if yard.entered:
+        yard.record.finish_record(outcome, code)
+    elif files.is_marked(yard.layout.build):
+        try:
+            with files.lock_folder(yard.layout.build):
+                yard.record.start_record()
+                yard.record.finish_record(outcome, code)
+        except TorchyardError:
+            return
+        except OSError as error:
+            yard.record.warn_incomplete(error)
+
+
+def _notify_user(yard: Session, took: float, code: int) -> None:
+    profile, outcome = yard.layout.profile, "failed" if code else "done"
+    if yard.notify.bell and took > _LONG_RUN_SECONDS:
+        yard.console.screen.ring_bell()
+    if not yard.notify.command:
+        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # all is saved: who does not want to wait need not
+    message = (
+        f"torchyard: {profile} {'failed' if code else 'is done'} after {format_duration(took)}"
+    )
+    try:
+        shell.run_notification(yard.notify.command, outcome, profile, took, message)
+    except TorchyardError as error:
+        print_warning(f"notify.command: {error}")

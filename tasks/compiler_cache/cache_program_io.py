@@ -1,0 +1,242 @@
+"""ccache and sccache on this machine: which is there, and how much of a build it served.
+
+What is set for them is decided by `tasks.stages.env.launchers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from tasks.core.deps_model import CompilerCache
+from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
+from tasks.core.model import Command, Json
+from tasks.diagnosis.log_io import LogTail
+from tasks.knowledge.versions import parse_major_minor
+from tasks.system import shell
+from tasks.system.hardware import toolchain
+
+# The first that nvcc's variables can be told apart by: ccache has namespaces from 4.5 on
+# (doc/news.adoc), sccache reads them from 0.9 on (src/compiler/nvcc.rs)
+_MIN_VERSIONS = {"ccache": (4, 5), "sccache": (0, 9)}
+# sccache takes nvcc apart and counts its parts beside the whole
+_NVCC_PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
+_OPTIONAL_COUNTS = {"shared", "unreached"}  # told where there are any
+# Calls that no cache is for: linking, preprocessing, a question for the version
+_NON_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
+_HIT_EVENTS = {"direct_cache_hit", "preprocessed_cache_hit"}
+_REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the second before 4.7
+_REMOTE_ERROR_EVENTS = {
+    *("remote_storage_error", "remote_storage_timeout"),
+    *("secondary_storage_error", "secondary_storage_timeout"),
+}
+
+
+@dataclass(frozen=True)
+class CacheCounts:
+    """Compilations that the cache served, those it had to learn, and those it could do nothing
+    about; `shared` of the first came from the cache that machines share, as far as that is told.
+    Of all of them `unreached` asked it and got no answer.
+    """
+
+    hits: int
+    misses: int
+    uncacheable: int
+    shared: int = 0
+    unreached: int = 0
+
+    def build_record(self, cache: CompilerCache) -> dict[str, Json]:
+        """For a record."""
+        told = {
+            name: count
+            for name, count in asdict(self).items()
+            if count or name not in _OPTIONAL_COUNTS
+        }
+        return {"kind": cache.kind, **told}
+
+    def format_summary(self, cache: CompilerCache) -> str:
+        """For a person."""
+        beside = f", {self.uncacheable} could not be cached" if self.uncacheable else ""
+        shared = f", {self.shared} of them from the shared cache" if self.shared else ""
+        told = f"{self.hits} of {self.hits + self.misses} compilations{shared}{beside}"
+        return f"{cache.kind} served {told}"
+
+
+@dataclass
+class CacheMeasurement:
+    """`env` is what the commands of the block get; `counts` is there after it, None where nothing
+    can be told. `hit_rate` can be asked within it: a share of 1, None where nothing is known yet.
+    """
+
+    env: Mapping[str, str]
+    counts: CacheCounts | None = None
+    hit_rate: Callable[[], float | None] = lambda: None
+
+
+class HitRateReader:
+    """ccache's, out of its CCACHE_STATSLOG as that grows."""
+
+    def __init__(self, log: Path) -> None:
+        self._tail = LogTail(log)
+        self._hits = self._misses = 0
+
+    def read_hit_rate(self) -> float | None:
+        """A share of 1, None before the first compilation."""
+        lines = self._tail.read_new_lines()
+        self._hits += sum(line in _HIT_EVENTS for line in lines)
+        self._misses += lines.count("cache_miss")
+        calls = self._hits + self._misses
+        return self._hits / calls if calls else None
+
+
+def find_cache(program: str) -> CompilerCache | None:
+    """A cache by name or path; None where it is not here, too old, or no cache that we know."""
+    kind = parse_cache_kind(program)
+    found = toolchain.find_program(program) if kind else None
+    if not found or not kind or parse_major_minor(found.version) < _MIN_VERSIONS[kind]:
+        return None
+    own = _read_ccache_settings(found.path) if kind == "ccache" else _find_sccache_settings()
+    return CompilerCache(kind, found.path, found.version, own)
+
+
+def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
+    """Which cache a program's name says it is."""
+    match PurePath(program).stem:
+        case "ccache":
+            return "ccache"
+        case "sccache":
+            return "sccache"
+    return ""
+
+
+def is_program_installed(program: str) -> bool:
+    """Whether a launcher can be started."""
+    return shutil.which(program) is not None
+
+
+def find_outdated_version(kind: str) -> str:
+    """The version of one that is here and cannot be used, else ""."""
+    found = toolchain.find_program(kind)
+    return found.version if found and parse_major_minor(found.version) < _MIN_VERSIONS[kind] else ""
+
+
+@contextlib.contextmanager
+def measure_cache(
+    cache: CompilerCache, env: Mapping[str, str], log: PurePath
+) -> Iterator[CacheMeasurement]:
+    """Count what the cache does for the commands of the block, which take the `env` it gives.
+
+    `log` is a file for the counting. sccache counts for everyone whom its server serves. The counts
+    are set even if the block fails.
+    """
+    measured = CacheMeasurement(env)
+    if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
+        Path(log).unlink(missing_ok=True)
+        measured.env = {**env, "CCACHE_STATSLOG": str(log)}
+        measured.hit_rate = HitRateReader(Path(log)).read_hit_rate
+        try:
+            yield measured
+        finally:
+            measured.counts = read_log_counts(Path(log))
+    elif cache.kind == "sccache":
+        start_server(cache, env)
+        before = _read_server_counts(cache, env)
+        try:
+            yield measured
+        finally:
+            measured.counts = _subtract_counts(before, _read_server_counts(cache, env))
+    else:
+        yield measured
+
+
+def read_log_counts(log: Path) -> CacheCounts:
+    """ccache's CCACHE_STATSLOG: a comment for each call, then a line for each thing that came of
+    it.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
+    hits = sum(bool(call & _HIT_EVENTS) for call in calls)
+    misses = sum("cache_miss" in call for call in calls)
+    rest = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
+    shared = sum(bool(call & _HIT_EVENTS and call & _REMOTE_HIT_EVENTS) for call in calls)
+    unreached = sum(bool(call & _REMOTE_ERROR_EVENTS) for call in calls)
+    uncacheable = sum(not call & _NON_COMPILATIONS for call in rest)
+    return CacheCounts(hits, misses, uncacheable, shared, unreached)
+
+
+def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
+    """The `stats` of `sccache --show-stats --stats-format json`, since its server was started."""
+    return CacheCounts(
+        _sum_counts(stats["cache_hits"]),
+        _sum_counts(stats["cache_misses"]),
+        stats["requests_not_cacheable"] + stats["requests_unsupported_compiler"],
+    )
+
+
+def _sum_counts(counted: Mapping[str, Any]) -> int:
+    return sum(number for name, number in counted["counts"].items() if name not in _NVCC_PARTS)
+
+
+def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
+    """A server that was started anew in between has counted from nothing."""
+    if before is None or after is None:
+        return None
+    if after.hits < before.hits or after.misses < before.misses:
+        return after
+    return CacheCounts(
+        after.hits - before.hits,
+        after.misses - before.misses,
+        after.uncacheable - before.uncacheable,
+    )
+
+
+def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
+    """Start sccache's server before the first compiler does, so that it is no process of the build.
+
+    A server that runs already keeps the settings it was started with.
+    """
+    argv = (cache.path, "--start-server")
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        shell.capture_output(Command(argv, env, "start sccache's server", serves=True))
+
+
+def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
+    argv = (cache.path, "--show-stats", "--stats-format", "json")
+    try:
+        told = json.loads(shell.capture_output(Command(argv, env, "ask sccache")))
+        return parse_stats_counts(told["stats"])
+    except (TorchyardError, ValueError, KeyError):  # BuildError: also if the run is being stopped
+        return None
+
+
+def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
+    """What its configuration files set: "(FILE) max_size = 50.0G". The environment is looked at
+    when it counts, in `Environment.over`.
+    """
+    try:
+        text = shell.capture_output(
+            Command((ccache, "--show-config"), shell.build_host_env(), "ask ccache")
+        )
+    except CommandFailedError:
+        return ()
+    found = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
+    return tuple(sorted(found))
+
+
+def _find_sccache_settings() -> tuple[str, ...]:
+    """All of them, where a person keeps a configuration of sccache's."""
+    home = Path.home()
+    places = (
+        os.environ.get("SCCACHE_CONF", ""),
+        Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "sccache" / "config",
+        home / "Library" / "Application Support" / "Mozilla.sccache" / "config",
+        Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
+    )
+    return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()

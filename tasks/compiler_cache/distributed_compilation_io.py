@@ -1,0 +1,348 @@
+"""Compilations handed to other machines by distcc or icecream, while a build runs.
+
+What the build gets are variables alone: its command lines stay what they are, and so do its
+objects. Whoever cannot be used is left out with a warning, and no build ends for it: what nobody
+takes is compiled here. distcc and ccache do the work (ccache's manual, "Using ccache with other
+compiler wrappers").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache.cache_program_io import parse_cache_kind
+from tasks.core.errors import CommandFailedError, TorchyardError
+from tasks.core.model import Command, Json
+from tasks.runlog import run_record_io
+from tasks.settings import compile_workers
+from tasks.settings.compile_workers import (
+    DISTRIBUTOR_PROGRAMS,
+    DistributionSettings,
+    DistributorKind,
+    Worker,
+)
+from tasks.system import files, shell
+from tasks.system.hardware import capacity
+from tasks.system.hardware.operating_system import format_install_command
+from tasks.system.output import bind_current_context, print_line, print_warning
+
+_PROBE_TIMEOUT = 8.0  # seconds; distcc itself waits 4 for a connection
+_PACKING_TIMEOUT = 120.0  # seconds; the first time, the daemon packs and sends the compiler
+_PROBE_LOCK = threading.Lock()  # extensions are at work beside each other
+_usable_workers: dict[tuple[object, ...], tuple[Worker, ...]] = {}
+_PROBE_OPTIONS = ("-O2", "-g", "-fPIC", "-c")
+_C_PROBE = """
+struct point { double x, y; };
+double torchyard_probe(const float *in, struct point *out, int many) {
+  double sum = 0;
+  for (int i = 0; i < many; i++) {
+    sum += in[i] * in[i];
+    out[i].x = in[i];
+    out[i].y = sum / (i + 1);
+  }
+  switch (many) { case 1: return 1; case 5: return sum; case 17: return -sum; case 40: return 0; }
+  return sum;
+}
+"""
+_CXX_PROBE = (
+    """
+template <class T> struct row {
+  T at[8];
+  T sum() const { T s{}; for (T x : at) s += x * x; return s; }
+};
+struct shape { virtual ~shape() {} virtual double area(int) const = 0; };
+struct square : shape {
+  double side;
+  double area(int n) const override { return side * side * n; }
+};
+double torchyard_measure(const shape &one, int n) { if (n < 0) throw n; return one.area(n); }
+double torchyard_rows(const float *in, int n) {
+  row<double> r{}; square s; s.side = n;
+  for (int i = 0; i < n; i++) r.at[i % 8] += in[i];
+  try { return r.sum() + torchyard_measure(s, n); } catch (int) { return 0; }
+}
+"""
+    + _C_PROBE
+)
+_PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
+
+
+def find_usable_workers(
+    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
+) -> tuple[Worker, ...]:
+    """The machines that can be used; each of the others is named with the reason. `compilers` are
+    those of C and of C++, `program` is who hands on.
+    """
+    key = (asked, program, *compilers)
+    with _PROBE_LOCK:
+        if key not in _usable_workers:
+            hindrances = _find_worker_obstacles(asked, program, compilers, env)
+            for one, why in hindrances:
+                if why:
+                    print_warning(f"{one.name} is left out of the build: {why}")
+            _usable_workers[key] = tuple(one for one, why in hindrances if not why)
+            if not _usable_workers[key]:
+                print_warning("no other machine is left: everything is compiled here")
+        return _usable_workers[key]
+
+
+def _find_worker_obstacles(
+    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
+) -> list[tuple[Worker, str]]:
+    if asked.kind == "distcc":
+        return _check_distcc_workers(asked.hosts, program, compilers, env)
+    return [
+        (one, _check_scheduler(one) or _check_icecream_daemon(program, compilers, env))
+        for one in asked.hosts
+    ]
+
+
+def _check_distcc_workers(
+    hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
+) -> list[tuple[Worker, str]]:
+    """All of them at once."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
+        folder = Path(name)
+        for source, text in _PROBE_SOURCES.items():
+            (folder / source).write_text(text, encoding="utf-8")
+        mine = {}
+        for source, compiler in zip(_PROBE_SOURCES, compilers, strict=True):
+            try:
+                mine[source, compiler] = _compile_probe(folder, (compiler,), source, env)
+            except TorchyardError as error:
+                return [(one, f"the probe does not compile here: {error.message}") for one in hosts]
+        with ThreadPoolExecutor(len(hosts)) as threads:
+
+            def compare_objects(one: Worker) -> str:
+                return _compare_worker(one, program, folder, mine, env)
+
+            asking = [threads.submit(bind_current_context(compare_objects), one) for one in hosts]
+            return [(one, answer.result()) for one, answer in zip(hosts, asking, strict=True)]
+
+
+def _compare_worker(
+    one: Worker,
+    program: str,
+    folder: Path,
+    mine: Mapping[tuple[str, str], bytes],
+    env: Mapping[str, str],
+) -> str:
+    """Why its objects cannot be used, "" where they are ours."""
+    alone = {
+        "DISTCC_HOSTS": one.distcc_host,
+        "DISTCC_FALLBACK": "0",
+        "DISTCC_SKIP_LOCAL_RETRY": "1",
+        "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
+    }
+    own = folder / f"distcc-{one.user}-{one.name}-{one.port}"  # no worker is in disgrace there
+    own.mkdir()
+    for (source, compiler), expected in mine.items():
+        try:
+            there = {**env, **alone, "DISTCC_DIR": str(own)}
+            found = _compile_probe(folder, (program, compiler), source, there, own.name)
+        except CommandFailedError as error:
+            return _explain_probe_failure(error, compiler)
+        if found != expected:
+            return f"its {compiler} is another than that of this machine: it makes other code"
+    return ""
+
+
+def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
+    """The last thing that distcc, or the compiler there, has to say."""
+    lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
+    told = [line for line in lines if "fallbacks are disabled" not in line]
+    why = next((line.partition("ERROR: ")[2] for line in told if "ERROR: " in line), "")
+    return f"it compiled nothing with {compiler}: {why or (told or [error.exit_description])[-1]}"
+
+
+def _compile_probe(
+    folder: Path, words: Sequence[str], source: str, env: Mapping[str, str], name: str = "here"
+) -> bytes:
+    made = folder / f"{name}-{source}.o"
+    argv = (*words, *_PROBE_OPTIONS, source, "-o", str(made))
+    what = f"compile {source} with {' '.join(words)}"
+    clean = {key: value for key, value in env.items() if key not in {"DISTCC_LOG", "CPPFLAGS"}}
+    shell.capture_output(Command(argv, clean, what, cwd=folder, timeout=_PROBE_TIMEOUT))
+    return made.read_bytes()
+
+
+def _check_scheduler(one: Worker) -> str:
+    """Why the scheduler cannot be reached."""
+    try:
+        socket.create_connection((one.name, one.port), _PROBE_TIMEOUT).close()
+    except OSError as error:
+        return f"{one.name}:{one.port} does not answer: {str(error.strerror or error).lower()}"
+    return ""
+
+
+def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return why icecc cannot reach a daemon on this machine, "" if it can. Compiles a probe."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
+        folder, log = Path(name), Path(name, "icecc.log")
+        (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
+        argv = (icecc, compilers[-1], *_PROBE_OPTIONS, "probe.cpp", "-o", "probe.o")
+        logged = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
+        what = "compile probe.cpp with icecc"
+        try:
+            shell.capture_output(Command(argv, logged, what, cwd=folder, timeout=_PACKING_TIMEOUT))
+        except TorchyardError as error:
+            return f"icecc cannot compile a test file: {error.message}"
+        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    if "asking for host to use" in said:
+        return ""
+    return "iceccd is not running on this machine: sudo systemctl start iceccd"
+
+
+_CCACHE_PREFIX = "CCACHE_PREFIX"  # with it ccache calls the compiler by another program
+# Where a program writes what it does, and how much of it so that it can be counted
+_LOG_VARIABLES = {
+    "distcc": ("DISTCC_LOG", {"DISTCC_VERBOSE": "1"}),
+    "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "debug"}),
+}
+
+
+@dataclass
+class CompileDistribution:
+    """`env` is what the commands of the block get, `slots` how many jobs other machines take at
+    once; `noted` is there after it, for a record: who did how many, where that is known.
+    """
+
+    env: Mapping[str, str]
+    slots: int = 0
+    noted: dict[str, Json] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def distribute_compilations(
+    asked: DistributionSettings,
+    launcher: str,
+    compilers: Sequence[str],
+    env: Mapping[str, str],
+    log: PurePath,
+) -> Iterator[CompileDistribution]:
+    """Hand on what the commands of the block compile. `launcher` is what stands before their
+    compilers already; `log` is a file for the counting. Who did how many is said and recorded
+    however the block ends.
+    """
+    handed = CompileDistribution(env)
+    there = _select_workers(asked, launcher, compilers, env)
+    if not there:
+        yield handed
+        return
+    own = Path(log)
+    own.unlink(missing_ok=True)
+    handed.slots = sum(one.slots for one in there)
+    handed.env = {**env, **_build_variables(asked, there, launcher, env, own)}
+    try:
+        yield handed
+    finally:
+        if own.is_file():
+            handed.noted = _record_counts(asked.kind, own)
+
+
+def _record_counts(kind: DistributorKind, log: Path) -> dict[str, Json]:
+    """Out of the log, which is not kept: 5 KB for each compilation."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        counts = compile_workers.count_compilations(kind, lines)
+    log.unlink()
+    run_record_io.record_workers(counts.by_host)
+    print_line(counts.format_summary(kind))
+    return {"workers": counts.build_record_entry(kind)}
+
+
+def write_wrapper_script(path: str) -> None:
+    """The script that hands on, which a build folder may have in its command lines."""
+    script = Path(path)
+    text = script.read_text(encoding="utf-8") if script.is_file() else ""
+    if text != compile_workers.DISTRIBUTE_SCRIPT:
+        files.write_atomic(script, compile_workers.DISTRIBUTE_SCRIPT)
+        script.chmod(0o755)
+
+
+def _select_workers(
+    asked: DistributionSettings, launcher: str, compilers: Sequence[str], env: Mapping[str, str]
+) -> tuple[Worker, ...]:
+    """Those that can be used; why others cannot is said."""
+    if asked.kind == "off":
+        return ()
+    program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
+    if why := _find_distribution_obstacle(asked, launcher, program, env):
+        print_warning(f"nothing is handed to other machines: {why}")
+        return ()
+    write_wrapper_script(asked.script)
+    return find_usable_workers(asked, program, compilers, env)
+
+
+def _find_distribution_obstacle(
+    asked: DistributionSettings, launcher: str, program: str, env: Mapping[str, str]
+) -> str:
+    before = parse_cache_kind(launcher)
+    if not program:
+        return (
+            f"{DISTRIBUTOR_PROGRAMS[asked.kind]} is not here ({format_install_command(asked.kind)})"
+        )
+    if before == "sccache":
+        return (
+            f"sccache caches here, which hands nothing on to {asked.kind}: install ccache and set "
+            "build.cache: ccache, or off"
+        )
+    if before == "ccache":
+        return _check_ccache_prefix(asked, env)
+    if launcher != asked.script:
+        return (
+            "this build folder was configured with nothing before its compilers; one that is "
+            "removed is configured anew, and all is compiled again"
+        )
+    return ""
+
+
+def _check_ccache_prefix(asked: DistributionSettings, env: Mapping[str, str]) -> str:
+    if env.get(_CCACHE_PREFIX):
+        return f"{_CCACHE_PREFIX} is set already, to {env[_CCACHE_PREFIX]}"
+    if shlex.quote(asked.script) != asked.script:
+        return f"ccache cannot be given a path such as {asked.script}: it splits it in words"
+    return ""
+
+
+def _build_variables(
+    asked: DistributionSettings,
+    there: Sequence[Worker],
+    launcher: str,
+    env: Mapping[str, str],
+    log: Path,
+) -> dict[str, str]:
+    """What a person set for distcc stays, but for the machines, of which some may be left out."""
+    program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
+    given = {
+        compile_workers.DISTRIBUTE_VARIABLE: program,
+        **compile_workers.build_distcc_variables(asked.kind, there, capacity.count_usable_cores()),
+        **_build_log_variables(asked.kind, env, log),
+    }
+    if parse_cache_kind(launcher) == "ccache":
+        # Found by the headers that the compiler names, where else ccache would preprocess what
+        # distcc preprocesses once more; hits are the same
+        depend = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
+        given |= {_CCACHE_PREFIX: asked.script, **depend}
+    return given
+
+
+def _build_log_variables(
+    kind: DistributorKind, env: Mapping[str, str], log: Path
+) -> dict[str, str]:
+    """A log to count by, where nobody has said how there is to be one."""
+    name, level = _LOG_VARIABLES[kind]
+    if theirs := [one for one in (name, *level) if one in env]:
+        print_line(
+            f"who compiles what is not counted: {' and '.join(theirs)} of build.env stays as it is"
+        )
+        return {}
+    return {name: str(log), **level}

@@ -1,0 +1,213 @@
+"""Whether the compiler cache that machines share can be used from here, asked once in a run.
+
+Where it cannot, that is a warning, and what is compiled is kept on this machine alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache.cache_program_io import CacheCounts, start_server
+from tasks.core.deps_model import CompilerCache
+from tasks.core.errors import CommandFailedError, MissingToolError, redact_secrets
+from tasks.core.model import Command
+from tasks.settings import cache_urls
+from tasks.system import files, shell
+from tasks.system.output import print_warning
+
+_CONNECT_TIMEOUT = 2.0  # seconds, the name's look-up included
+_CHECK_LOCK = threading.Lock()  # extensions are at work beside each other
+_usable_by_url: dict[tuple[str, str], bool] = {}  # by program and URL
+_ADDRESS_IN_USE = "Address in use"
+_USER_CACHE = "the shared cache that your own variables name"
+_AWS_PREFIX = "AWS_"  # what opens a bucket, and says where it is
+
+
+@contextlib.contextmanager
+def open_remote_environment(
+    found: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
+) -> Iterator[dict[str, str]]:
+    """Give the compilers' environment with the remote cache that the user's variables name, else
+    the one at `url`; without a remote cache if it cannot be used.
+
+    The environment holds no credentials: sccache's server alone gets them, and ccache reads them
+    from a file in `folder` that only this user can read and that is removed after the block.
+    """
+    rest, store = _split_remote_variables(found, url, env)
+    if found.kind == "sccache" or not store:
+        if store:
+            start_server(found, {**rest, **store})
+        yield rest
+    elif all(redact_secrets(value) == value for value in store.values()):
+        yield {**rest, **store}
+    else:
+        file = Path(folder, "ccache.conf")
+        files.write_atomic(file, _build_ccache_config(found, rest, store), mode=0o600)
+        try:
+            yield {**rest, "CCACHE_CONFIGPATH": str(file)}
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _split_remote_variables(
+    found: CompilerCache, url: str, env: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the environment without the variables of a remote cache, and these variables, {} if
+    the remote cache cannot be used.
+    """
+    if not found.kind:
+        return dict(env), {}
+    own = {
+        n: v
+        for n, v in {**shell.read_remote_cache_variables(), **env}.items()
+        if n.startswith(shell.REMOTE_CACHE_VARIABLES)
+    }
+    rest = {name: value for name, value in env.items() if name not in own}
+    store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
+    if cache_urls.is_configured_by_user(found.kind, own):
+        url = _USER_CACHE
+    elif url:  # what a URL does not say, such as a region, is left to the user's variables
+        store |= cache_urls.build_cache_variables(found.kind, found.version, url)
+    else:
+        return rest, {}
+    if "SCCACHE_BUCKET" in store:
+        store |= {name: value for name, value in os.environ.items() if name.startswith(_AWS_PREFIX)}
+    return rest, store if _is_usable(found, url, {**rest, **store}) else {}
+
+
+def _build_ccache_config(
+    found: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
+) -> str:
+    """Return a configuration file for ccache with the settings of the user's own files, which
+    ccache does not read then, and those of the remote cache. ccache expands $NAME in it.
+    """
+    output = ""
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        output = shell.capture_output(Command((found.path, "--show-config"), env, "ask ccache"))
+    lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", output, re.MULTILINE)
+    named = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
+    kept = [line for line in lines if line.partition(" ")[0] not in named]
+    kept += [f"{key} = {value.replace('$', '%24')}" for key, value in named.items()]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -> None:
+    """Say where it failed while compilers were at work, and leave it alone for the rest of the run:
+    each of them has waited for it. `url` is that of the settings: the user's variables go before.
+    """
+    with _CHECK_LOCK:
+        url = next((one for one in (_USER_CACHE, url) if _usable_by_url.get((found.path, one))), "")
+        if not counts.unreached or not url:
+            return
+        _usable_by_url[found.path, url] = False
+    failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
+    print_warning(f"{url} failed in the midst: {failed} went without it, and are cached here alone")
+
+
+def _is_usable(found: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
+    with _CHECK_LOCK:
+        if (found.path, url) not in _usable_by_url:
+            why = _find_obstacle(found, url, env)
+            if why:
+                print_warning(
+                    f"{url} is not used, and what is compiled is cached here alone: {why}"
+                )
+            _usable_by_url[found.path, url] = not why
+        return _usable_by_url[found.path, url]
+
+
+def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> str:
+    features = _read_ccache_features(found) if found.kind == "ccache" else ""
+    if url != _USER_CACHE and (
+        why := cache_urls.explain_unsupported_url(found.kind, features, url) or _probe_server(url)
+    ):
+        return why
+    return _check_sccache_server(found, env) if found.kind == "sccache" else ""
+
+
+def _read_ccache_features(found: CompilerCache) -> str:
+    """ "file-storage http-storage redis-storage", which depends on how it was built."""
+    try:
+        told = shell.capture_output(
+            Command((found.path, "--version"), shell.build_host_env(), "ask ccache")
+        )
+    except (CommandFailedError, MissingToolError):
+        return ""
+    lines = (line.partition(":") for line in told.splitlines())
+    return next((rest for name, _, rest in lines if name == "Features"), "")
+
+
+def _probe_server(url: str) -> str:
+    """Why the server is of no use, "" where it answers."""
+    place = cache_urls.parse_cache_address(url)
+    if place is None:
+        return ""
+    said: list[str] = []
+
+    def run_probe() -> None:
+        said.append(_connect_to_server(url, place))
+
+    # to look up a name has no time limit of its own
+    asking = threading.Thread(target=run_probe, daemon=True)
+    asking.start()
+    asking.join(_CONNECT_TIMEOUT)
+    return said[0] if said else _format_timeout()
+
+
+def _format_timeout() -> str:
+    return f"no answer within {_CONNECT_TIMEOUT:.0f} s"
+
+
+def _connect_to_server(url: str, place: tuple[str, int]) -> str:
+    try:
+        with socket.create_connection(place, _CONNECT_TIMEOUT) as line:
+            return (
+                _ping_redis(line, cache_urls.parse_cache_account(url))
+                if url.startswith("redis:")
+                else ""
+            )
+    except TimeoutError:
+        return _format_timeout()
+    except OSError as error:
+        return str(error.strerror or error).lower()
+
+
+def _ping_redis(line: socket.socket, who: cache_urls.CacheAccount) -> str:
+    """What redis says against a PING. The words are counted, so that any password can be sent."""
+    login = [word for word in (who.user, who.password) if word]
+    for words in (["AUTH", *login] if login else [], ["PING"]):
+        if words:
+            parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
+            line.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
+            answer = line.recv(512).decode(errors="replace")
+            if not answer.startswith("+"):
+                return answer.strip("-\r\n") or "it is no redis"
+    return ""
+
+
+def _check_sccache_server(found: CompilerCache, env: Mapping[str, str]) -> str:
+    """Why sccache's server does not use it: it cannot be started with it, where every compilation
+    would fail, or it is at work already, without it.
+    """
+    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
+    ask = Command((found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache")
+    try:
+        shell.capture_output(start)
+    except (CommandFailedError, MissingToolError) as error:
+        if _ADDRESS_IN_USE not in error.message:
+            return error.message
+    else:
+        return ""
+    try:
+        where = str(json.loads(shell.capture_output(ask))["cache_location"])
+    except (CommandFailedError, MissingToolError, ValueError, KeyError):
+        return "sccache's server does not say what it uses"
+    stop = f"its server was started without it: {found.path} --stop-server"
+    return stop if where.startswith("Local disk") else ""

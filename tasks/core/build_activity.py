@@ -1,0 +1,208 @@
+"""What a build is at work on at one moment, as a person reads it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from pathlib import PurePath
+from typing import Literal
+
+from tasks.core.text_formatting import (
+    format_duration,
+    format_gib,
+    format_rough_duration,
+    format_size,
+)
+
+# `remote` is C or C++ that another machine compiles: what is here preprocesses and waits
+JobKind = Literal["c++", "cuda", "other", "remote"]
+
+_OUTPUT_OPTION = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
+_CUDA_SOURCE = re.compile(r"""\.cu(?=["'\s]|$)""")
+_CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command of Ninja at work with all that it started.
+
+    `peak_mib` is the most that was seen of it, `expected_mib` what it came to in the last build, 0
+    where it is not known. `waits` is how long it has been paused, 0 where it runs.
+    """
+
+    pid: int
+    output: str
+    kind: JobKind
+    resident_mib: int
+    peak_mib: int
+    expected_mib: int = 0
+    age: float = 0.0
+    waits: float = 0.0
+
+
+@dataclass(frozen=True)
+class BuildSnapshot:
+    """One moment. `limit_mib` and `available_mib` are those of the tightest limit, `idle` jobs that
+    may start without being asked about, `most` the jobs there may ever be, `shown` the peaks of
+    finished jobs by kind, the smallest first, `since_grant` the time since one job more was last
+    allowed. `local` of the most may work on this machine at once, 0 for all of them.
+    """
+
+    limit_mib: int
+    available_mib: int
+    running: tuple[Job, ...]
+    idle: int
+    most: int
+    shown: Mapping[JobKind, Sequence[int]] = field(default_factory=dict)
+    since_grant: float = 0.0
+    local: int = 0
+
+
+@dataclass(frozen=True)
+class GovernorDecision:
+    """So many jobs at once, those to be paused among them."""
+
+    jobs: int
+    paused: frozenset[int] = frozenset()
+
+
+def find_output_path(command: str) -> str:
+    """What a command line says it makes, as Ninja writes it; "" where it does not say."""
+    found = _OUTPUT_OPTION.search(command)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def classify_command(command: str) -> JobKind:
+    """By the suffix of the source in a command line."""
+    if _CUDA_SOURCE.search(command):
+        return "cuda"
+    return "c++" if _CPP_SOURCE.search(command) else "other"
+
+
+def classify_output(output: str) -> JobKind:
+    """By the name of an object that CMake called after its source; other objects are C++."""
+    source, suffix = output.rpartition(".")[::2]
+    return (
+        classify_command(f"{source}.cpp" if "." not in source else source)
+        if suffix in ("o", "obj")
+        else "other"
+    )
+
+
+_HEAVY_THRESHOLDS = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
+_SLOW_SECONDS = 30.0  # seconds that an object took which are worth one
+_SHOWN_COUNTS = (2, 3)  # heavy ones, and slow ones
+_FEWER_JOBS_HINT = "; a lower build.jobs needs less"
+_FULL_MEMORY_SHARE = 0.9  # share of memory in use that counts as full
+_MAX_NAME_LENGTH = 24  # signs of a name in a log, where a line has everything
+
+
+@dataclass(frozen=True)
+class HeavyJob:
+    """A job that holds much memory, or is at work for long."""
+
+    name: str
+    mib: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """`4.6 GiB 3 min`, or the one of them that is worth a word."""
+        memory = format_size(self.mib) if self.mib >= _HEAVY_THRESHOLDS[0] else ""
+        age = format_rough_duration(self.seconds) if self.seconds >= _HEAVY_THRESHOLDS[1] else ""
+        return f"{memory} {age}".strip()
+
+
+@dataclass(frozen=True)
+class SlowOutput:
+    """An object, and the seconds that it took."""
+
+    name: str
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """`2 min 59 s`."""
+        return format_duration(self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.summary}"
+
+
+@dataclass(frozen=True)
+class BuildActivity:
+    """One moment. `jobs` is None where nobody counts them, `held_back` how many more there would be
+    with more memory; `used_mib` of `limit_mib` are those of the tightest limit; `hit_rate` of the
+    compiler cache is a share of 1, None where it is not known. `paused` compilers wait for memory.
+    """
+
+    jobs: int | None = None
+    held_back: int = 0
+    used_mib: int = 0
+    limit_mib: int = 0
+    hit_rate: float | None = None
+    heavy: tuple[HeavyJob, ...] = ()
+    slowest: tuple[SlowOutput, ...] = ()
+    paused: int = 0
+
+    @property
+    def memory_shortage(self) -> str:
+        """Describe a shortage of memory, "" if there is none: `memory is full (1.6 of 1.7 GiB), 5
+        compilers are paused`.
+        """
+        use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
+        verb = "compiler is" if self.paused == 1 else "compilers are"
+        paused = f"{self.paused} {verb} paused" if self.paused else ""
+        if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
+            return f"{paused} until there is room ({use} in use)" if paused else ""
+        return f"memory is full ({use}){f', {paused}' if paused else _FEWER_JOBS_HINT}"
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """`6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`: those that are known."""
+        held = f" ({self.held_back} held back)" if self.held_back else ""
+        jobs = f"{self.jobs} job{'s' * (self.jobs != 1)}{held}" if self.jobs is not None else ""
+        memory = (
+            f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
+            if self.limit_mib
+            else ""
+        )
+        hits = f"{int(100 * self.hit_rate)} % cache hits" if self.hit_rate is not None else ""
+        return tuple(filter(None, (jobs, memory, hits)))
+
+    def __str__(self) -> str:
+        heaviest = (f"{_truncate_name(one.name)} {one.summary}" for one in self.heavy[:1])
+        return ", ".join((*self.counts, *heaviest))
+
+
+def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
+    """The two that hold most GiB; among those that hold less than one, that are longest at work."""
+    known = (
+        HeavyJob(_strip_object_suffix(job.output), job.resident_mib, job.age)
+        for job in jobs
+        if job.output
+    )
+    found = [one for one in known if one.summary]
+    return tuple(
+        sorted(found, key=lambda one: (-(one.mib // 1024), -one.seconds))[: _SHOWN_COUNTS[0]]
+    )
+
+
+def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
+    """The three outputs that took longest, none that did not take long."""
+    found = nlargest(_SHOWN_COUNTS[1], seconds.items(), key=lambda item: item[1])
+    return tuple(
+        SlowOutput(_strip_object_suffix(output), took)
+        for output, took in found
+        if took >= _SLOW_SECONDS
+    )
+
+
+def _strip_object_suffix(output: str) -> str:
+    return PurePath(output.replace("\\", "/")).name.removesuffix(".o").removesuffix(".obj")
+
+
+def _truncate_name(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

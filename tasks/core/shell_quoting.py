@@ -1,0 +1,187 @@
+"""What no script can hold, whichever shell reads it, and text that ends no line. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tasks.core.errors import TorchyardError
+
+SHELL_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def sanitize_comment(text: str) -> str:
+    """Text for one comment line: what could end the line becomes a question mark."""
+    return _SURROGATES.sub("?", _CONTROL_CHARACTERS.sub("?", text))
+
+
+def require_representable(text: str, where: str) -> str:
+    """`text`, where UTF-8 and C strings can hold it."""
+    if "\0" in text:
+        raise create_value_error(text, where, "there is a NUL character in it")
+    if _SURROGATES.search(text):
+        raise create_value_error(
+            text, where, "there is half a character in it, which UTF-8 does not have"
+        )
+    return text
+
+
+def create_value_error(text: str, where: str, why: str) -> TorchyardError:
+    """The refusal of a value."""
+    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    return TorchyardError(
+        f"{where} cannot hold the value {shown!r}: {why}",
+        hint="take it out of the setting that the value comes from (doit settings names it)",
+    )
+
+
+def create_name_error(
+    name: str, shell: str, allowed: str = "letters, digits and _"
+) -> TorchyardError:
+    """The refusal of a name."""
+    return TorchyardError(
+        f"{shell} cannot hold a variable named {name!r}",
+        hint=f"rename it: {allowed}, not starting with a digit",
+    )
+
+
+# Names that bash, dash or zsh sets, or reads in a way of its own, as soon as it runs: what is
+# assigned to them is refused, or means something else. From `readonly -p` and `typeset` of a shell
+# that was just started, zshparam(1), and zsh/parameter in zshmodules(1)
+_RESERVED_NAMES_TEXT = """
+_ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_SUBSHELL
+BASH_VERSINFO DIRSTACK EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS
+SRANDOM EPOCHREALTIME EPOCHSECONDS UID IFS OPTARG OPTIND PS1 PS2 PS3 PS4 PWD OLDPWD SHLVL
+ARGC ARGV0 EGID ERRNO FUNCNEST GID HISTCHARS HISTCMD HISTSIZE KEYTIMEOUT LISTMAX PROMPT PROMPT2
+PROMPT3 PROMPT4 SAVEHIST TRY_BLOCK_ERROR TRY_BLOCK_INTERRUPT TTY TTYIDLE USERNAME WORDCHARS
+ZSH_EVAL_CONTEXT ZSH_SUBSHELL ZSH_ARGZERO ZSH_NAME ZSH_VERSION COLUMNS LINES
+argv cdpath fignore fpath histchars mailpath manpath module_path path pipestatus prompt psvar
+signals status watch zsh_eval_context zsh_scheduled_events
+aliases builtins commands dirstack funcfiletrace funcsourcetrace funcstack functions
+functions_source functrace galiases history historywords jobdirs jobstates jobtexts modules
+nameddirs options parameters patchars reswords saliases userdirs usergroups
+dis_aliases dis_builtins dis_functions dis_functions_source dis_galiases dis_patchars dis_reswords
+dis_saliases
+"""
+_RESERVED_NAMES = frozenset(_RESERVED_NAMES_TEXT.split())
+
+
+def quote_posix(text: str) -> str:
+    """A word in single quotes; it may hold anything but NUL."""
+    return "'" + require_representable(text, "a shell script").replace("'", r"'\''") + "'"
+
+
+def check_posix_name(text: str) -> str:
+    """The name of a variable."""
+    if not SHELL_IDENTIFIER.fullmatch(text):
+        raise create_name_error(text, "a POSIX shell")
+    if text in _RESERVED_NAMES:
+        raise TorchyardError(
+            f"bash, dash or zsh keeps the variable {text} for itself, and no script can set it",
+            hint="take it out, or set it where the program is started",
+        )
+    return text
+
+
+def format_posix_assignment(variable: str, value: str) -> str:
+    """`NAME='value'`."""
+    return f"{check_posix_name(variable)}={quote_posix(value)}"
+
+
+_POWERSHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.() -]*")
+# All of these are single quotes (about_Quoting_Rules; CharTraits.IsSingleQuote in its tokenizer)
+_SINGLE_QUOTES = re.compile("(['\u2018\u2019\u201a\u201b])")
+
+
+def quote_powershell(text: str) -> str:
+    """A string in single quotes, which typographic quotes end as well."""
+    return (
+        "'" + _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script")) + "'"
+    )
+
+
+def check_powershell_name(text: str) -> str:
+    """A name, for a string in quotes."""
+    if not _POWERSHELL_NAME.fullmatch(text):
+        raise create_name_error(text, "PowerShell", "letters, digits and _.()-")
+    return text
+
+
+def format_powershell_variable(text: str) -> str:
+    """`$env:NAME`, or `${env:ProgramFiles(x86)}` where the name is no identifier."""
+    return (
+        f"$env:{check_powershell_name(text)}"
+        if SHELL_IDENTIFIER.fullmatch(text)
+        else f"${{env:{check_powershell_name(text)}}}"
+    )
+
+
+def format_powershell_assignment(text: str, value: str) -> str:
+    """`$env:NAME = 'value'`."""
+    return f"{format_powershell_variable(text)} = {quote_powershell(value)}"
+
+
+# https://learn.microsoft.com/troubleshoot/windows-client/shell-experience/command-line-string-limitation
+MAX_CMD_LINE = 8191
+_BATCH_FILE = "a batch file"
+# cmd takes Ctrl+Z for the end of a line, too
+_CMD_LINE_ENDS = re.compile(r"[\n\r\x1a]")
+_CMD_SPECIAL_CHARACTERS = frozenset("&|<>^()")
+_CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
+
+
+def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
+    """`set "NAME=value"`, also for within parentheses; `delayed` is for a shell that expands
+    delayed.
+    """
+    line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
+    # 40: what stands before it on the line, and the other form beside it is measured by itself
+    if len(line) + 40 > MAX_CMD_LINE:
+        raise create_value_error(
+            value, _BATCH_FILE, f"cmd reads no line of more than {MAX_CMD_LINE} characters"
+        )
+    return line
+
+
+def quote_cmd(text: str, *, delayed: bool = False) -> str:
+    """What follows an opening quote, with the closing one.
+
+    Quotes in `text` take turns with that one: where they leave it open, specials need a caret.
+    """
+    _check_single_line(text)
+    marked = delayed and "!" in text
+    ready = text.replace("^", "^^").replace("!", "^!") if marked else text
+    out, quoted = [], True
+    for character in ready.replace("%", "%%"):
+        quoted ^= character == '"'
+        out.append(
+            f"^{character}" if not quoted and character in _CMD_SPECIAL_CHARACTERS else character
+        )
+    return "".join(out) + ('"' if quoted else '^"')
+
+
+def check_cmd_name(text: str) -> str:
+    """The name of a variable, such as a list of `for` holds, too."""
+    if not SHELL_IDENTIFIER.fullmatch(text):
+        raise create_name_error(text, "cmd")
+    return text
+
+
+def sanitize_cmd_comment(text: str) -> str:
+    """What may follow `rem`, which expands percent signs like any line."""
+    return _CMD_COMMENT_CHARACTERS.sub("?", sanitize_comment(text))
+
+
+def _check_single_line(text: str) -> None:
+    require_representable(text, _BATCH_FILE)
+    if _CMD_LINE_ENDS.search(text):
+        raise create_value_error(text, _BATCH_FILE, "it has more than one line")
+
+
+def quote_github_yaml(text: str) -> str:
+    """A string of YAML, in double quotes. `${{` is spelled by an expression: what stands after it
+    is evaluated in any string (docs.github.com, "Evaluate expressions").
+    """
+    return json.dumps(text.replace("${{", "${{ '${{' }}"))

@@ -1,0 +1,79 @@
+"""Seconds as people say them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def format_duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
+    whole = round(seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def format_rough_duration(seconds: float) -> str:
+    """No finer than an estimate is: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
+    if seconds < 55:
+        return f"{max(10, _round_to_step(10, seconds))} s"
+    minutes = _round_to_step(1, seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(_round_to_step(5, minutes), 60)
+    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+
+
+def _round_to_step(step: int, number: float) -> int:
+    return step * round(number / step)
+
+
+_MIB_PER_GIB = 1024
+
+
+def format_size(mib: float) -> str:
+    """`512 MiB` where it is less than one GiB, else `4.6 GiB`, `24 GiB`, `1,200 GiB`."""
+    return f"{round(mib)} MiB" if round(mib) < _MIB_PER_GIB else f"{format_gib(mib)} GiB"
+
+
+def format_size_range(least: float, most: float) -> str:
+    """`6.2 GiB`, `3.2 GiB to 18 GiB`: one size where both read the same."""
+    low, high = format_size(least), format_size(most)
+    return low if low == high else f"{low} to {high}"
+
+
+def format_gib(mib: float) -> str:
+    """The number of GiB alone, where the unit stands beside it: `0.5`, `9.8`, `24`, `1,200`."""
+    tenths = f"{mib / _MIB_PER_GIB:.1f}"
+    return tenths.removesuffix(".0") if len(tenths) == len("9.8") else f"{mib / _MIB_PER_GIB:,.0f}"
+
+
+def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """`a, b and 3 more`."""
+    left = len(names) - most
+    return between.join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
+def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
+    """`the archs moved (and 2 more)`: of what has words of its own."""
+    left = len(reasons) - most
+    return ", ".join(reasons[:most]) + (f" (and {left} more)" if left > 0 else "")
+
+
+def find_nearest_word(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like it, "" where none is."""
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else ""
+
+
+def format_did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "gpus"?` or an empty text."""
+    near = find_nearest_word(word, known)
+    return f'; did you mean "{near}"?' if near else ""

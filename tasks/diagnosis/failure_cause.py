@@ -1,0 +1,147 @@
+"""From lines to a diagnosis: the earliest cause, or, where none is sure, what it could be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tasks.diagnosis.failure_matches import FailureMatch, is_warning, match_failures
+from tasks.diagnosis.first_error import (
+    FirstError,
+    find_first_error,
+    is_compiler_error,
+    is_error,
+    parse_error,
+)
+from tasks.diagnosis.log_lines import LogLine, RawLine, parse_lines
+from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
+from tasks.knowledge.facts import Failure
+
+_STEP_SUCCEEDED = re.compile(
+    r"^\s*Successfully installed |^\s*Build succeeded|^\s*Finished in [\d.]+|"
+    r"^-- Build files have been written|^\s*Installed \d+ packages? in"
+)
+_BUILD_FAILED = re.compile(
+    r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
+    r"Failed to build installable|Configuring incomplete"
+)
+_COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how a log of ours begins each command
+_BUILD_PROGRESS = re.compile(  # what a build does after a warning
+    r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
+)
+_CMAKE_MESSAGE_LINES = 4  # lines of a message of CMake's in which what it could not find is named
+_RESOLVER_MESSAGE_LINES = 60  # lines in which a resolver explains what it could not resolve
+_BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """`failure` is the cause, None where it is not sure; `candidates` the slugs that it could be.
+
+    `first_error` is the line to show, `edge` whose output it is, "" where nobody's is known. `by`
+    says what it goes by where that is not the log alone, or the log is not enough.
+    """
+
+    failure: Failure | None
+    candidates: tuple[str, ...]
+    first_error: FirstError | None
+    edge: str = ""
+    by: str = ""
+
+
+def diagnose_lines(failures: Sequence[Failure], raws: Iterable[RawLine]) -> Diagnosis:
+    """What a log tells. Its lines need not be all of it: those that can matter, in order."""
+    lines = _select_last_attempt(list(parse_lines(raws)))
+    found = [
+        _refine_to_conflict(hit, lines, failures)
+        for hit in match_failures(failures, lines)
+        if _is_blocking(hit, lines)
+    ]
+    error = find_first_error(lines)
+    by_rank = {
+        rank: [hit for hit in found if hit.failure.rank == rank]
+        for rank in ("cause", "consequence", "notice", "rest")
+    }
+    chosen = _choose_match(by_rank, lines, error)
+    slugs = tuple(dict.fromkeys(hit.failure.slug for hit in found if hit.failure.rank != "rest"))
+    if chosen is None:
+        return Diagnosis(None, slugs, error)
+    line = lines[chosen.at]
+    shown = error if chosen.failure.rank == "rest" else parse_error(line)
+    if (
+        shown
+        and chosen.failure.slug == CONFLICT_SLUG
+        and (both := _find_conflict_at(chosen, lines))
+    ):
+        shown = replace(shown, text=both)
+    return Diagnosis(chosen.failure, (chosen.failure.slug,), shown, line.unit)
+
+
+def _refine_to_conflict(
+    hit: FailureMatch, lines: Sequence[LogLine], failures: Sequence[Failure]
+) -> FailureMatch:
+    """Return the hit as a resolver conflict if uv explains a missing version by one."""
+    if hit.failure.slug != "no-matching-distribution" or not _find_conflict_at(hit, lines):
+        return hit
+    return replace(hit, failure=next(one for one in failures if one.slug == CONFLICT_SLUG))
+
+
+def _find_conflict_at(hit: FailureMatch, lines: Sequence[LogLine]) -> str:
+    return find_conflict(line.text for line in lines[hit.at : hit.at + _RESOLVER_MESSAGE_LINES])
+
+
+def _select_last_attempt(lines: list[LogLine]) -> list[LogLine]:
+    """What came after the last command of a log that holds several tries, and after what ended
+    well: an older failure is none any more.
+    """
+    start = 0
+    for at, line in enumerate(lines):
+        ended_well = _STEP_SUCCEEDED.search(line.text) and not any(
+            _BUILD_FAILED.search(before.text) for before in lines[start:at]
+        )
+        if ended_well or _COMMAND_LINE.search(line.text):
+            start = at + 1
+    return lines[start:]
+
+
+def _is_blocking(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
+    """Whether what was met there kept the rest from being made."""
+    line, after = lines[hit.at], lines[hit.at + 1 :]
+    if line.failed is False and any(other.failed for other in lines):
+        return False
+    if is_warning(line.text) and any(_BUILD_PROGRESS.search(other.text) for other in after):
+        return False
+    return hit.failure.rank != "notice" or not any(
+        _BUILD_CONTINUES.search(other.text) for other in after
+    )
+
+
+def _choose_match(
+    by_rank: dict[str, list[FailureMatch]], lines: Sequence[LogLine], error: FirstError | None
+) -> FailureMatch | None:
+    if causes := by_rank["cause"]:
+        unsure = _has_earlier_failure(causes[0], lines) or _has_earlier_cmake_error(
+            causes[0], lines
+        )
+        return None if unsure else causes[0]
+    if consequences := by_rank["consequence"]:
+        before = lines[: consequences[0].at]
+        return None if any(is_compiler_error(line) for line in before) else consequences[0]
+    if error is None or not any(is_error(line) for line in lines):
+        return next(iter(by_rank["notice"] or by_rank["rest"]), None)
+    return None
+
+
+def _has_earlier_failure(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
+    """Whether an edge failed before, by an error that nobody knows."""
+    unit = lines[hit.at].unit
+    return any(
+        line.failed and line.unit != unit and is_compiler_error(line) for line in lines[: hit.at]
+    )
+
+
+def _has_earlier_cmake_error(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
+    """Whether CMake, which goes on after an error, met another one before, that nobody knows."""
+    errors = [at for at in range(hit.at + 1) if lines[at].text.lstrip().startswith("CMake Error ")]
+    return len(errors) > 1 and hit.at - errors[-1] <= _CMAKE_MESSAGE_LINES

@@ -1,0 +1,196 @@
+"""Which lines tell which failure of failures.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice, takewhile
+
+from tasks.diagnosis.first_error import is_noise
+from tasks.diagnosis.log_lines import LogLine
+from tasks.knowledge.facts import Failure
+
+_REGEX_TOKEN = re.compile(
+    r"(?P<literal>\\[^\w\s]|[^\\()\[\]|?*+{}.^$])"
+    r"|(?P<look>\(\?[=!<][^()]*(?:\([^()]*\)[^()]*)*\))|(?P<open>\((?:\?:)?)|(?P<close>\))"
+    r"|(?P<bar>\|)|(?P<maybe>[?*]\??|\{0?,\d*\}\??)|(?P<more>\+\??|\{[\d,]+\}\??)"
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<other>\\.|[.^$])"
+)
+_MIN_LITERAL_LENGTH = 3  # letters; shorter ones are everywhere
+LiteralTexts = frozenset[str]
+
+
+def find_required_literals(pattern: str) -> LiteralTexts | None:
+    """Lower-case texts, one of which is in each match, capitals apart; None where there is no such
+    set.
+    """
+    alternatives: list[list[LiteralTexts]] = [[]]
+    stack: list[list[list[LiteralTexts]]] = []
+    run = ""
+    for token in _REGEX_TOKEN.finditer(pattern):
+        kind = token.lastgroup
+        if kind == "literal":
+            run += token[0][-1].lower()
+            continue
+        if kind == "maybe":  # what is before it need not be there
+            run = run[:-1] if run else _drop_last_part(alternatives[-1])
+        _end_literal(run, alternatives)
+        run = ""
+        if kind == "open":
+            stack.append(alternatives)
+            alternatives = [[]]
+        elif kind == "close":
+            inner, alternatives = _choose_literals(alternatives), stack.pop()
+            alternatives[-1].append(inner or frozenset())
+        else:
+            alternatives += [[]] if kind == "bar" else []
+            alternatives[-1] += [frozenset[str]()] if kind in {"set", "other"} else []
+    _end_literal(run, alternatives)
+    return _choose_literals(alternatives)
+
+
+def _drop_last_part(parts: list[LiteralTexts]) -> str:
+    if parts:
+        parts.pop()
+    return ""
+
+
+def _end_literal(run: str, alternatives: list[list[LiteralTexts]]) -> None:
+    if run:
+        alternatives[-1].append(frozenset({run}))
+
+
+def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
+    """The best of each alternative, all together."""
+    found: set[str] = set()
+    for parts in alternatives:
+        best = max(parts, key=_compute_min_length, default=frozenset[str]())
+        if _compute_min_length(best) < _MIN_LITERAL_LENGTH:
+            return None
+        found |= best
+    return frozenset(found)
+
+
+def _compute_min_length(texts: LiteralTexts) -> int:
+    return min(map(len, texts), default=0)
+
+
+_NEARBY_LINES = 40  # lines
+_WRAPPED_LINES = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
+_MAX_WRAPPED_LENGTH = 300  # letters of each
+_QUOTE = "[\"'“”„‘’「」《》]"
+_RANK_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
+_MESSAGE_START = re.compile(  # another message, which is no rest of the one before
+    r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
+)
+_WARNING_MESSAGE = re.compile(
+    r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)"
+)
+
+
+@dataclass(frozen=True)
+class FailureMatch:
+    """A failure and the place in the lines that tells it."""
+
+    failure: Failure
+    at: int
+
+
+def match_failures(failures: Sequence[Failure], lines: Sequence[LogLine]) -> Iterator[FailureMatch]:
+    """The failures that are told, by line; on one line the most exact alone."""
+    windows = any(
+        re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
+        for x in lines
+    )
+    asked = [one for one in failures if windows or not one.platform]
+    seen: dict[str, tuple[Failure, ...]] = {}
+    for at, line in enumerate(lines):
+        if not line.text.strip() or not _is_relevant(line.text):
+            continue
+        wrapped = _join_wrapped_lines(lines, at)
+        key = re.sub(r"\d+", "0", wrapped)
+        if key not in seen:
+            seen[key] = tuple(one for one in asked if _is_match(one, line.text, wrapped))
+        met = [one for one in seen[key] if _has_nearby_pattern(one, lines, at)]
+        yield from _select_best_matches(met, at)
+
+
+def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:
+    """The most exact alone; hints all of them."""
+    best = min(met, key=lambda one: _RANK_ORDER[one.rank], default=None)
+    if best is None:
+        return
+    yield from (
+        FailureMatch(one, at) for one in met if one is best or one.rank == best.rank == "hint"
+    )
+
+
+def is_warning(text: str) -> bool:
+    """Whether the line only warns, of what may be the cause all the same."""
+    return bool(_WARNING_MESSAGE.match(text))
+
+
+def _is_relevant(text: str) -> bool:
+    return is_warning(text) or not (is_noise(text) or text.lstrip().startswith("raise "))
+
+
+def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
+    """The line and those after it, as one: up to the next message, blank ones left out."""
+    following = takewhile(lambda x: not _MESSAGE_START.match(x.text), lines[at + 1 : at + 9])
+    after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
+    return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED_LINES)))
+
+
+def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
+    if not _can_match(failure, wrapped):
+        return False
+    first = len(text.strip())
+    pattern = _compile_patterns(failure.patterns, failure.headers)
+    found = pattern.search(text)
+    if not found:
+        found = pattern.search(wrapped)
+        if not found or found.start() >= first:
+            return False
+    return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
+
+
+def _can_match(failure: Failure, wrapped: str) -> bool:
+    texts = _collect_literals(failure.patterns, failure.headers)
+    if texts is None:
+        return True
+    lower = wrapped.lower()
+    return any(text in lower for text in texts)
+
+
+@cache
+def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
+    """Of all of them; None where one could match anything."""
+    found = [
+        find_required_literals(one) for one in (*patterns, *map(_build_header_pattern, headers))
+    ]
+    return None if None in found else frozenset().union(*filter(None, found))
+
+
+def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:
+    if not failure.near:
+        return True
+    pattern = _compile_patterns(failure.near, ())
+    around = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
+    return any(pattern.search(line.text) for line in around)
+
+
+@cache
+def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
+    """All of them as one; `headers` as each compiler says that it could not open one."""
+    told = (*patterns, *map(_build_header_pattern, headers))
+    return re.compile("|".join(f"(?:{one})" for one in told), re.IGNORECASE)
+
+
+def _build_header_pattern(name: str) -> str:
+    return (
+        rf"error: {_QUOTE}?(?:{name}){_QUOTE}?(?: file not found|\s?:\s?No such file)"
+        rf"|\bC1083\b[^\n]*?{_QUOTE}(?:{name}){_QUOTE}"
+        rf"|cannot open (?:source|include) file {_QUOTE}(?:{name}){_QUOTE}"
+    )

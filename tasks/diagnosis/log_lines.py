@@ -1,0 +1,214 @@
+"""The lines of a log: what the tools wrote, without what terminals and CI put around it, each in
+the Ninja edge, or the MSBuild project, whose output it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tasks.core.ninja_progress import find_failed_output, parse_ninja_step
+
+_TRANSLATIONS = {
+    "fatal error": (
+        *("致命错误", "致命的エラー", "[Ss]chwerwiegender Fehler", "erreur fatale"),
+        *("error fatal", "erro fatal", "errore fatale", "фатальная ошибка", "치명적 오류"),
+    ),
+    "error": (
+        r"(?:错误|錯誤|エラー|오류|ошибка|\bFehler|\berreur|\berrore|\berro)\s*(?=[:：])",
+    ),
+    "warning": (
+        r"(?:警告|경고|предупреждение|\b(?:Warnung|avertissement|aviso|avviso))\s*(?=[:：])",
+    ),
+    "No such file or directory": (
+        "没有那个文件或目录",
+        "沒有此一檔案或目錄",
+        "そのようなファイルやディレクトリはありません",
+        *("Datei oder Verzeichnis nicht gefunden", "Aucun fichier ou dossier de ce type"),
+        *("No existe el (?:archivo|fichero) o el directorio", "File o directory non esistente"),
+        *("Нет такого файла или каталога", "그런 파일이나 디렉터리가 없습니다"),
+        "Arquivo ou diretório inexistente",
+    ),
+    "No space left on device": (
+        *("设备上没有空间", "磁盘空间不足", "デバイスに空き領域がありません"),
+        "Auf dem Gerät ist kein Speicherplatz mehr verfügbar",
+        *("Aucun espace disponible sur le périphérique", "No queda espacio en el dispositivo"),
+        *("На устройстве не осталось свободного места", "장치에 남은 공간이 없음"),
+        *("Não há espaço disponível no dispositivo", "Spazio esaurito sul device"),
+    ),
+    "not enough space on the disk": (
+        "Es steht nicht genug Speicherplatz auf dem Datenträger",
+        "ディスクに十分な空き領域がありません",
+    ),
+    "Cannot allocate memory": (
+        *("无法分配内存", "メモリを確保できません"),
+        *("Nicht genügend Hauptspeicher verfügbar", "Kann Speicher nicht allozieren"),
+    ),
+    "Killed": (r"^(?:已杀死|強制終了|Getötet|Processus arrêté|Убито|Terminado \(killed\))\s*$",),
+    "Permission denied": (
+        *("权限不够", "許可がありません", "Keine Berechtigung", "Permission non accordée"),
+    ),
+    "command not found": (
+        *("未找到命令", "コマンドが見つかりません", "Kommando nicht gefunden"),
+        "commande introuvable",
+    ),
+    r"undefined reference to '\1'": (
+        r"对.(\S+?).未定义的引用",
+        r".?(\S+?).? に対する定義されていない参照です",
+        r"referencia a [`«\"'](.+?)['»\"] sin definir",
+        r"неопредел[её]нная ссылка на [«`\"'](.+?)['»\"]",
+    ),
+    "undefined reference to": ("Nicht definierter Verweis auf", "référence indéfinie vers"),
+    "cannot find ": ("找不到 ?(?=-l)", r"kann (?=-l\S+ nicht finden)"),
+    "is not a member of 'std'": ("不是命名空间.std.的成员", "不是.std.的成员"),
+    "was not declared in this scope": (
+        *("在此作用域中尚未声明", "未声明的标识符"),
+        "wurde in diesem Gültigkeitsbereich nicht definiert",
+    ),
+    "The system cannot find the file specified": (
+        *("系统找不到指定的文件。?", "指定されたファイルが見つかりません。?"),
+        *("Das System kann die angegebene Datei nicht finden", "系統找不到指定的檔案。?"),
+        "El sistema no puede encontrar el archivo especificado",
+        *("Le fichier spécifié est introuvable", "Не удается найти указанный файл"),
+    ),
+    "The specified procedure could not be found": (
+        *("指定されたプロシージャが見つかりません", "找不到指定的程序"),
+        *("Die angegebene Prozedur wurde nicht gefunden", "지정된 프로시저를 찾을 수 없습니다"),
+        *("La procédure spécifiée est introuvable", "Не найдена указанная процедура"),
+        *("No se encontró el proceso especificado", "Impossibile trovare la procedura specificata"),
+        "Não foi possível encontrar o procedimento especificado",
+    ),
+    "The specified module could not be found": (
+        *("指定されたモジュールが見つかりません", "找不到指定的(?:模块|模組)"),
+        *("Das angegebene Modul wurde nicht gefunden", "지정된 모듈을 찾을 수 없습니다"),
+        *("Le module spécifié est introuvable", "Не найден указанный модуль"),
+        "No se puede encontrar el módulo especificado",
+        "Impossibile trovare il modulo specificato",
+        "Não foi possível encontrar o módulo especificado",
+    ),
+    " is not recognized as an internal or external command": (
+        *("不是(?:内部或外部命令|內部或外部命令)", "は、内部コマンドまたは外部コマンド"),
+        *(" ?n'est pas reconnu en tant que commande", " ?no se reconoce como un comando"),
+        *(" ?não é reconhecido como um comando", " ?non è riconosciuto come comando"),
+        *(" ?не является внутренней или внешней", r"(?:은|은\(는\)|는) 내부 또는 외부 명령"),
+    ),
+    "File name too long": (
+        *("文件名(?:太|过)长", "ファイル名が長すぎます"),
+        *("Der Dateiname ist zu lang", "Trop long nom de fichier"),
+    ),
+}  # fmt: skip
+_TRANSLATION_PATTERNS = tuple(
+    (re.compile("|".join(said)), english) for english, said in _TRANSLATIONS.items()
+)
+_WITHOUT_ACCENTS = re.compile(
+    r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"
+    r"errore|erro |erro:|error fatal|existe el|espacio|non esistente|esaurito|killed\)|sin definir|"
+    r"aviso|avviso|no se reconoce|Impossibile trovare|El sistema no"
+)
+_PLAIN_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′´ʼ‹›「」", "'"),
+        **dict.fromkeys("“”„‟″", '"'),
+        **dict.fromkeys("\u00a0\u202f\u2009", " "),
+        **dict.fromkeys("\u200b\u2060"),
+    }
+)
+_GUILLEMETS = re.compile(r"«\s?|\s?»")
+_QUOTE_THEN_COLON = re.compile(r"(?<=['\"]) :(?=\s|$)")
+_FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English that is MSVC's own: "LINK : fatal"
+
+
+def translate_to_english(line: str) -> str:
+    """The line with the phrases of other languages, and their quotes, replaced; as it is where it
+    has none.
+    """
+    foreign = not line.isascii()
+    if foreign:
+        line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
+    if " :" in line:
+        line = _QUOTE_THEN_COLON.sub(":", line)
+    if not (foreign or _WITHOUT_ACCENTS.search(line)):
+        return line
+    for said, english in _TRANSLATION_PATTERNS:
+        line = said.sub(english, line)
+    return _FRENCH_COLON.sub(":", line).replace("：", ": ")
+
+
+_MAX_LINE_LENGTH = 2000
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00\x08]"
+)
+_LINE_PREFIX = re.compile(
+    r"""^\ufeff?
+      (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
+         (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
+      (?:\#\d+\s\d+\.\d+\s?)?   # docker build
+      (?:\#\#\[\w+\]|::\w+::)?   # CI commands
+      (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
+    """,
+    re.VERBOSE,
+)
+_PROJECT = re.compile(r"^\s*(\d+)>")
+_CAUSED_BY = re.compile(r"\s+Caused by:")
+_EDGE_END = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\])")
+
+
+@dataclass(frozen=True)
+class RawLine:
+    """A line as it was read; `number` counts from 1 in the whole log."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line as it is judged. `unit` is whose output it is, "" for nobody's; `failed` whether that
+    edge did: None where it is no edge.
+    """
+
+    number: int
+    text: str
+    unit: str = ""
+    failed: bool | None = None
+
+
+def strip_decorations(text: str) -> str:
+    """The line without colours, a CI's clock, docker's step, pip's frame; and in English."""
+    return translate_to_english(_LINE_PREFIX.sub("", strip_colors(text), count=1))
+
+
+def strip_colors(text: str) -> str:
+    """The line as it was written, with its frame, without colours."""
+    return _ESCAPES.sub("", text).rstrip()[:_MAX_LINE_LENGTH]
+
+
+def is_debug(text: str, before: bool) -> bool:
+    """Whether uv tells its own story here, of tries that may have succeeded later: `DEBUG …`, and
+    the causes that follow such a line (`before`).
+    """
+    return text.startswith("DEBUG ") or (before and bool(_CAUSED_BY.match(text)))
+
+
+def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
+    """The lines, each with the edge it belongs to; those of `is_debug` are none of them."""
+    unit, failed, debug = "", None, False
+    for raw in raws:
+        text = strip_decorations(raw.text)
+        if debug := is_debug(text, debug):
+            continue
+        if project := _PROJECT.match(text):
+            yield LogLine(raw.number, text[project.end() :], f"project {project[1]}")
+            continue
+        unit, failed = _track_edge(text, unit, failed)
+        yield LogLine(raw.number, text, unit, failed)
+
+
+def _track_edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
+    """The edge that is current from this line on."""
+    if output := find_failed_output(text):
+        return output, True
+    if found := parse_ninja_step(text):
+        return f"[{found.done}/{found.total}]", False
+    return ("", None) if _EDGE_END.match(text) else (unit, failed)

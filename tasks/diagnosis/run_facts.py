@@ -1,0 +1,115 @@
+"""What a run knew when its command failed, and what that says where a log alone does not: who ended
+a compiler, and whether the disk was full.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tasks.diagnosis.failure_cause import Diagnosis
+from tasks.knowledge.facts import Failure
+
+_KILL_CODES = {-9, 137}  # SIGKILL, as Python and as a shell tell it
+_STOP_CODES = {-2, 130, -15, 143, -1, 129}  # INT, TERM, HUP
+_CRASH_CODES = {-6, 134, -7, 135, -8, 136, -11, 139}
+_ILLEGAL_CODES = {-4, 132}
+_MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
+_SHORT = 10  # a part in so many of the memory left is none left
+_PLENTY = 4
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """`size` is how long the log was in bytes, so that it is known whether they belong to it, and
+    `begun` where the output of the command that failed begins in it; `code` is its exit code, minus
+    the signal's number where one ended it. `kills` counts what the kernel ended for want of memory
+    meanwhile, None where it does not tell; `lowest_mib` is the least memory that was available of
+    `limit_mib`, and `free_mib` the room on the log's disk afterwards. `jobs` are compilers at once,
+    `compiler` is path and version of the one for C++, "" where that is not known.
+    """
+
+    size: int = 0
+    begun: int = 0
+    code: int = 1
+    kills: int | None = None
+    lowest_mib: int | None = None
+    limit_mib: int | None = None
+    free_mib: int | None = None
+    jobs: int | None = None
+    compiler: str = ""
+
+
+def apply_run_facts(
+    facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
+) -> Diagnosis:
+    """The diagnosis of a log, corrected by the facts of its run: None for one from elsewhere."""
+    if _is_unexplained_kill(found):
+        return _explain_kill(facts, found, failures)
+    if facts is None or found.failure or found.candidates:
+        return found
+    if facts.code in _KILL_CODES and not found.first_error:
+        return _explain_kill(facts, found, failures)
+    if slug := _find_slug_by_code(facts):
+        why = f"it ended with {facts.code}, and printed no cause"
+        return replace(_replace_failure(found, failures, slug), by=why)
+    return found
+
+
+def _is_unexplained_kill(found: Diagnosis) -> bool:
+    """Whether the log says that something was killed, and not that memory was the reason."""
+    if found.failure is None or found.failure.slug != "oom-killed":
+        return False
+    return not (found.first_error and _MEMORY_WORDS.search(found.first_error.text))
+
+
+def _explain_kill(
+    facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
+) -> Diagnosis:
+    if facts is None:
+        return replace(found, by="the log alone, which does not tell who killed it")
+    short, why = assess_memory_pressure(facts)
+    if short is None:
+        return replace(found, failure=None, candidates=("oom-killed", "interrupted"), by=why)
+    return replace(
+        _replace_failure(found, failures, "oom-killed" if short else "interrupted"), by=why
+    )
+
+
+def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
+    """Whether memory was short while it ran, None where that is not sure; and what says so."""
+    left = ""
+    if facts.lowest_mib is not None and facts.limit_mib:
+        left = f"{facts.lowest_mib:,} of {facts.limit_mib:,} MiB of memory were left at the least"
+    if facts.kills:
+        return True, "; ".join(filter(None, (_format_kill_count(facts.kills), left)))
+    if facts.lowest_mib is None or not facts.limit_mib:
+        nobody = "the kernel ended nothing for want of memory meanwhile"
+        return (False, nobody) if facts.kills == 0 else (None, "nobody looked at the memory")
+    if facts.lowest_mib * _SHORT < facts.limit_mib:
+        return True, left
+    if facts.kills == 0:
+        return False, f"{left}, and the kernel ended nothing for want of it"
+    return (False if facts.lowest_mib * _PLENTY > 3 * facts.limit_mib else None), left
+
+
+def _format_kill_count(kills: int) -> str:
+    ended = "one program" if kills == 1 else f"{kills} programs"
+    return f"the kernel ended {ended} for want of memory meanwhile"
+
+
+def _find_slug_by_code(facts: RunFacts) -> str:
+    if facts.free_mib == 0:
+        return "disk-full"
+    kinds = (
+        (_STOP_CODES, "interrupted"),
+        (_CRASH_CODES, "crash"),
+        (_ILLEGAL_CODES, "illegal-instruction"),
+    )
+    return next((slug for codes, slug in kinds if facts.code in codes), "")
+
+
+def _replace_failure(found: Diagnosis, failures: Sequence[Failure], slug: str) -> Diagnosis:
+    failure = next(one for one in failures if one.slug == slug)
+    return replace(found, failure=failure, candidates=(slug,))

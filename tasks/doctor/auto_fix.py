@@ -1,0 +1,156 @@
+"""What a build does by itself about a failure that has a safe remedy, once, where `build.heal` is
+set: fewer jobs, submodules, headers forced in, a build without isolation.
+
+Nothing of it touches a person's own sources: an extension is built in a copy, and a tree that is
+not below build/ is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tasks.core.errors import MissingCodeError, TorchyardError
+from tasks.core.model import Stage
+from tasks.doctor import explain_failure, host_hints
+from tasks.runlog import memory_monitor_io
+from tasks.system import git
+from tasks.system.hardware import capacity
+from tasks.system.output import print_line, print_warning
+
+if TYPE_CHECKING:
+    from tasks.doctor.explain_failure import FailureExplanation
+    from tasks.lock.opened_profile_io import Profile
+
+StageAction = Callable[[Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class AutoFix:
+    """What is done, in words, and the job that the stage is run with again."""
+
+    description: str
+    job: Any
+    before: Callable[[], None] = lambda: None
+
+
+def run_with_auto_fix(
+    stage: Stage, run: StageAction, profile: Profile
+) -> tuple[tuple[Any, ...], str]:
+    """What the stage leaves, and what was done about a failure of it, "" for nothing.
+
+    Raises its `BuildError`, which then tells why, by its log.
+    """
+    with memory_monitor_io.monitor_memory() as seen:
+        try:
+            return run(stage.job), ""
+        except TorchyardError as error:
+            cure = _find_auto_fix(stage, error, profile, seen)
+            if cure is None:
+                raise
+            print_warning(
+                f"{stage.name} failed: {error.cause}. By build.heal, once: {cure.description}"
+            )
+    return _run_auto_fix(stage, run, profile, cure), cure.description
+
+
+def _run_auto_fix(
+    stage: Stage, run: StageAction, profile: Profile, cure: AutoFix
+) -> tuple[Any, ...]:
+    with memory_monitor_io.monitor_memory() as seen:
+        try:
+            cure.before()
+            outputs = run(cure.job)
+        except TorchyardError as error:
+            _explain_safely(stage, error, profile, seen)
+            error.hint = "; ".join(
+                filter(None, (error.hint, f"build.heal has tried: {cure.description}"))
+            )
+            print_warning(f"{stage.name} failed again, after {cure.description}")
+            raise
+    print_line(f"{stage.name} went well after {cure.description}")
+    return outputs
+
+
+def _find_auto_fix(
+    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+) -> AutoFix | None:
+    """What there is to do; nothing where who failed knows better already."""
+    by_hand = bool(error.hint)
+    told = _explain_safely(stage, error, profile, seen)
+    if told is None or by_hand or not profile.loaded.settings.build.heal:
+        return None
+    return choose_auto_fix(stage, told, profile)
+
+
+def _explain_safely(
+    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+) -> FailureExplanation | None:
+    """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
+    try:
+        if isinstance(error, MissingCodeError):
+            error.hint = host_hints.suggest_other_torch(profile)
+        return explain_failure.explain_error(stage, error, profile, seen)
+    except (TorchyardError, OSError):
+        return None
+    except Exception as bug:  # noqa: BLE001 - the stage's own error is what has to be told
+        print_warning(
+            f"why {stage.name} failed could not be looked for: {type(bug).__name__}: {bug}"
+        )
+        return None
+
+
+def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) -> AutoFix | None:
+    """What can be done about it in this stage that is not done yet."""
+    heal, _, header = (told.found.failure.heal if told.found.failure else "").partition(" ")
+    match heal:
+        case "fewer-jobs":
+            return _reduce_jobs(stage)
+        case "submodules":
+            return _fetch_submodules(stage, profile)
+        case "forced-include":
+            return _force_include(stage, header)
+        case "no-build-isolation":
+            return _disable_build_isolation(stage)
+        case _:
+            return None
+
+
+def _reduce_jobs(stage: Stage) -> AutoFix | None:
+    """Where the crew that runs the compilers did not see it."""
+    asked = getattr(stage.job, "jobs", 1)
+    now = max(1, min(asked or capacity.count_usable_cores(), capacity.compute_safe_jobs()) // 2)
+    if asked is not None and now >= asked:
+        return None
+    return AutoFix(f"build.jobs: {now}", replace(stage.job, jobs=now))
+
+
+def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
+    if stage.kind == "extensions" and stage.job.kind == "git" and not stage.job.submodules:
+        return AutoFix("submodules: true", replace(stage.job, submodules=True))
+    source = next((one.job for one in profile.plan.find_stages("source")), None)
+    if stage.kind != "compile" or source is None or source.kind != "git":
+        return None
+    if not source.tree.is_relative_to(profile.layout.build):
+        return None
+
+    def update_source_submodules() -> None:
+        git.update_submodules(source.tree, mirrors=source.mirrors, log=stage.job.log)
+
+    return AutoFix("git submodule sync and update", stage.job, update_source_submodules)
+
+
+def _force_include(stage: Stage, header: str) -> AutoFix | None:
+    if stage.kind != "extensions" or header in stage.job.includes:
+        return None
+    job = replace(stage.job, includes=(*stage.job.includes, header))
+    return AutoFix(f"includes: [{', '.join(job.includes)}]", job)
+
+
+def _disable_build_isolation(stage: Stage) -> AutoFix | None:
+    """An extension itself is never built in isolation; what its build requires is."""
+    if stage.kind != "extensions" or not stage.job.requires or not stage.job.isolated:
+        return None
+    said = f"--no-build-isolation for {', '.join(stage.job.requires)}"
+    return AutoFix(said, replace(stage.job, isolated=False))

@@ -1,0 +1,437 @@
+"""Toolkit, cards, driver, and whether what is built can run on what is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from tasks.core.check_ids import CheckId
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
+from tasks.core.resolution import Combination
+from tasks.core.text_formatting import format_size
+from tasks.doctor.check_result import (
+    CheckResult,
+    Level,
+    format_command,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.doctor.tool_checks import is_in_build_folder, parse_tool_version
+from tasks.knowledge.cpp_extension import SKIP_CHECK_VARIABLE, VersionBounds, is_check_disabled
+from tasks.knowledge.cuda_toolkits import find_driver_floor
+from tasks.knowledge.host_compilers import parse_msc_ver
+from tasks.knowledge.known_problems import Finding
+from tasks.knowledge.known_problems import find_known_bad as judge_combination
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.knowledge.minimum_versions import find_too_old_versions
+from tasks.knowledge.package_managers import format_install_hint
+from tasks.knowledge.versions import format_major_minor, parse_major_minor
+from tasks.planning.resolve import resolve_without_suggestions
+from tasks.planning.suggestions import format_suggestions, is_known_bad
+from tasks.planning.what_if import WhatIf
+
+if TYPE_CHECKING:
+    from tasks.core.model import Gpu
+    from tasks.doctor.host_facts import BuildTorch, HostFacts, Tool
+    from tasks.knowledge import Knowledge
+    from tasks.knowledge.gpus import NvidiaDriver
+    from tasks.lock.opened_profile_io import Profile
+    from tasks.stages.extensions.model import ExtensionJob
+
+_ACCEPT_COMMAND = format_command("doit doctor --accept", "to plan from what is here now:")
+
+
+def check_toolkit_and_gpus(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """toolkit, cards, targets, driver."""
+    yield _check_toolkit(s, profile)
+    if s.nvidia is None:
+        yield from (report_unchecked(check) for check in ("cards", "targets", "driver"))
+        return
+    yield _check_gpus(s, s.nvidia, profile)
+    yield _check_targets(s.nvidia, profile)
+    yield _check_driver(s, s.nvidia, profile, knowledge)
+
+
+def _check_toolkit(s: HostFacts, profile: Profile | None) -> CheckResult:
+    if profile is None:
+        here = ", ".join(f"{kit.version} at {kit.home}" for kit in s.host.toolkits)
+        return report_ok("toolkit", here or "none installed")
+    chosen = profile.choice.toolkit
+    if chosen.provider in {"none", "pypi"}:
+        packages = f"CUDA {chosen.version} comes as Python packages"
+        return report_ok(
+            "toolkit", packages if chosen.version else "a build for the CPU needs none"
+        )
+    return _check_installed_toolkit(s.nvcc, chosen.home, chosen.version)
+
+
+def _check_installed_toolkit(nvcc: Tool | None, home: str, version: str) -> CheckResult:
+    if nvcc is None:
+        return report_unchecked("toolkit")
+    if not nvcc.path:
+        todo = "install it again, name another in toolkit.path, or,"
+        return report_problem(
+            "toolkit", f"no nvcc that runs at {home}", f"{todo} {_ACCEPT_COMMAND}"
+        )
+    seen = f"{nvcc.version} at {home}"
+    if not nvcc.version.startswith(f"{version}."):
+        return report_warning("toolkit", f"{seen}; planned was CUDA {version}", _ACCEPT_COMMAND)
+    return report_ok("toolkit", seen)
+
+
+def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+    if nvidia.trouble or nvidia.lost:
+        return _report_silent_gpus(s, nvidia, profile)
+    if not nvidia.gpus:
+        absent = "no NVIDIA card or no driver"
+        return report_ok("cards", f"{absent}: builds work, checks on a card are not run")
+    named = ", ".join(map(_format_gpu, nvidia.gpus))
+    then = {gpu.capability for gpu in s.host.gpus}
+    now = {gpu.capability for gpu in nvidia.gpus}
+    if s.host.pinned and _has_auto_gpus(profile) and then != now:
+        planned = ", ".join(sorted(then)) or "no card"
+        return report_warning(
+            "cards", f"{named}; this profile was planned for {planned}", _ACCEPT_COMMAND
+        )
+    return report_ok("cards", named)
+
+
+def _has_auto_gpus(profile: Profile | None) -> bool:
+    return profile is not None and profile.loaded.settings.target.gpus == "auto"
+
+
+def _report_silent_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+    """A card that cannot be asked is no reason to build for another one."""
+    if nvidia.trouble:
+        seen = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
+    else:
+        named = ", ".join(map(_format_gpu, nvidia.gpus))
+        more = f"{nvidia.lost} more" if named else f"{nvidia.lost} here"
+        seen = f"{named}; {more} that does not answer".removeprefix("; ")
+    if "mismatch" in nvidia.trouble.lower():
+        todo = format_command("sudo reboot", "restart: the driver was upgraded while it was in use")
+    else:
+        todo = format_command("nvidia-smi", "restart the machine, or see what is said here:")
+    if _has_auto_gpus(profile) and not s.host.gpus and not nvidia.gpus:
+        named = 'or name it, with target.gpus: ["RTX 4090"] for example'
+        return report_problem("cards", f"{seen}; another card would be assumed", f"{todo}\n{named}")
+    return report_warning("cards", seen, todo)
+
+
+def _format_gpu(gpu: Gpu) -> str:
+    memory = f", {format_size(gpu.memory_mib)}" if gpu.memory_mib else ""
+    return f"{gpu.name} ({gpu.capability}{memory})"
+
+
+def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+    if profile is None:
+        return report_unchecked("targets", "the profile does not open")
+    targets = profile.choice.targets
+    if not targets:
+        return report_ok("targets", f"no card is a target: {profile.choice.targets_why}")
+    named = ", ".join(map(str, targets))
+    if not nvidia.gpus:
+        return report_ok("targets", f"{named}: {profile.choice.targets_why}")
+    foreign = [gpu for gpu in nvidia.gpus if not _can_run_on_gpu(gpu, nvidia, profile)]
+    if not foreign:
+        return report_ok("targets", f"{named}, which the cards here can run")
+    cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
+    both = {*targets, *(Arch.parse_capability(gpu.capability) for gpu in foreign)}
+    add = ", ".join(f'"{arch}"' for arch in sorted(both))
+    todo = f"if it is meant for here, write target.gpus: [{add}]"
+    if not _can_plan(profile, sorted(both)):
+        todo = f"no known torch and CUDA support all of {add}: use another profile"
+    return report_warning("targets", f"{named}: {cards} in this machine cannot run that", todo)
+
+
+def _can_plan(profile: Profile, targets: list[Arch]) -> bool:
+    trial = WhatIf(
+        profile.loaded.settings, profile.host, profile.knowledge, resolve_without_suggestions
+    )
+    return trial.resolve_with(target={"gpus": tuple(map(str, targets))}) is not None
+
+
+def _can_run_on_gpu(gpu: Gpu, nvidia: NvidiaDriver, profile: Profile) -> bool:
+    targets = frozenset(profile.choice.targets)
+    ptx = frozenset({max(targets)}) if profile.choice.ptx and targets else frozenset()
+    try:
+        return can_run_code(
+            profile.knowledge,
+            MachineCode(targets, ptx),
+            Arch.parse_capability(gpu.capability),
+            maker=profile.choice.cuda,
+            driver=nvidia.cuda or None,
+        )
+    except KnowledgeError:
+        return False
+
+
+def _check_driver(
+    s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None, knowledge: Knowledge
+) -> CheckResult:
+    """One older than torch's CUDA needs starts, and then fails at the first kernel."""
+    cuda = profile.choice.cuda if profile else None
+    if not nvidia.driver:
+        silent = report_unchecked("driver", "its version could not be asked")
+        return silent if nvidia.trouble or nvidia.gpus else report_ok("driver", "none")
+    knows = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
+    if profile is None or not cuda:
+        return report_ok("driver", f"{nvidia.driver}{knows}")
+    try:
+        floor = find_driver_floor(knowledge, cuda)
+    except KnowledgeError:
+        return report_unchecked("driver", f"what CUDA {cuda} needs is not known")
+    if int(nvidia.driver.partition(".")[0]) >= floor:
+        return _check_ptx_support(
+            s, nvidia, profile, f"{nvidia.driver}{knows}; CUDA {cuda} needs {floor}"
+        )
+    seen = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
+    todo = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
+    todo += "toolkit.version"
+    if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
+        return report_warning(
+            "driver", f"{seen}; the build is for other cards than those here", todo
+        )
+    return report_problem("driver", seen, todo)
+
+
+def _check_ptx_support(
+    s: HostFacts, nvidia: NvidiaDriver, profile: Profile, seen: str
+) -> CheckResult:
+    """A driver compiles PTX of its own CUDA and of older ones alone: cudaErrorUnsupportedPtxVersion
+    (config/knowledge/toolkits.yaml, binary_rules).
+    """
+    made = profile.choice.toolkit.version
+    if not (profile.choice.ptx and nvidia.cuda and made) or parse_major_minor(
+        nvidia.cuda
+    ) >= parse_major_minor(made):
+        return report_ok("driver", seen)
+    return report_warning(
+        "driver",
+        f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {made} is no use here",
+        "install a newer driver, or leave target.ptx at false",
+    )
+
+
+_TORCH_CHECKS_ID: CheckId = "torch-checks"
+
+
+def check_torch_compilers(
+    s: HostFacts, profile: Profile | None, _: Knowledge
+) -> Iterator[CheckResult]:
+    """torch-checks."""
+    if profile is None:
+        yield report_unchecked(_TORCH_CHECKS_ID, "the profile does not open")
+        return
+    if not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
+        yield report_ok(_TORCH_CHECKS_ID, "not needed: no CUDA extension is built")
+    elif s.torch is None:
+        yield report_unchecked(_TORCH_CHECKS_ID)
+    elif not _is_planned_torch(s.torch, profile):
+        yield report_unchecked(
+            _TORCH_CHECKS_ID, f"torch {profile.choice.torch} is not installed yet"
+        )
+    else:
+        yield _check_torch_bounds(s, s.torch, profile)
+
+
+def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
+    """What is in the environment may be of another plan, and is replaced before it is used."""
+    choice = profile.choice
+    here, planned = (version.partition("+")[0] for version in (torch.version, choice.torch))
+    same = (here, torch.cuda) == (planned, choice.cuda)
+    return bool(here) and (choice.strategy == "existing" or same)
+
+
+def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> CheckResult:
+    cuda = s.nvcc.version if s.nvcc and s.nvcc.version else profile.choice.toolkit.version
+    if torch.cuda and cuda and cuda.partition(".")[0] != torch.cuda.partition(".")[0]:
+        seen = f"torch {torch.version} is of CUDA {torch.cuda} and refuses nvcc {cuda}"
+        return report_problem(_TORCH_CHECKS_ID, seen, f'set toolkit.version: "{torch.cuda}"')
+    if s.cxx is None or not s.cxx.path:
+        return report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
+    if not torch.says.should_check_compilers(torch.version):
+        return report_ok(
+            _TORCH_CHECKS_ID, f"torch {torch.version} was built by hand: it looks at no compiler"
+        )
+    if s.host.system == "windows":
+        return _check_msvc(torch, s.cxx)
+    if s.host.system == "linux":
+        return _check_linux_compiler(s, torch, format_major_minor(cuda), s.cxx, profile)
+    return report_ok(
+        _TORCH_CHECKS_ID, f"torch {torch.version} looks at no version of a compiler here"
+    )
+
+
+def _check_msvc(torch: BuildTorch, cl: Tool) -> CheckResult:
+    version = parse_msc_ver(cl.version)
+    named = f"19.{version % 100:02}" if version else ""
+    return _check_minimum_version(
+        torch, f"cl.exe {named or cl.version}", named, torch.says.least_msvc
+    )
+
+
+def _check_linux_compiler(
+    s: HostFacts, torch: BuildTorch, cuda: str, cxx: Tool, profile: Profile
+) -> CheckResult:
+    whose, table = torch.says.select_bounds(cxx.path)
+    named = f"{cxx.path} {cxx.version}"
+    bounds = table.get(cuda)
+    if bounds is None or parse_tool_version(cxx.version) is None:
+        return _check_minimum_version(torch, named, cxx.version, torch.says.least_gcc)
+    taken = f"torch {torch.version} takes {whose} {bounds} with CUDA {cuda}"
+    if bounds.is_accepted(cxx.version):
+        return report_ok(_TORCH_CHECKS_ID, taken)
+    names = ", ".join(
+        job.name for job in _list_cuda_extensions(s, profile) if _is_compiler_checked(job)
+    )
+    if not names:
+        return report_ok(_TORCH_CHECKS_ID, f"{taken}; no extension has it look at {named}")
+    seen = f"{taken}, and would refuse {named} for {names}"
+    return report_problem(
+        _TORCH_CHECKS_ID, seen, _suggest_compiler_fix(s, profile, cxx, bounds, names)
+    )
+
+
+def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
+    """Those that nvcc compiles; a companion may come as a wheel."""
+    jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
+    without = s.without_cuda or ()
+    return [job for job in jobs if job.kind != "wheel" and job.name not in without]
+
+
+def _is_compiler_checked(job: ExtensionJob) -> bool:
+    """One with a compiler of its own is not asked for it here."""
+    return "CXX" not in job.env and not is_check_disabled(job.env)
+
+
+def _check_minimum_version(torch: BuildTorch, named: str, version: str, least: str) -> CheckResult:
+    """Below it, torch says that the compiler may not fit, and goes on."""
+    here, wanted = parse_tool_version(version), parse_tool_version(least)
+    if here and wanted and here < wanted:
+        seen = f"torch {torch.version} wants {least} or later, and warns of {named}"
+        return report_warning(_TORCH_CHECKS_ID, seen, "install a newer compiler")
+    return report_ok(_TORCH_CHECKS_ID, f"torch {torch.version} takes {named}")
+
+
+def _suggest_compiler_fix(
+    s: HostFacts, profile: Profile, cxx: Tool, bounds: VersionBounds, names: str
+) -> str:
+    """An older GCC, where that helps, and torch itself would not be compiled again for it;
+    `compiler` saw to it that nvcc takes the one that is here.
+    """
+    off = f'turn its look off:\n  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
+    if "clang" in PurePath(cxx.path).name:
+        return f"nvcc takes this clang, and torch goes by GCC's versions, so {off}"
+    if Version(cxx.version) < Version(bounds.lowest):
+        return f"install a g++ of {bounds.lowest} or later"
+    if profile.choice.strategy == "source":
+        return f"nvcc takes it, so {off}"
+    older = int(bounds.above.partition(".")[0]) - 1
+    add = format_install_hint(profile.knowledge, s.systems, "newest-gcc", gcc=str(older))
+    other = f"or take an older one ({add}):"
+    return f"nvcc takes it, so {off}\n{other}\n  build.env: {{CC: gcc-{older}, CXX: g++-{older}}}"
+
+
+_CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the check driver, and planning itself
+_LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "ok"}
+
+
+def check_known_bad(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """known-bad: one symptom for each entry that is met."""
+    if profile is None:
+        yield report_unchecked("known-bad", "the profile does not open")
+        return
+    combination = build_combination(s, profile)
+    old = (
+        finding
+        for finding in find_too_old_versions(knowledge, combination)
+        if finding.id not in _CHECKED_ELSEWHERE
+    )
+    found = (*judge_combination(knowledge, combination), *old)
+    if not found:
+        yield report_ok(
+            "known-bad", f"none of {len(knowledge.known_bad)} known combinations is met"
+        )
+    for finding in found:
+        yield _build_known_bad_result(finding, profile, knowledge)
+
+
+def _build_known_bad_result(
+    finding: Finding, profile: Profile, knowledge: Knowledge
+) -> CheckResult:
+    if finding.fixed_by:
+        seen = f"taken care of by {finding.fixed_by}: {finding.message}"
+        return CheckResult("known-bad", "ok", finding.id, seen, known=finding.id)
+    level = _LEVELS[finding.level]
+    todo = finding.fix
+    if level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
+        here = format_suggestions(
+            profile.loaded.settings, profile.host, knowledge, resolve_without_suggestions
+        )
+        todo += f"\nfor this profile: {here}" if here else ""
+    return CheckResult("known-bad", level, finding.id, finding.message, todo, finding.id)
+
+
+def build_combination(s: HostFacts, profile: Profile) -> Combination:
+    """What would be built with what, as far as it was looked at."""
+    planned = profile.choice.build_combination(s.host)
+    found = replace(
+        planned,
+        cuda=s.nvcc.version if planned.cuda and s.nvcc and s.nvcc.version else planned.cuda,
+        driver=s.nvidia.driver or None if s.nvidia else None,
+        ninja=_read_build_tool_version(s.ninja, profile),
+        cmake=_read_build_tool_version(s.cmake, profile),
+        setuptools=_read_build_tool_version(s.setuptools, profile),
+    )
+    return _add_compilers(found, s) if profile.choice.needs_compiler else found
+
+
+def _add_compilers(found: Combination, s: HostFacts) -> Combination:
+    """And the C library, whose headers nvcc reads; where nothing is compiled they do not count."""
+    version = _read_compiler_version(s.cxx)
+    if s.host.system == "windows":
+        msvc, installation = _find_msc_ver(s.cxx), _find_visual_studio_version(s)
+        return replace(found, msvc=msvc, msvc_tools=version, visual_studio=installation)
+    glibc = s.glibc or None
+    if _is_clang(s.cxx):
+        return replace(found, clang=version, glibc=glibc)
+    return replace(found, gcc=version, glibc=glibc)
+
+
+def _read_compiler_version(cxx: Tool | None) -> str | None:
+    return cxx.version or None if cxx else None
+
+
+def _is_clang(cxx: Tool | None) -> bool:
+    return cxx is not None and "clang" in PurePath(cxx.path).name
+
+
+def _find_msc_ver(cxx: Tool | None) -> str | None:
+    found = parse_msc_ver(cxx.version) if cxx else None
+    return str(found) if found else None
+
+
+def _find_visual_studio_version(s: HostFacts) -> str | None:
+    """The version of the Visual Studio that the compiler is of."""
+    path = PureWindowsPath(s.cxx.path) if s.cxx else None
+    every = s.visual_studio or ()
+    return next((v.version for v in every if path and path.is_relative_to(v.folder)), None)
+
+
+def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:
+    """That of the build environment: deps installs one that fits, whatever is on PATH."""
+    return (
+        tool.version if tool and tool.version and is_in_build_folder(tool.path, profile) else None
+    )

@@ -1,0 +1,253 @@
+"""Find the line of an extension's own source that names an arch the toolkit does not support."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.core.errors import CommandFailedError, InterruptedRunError, TorchyardError
+from tasks.diagnosis.diagnosis_text import (
+    LINES_AFTER,
+    LINES_BEFORE,
+    build_diagnosis_document,
+    extract_source_excerpt,
+    fill_remedy,
+    map_to_original,
+)
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
+from tasks.diagnosis.log_io import read_log, spool_log
+from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
+from tasks.doctor import host_hints
+from tasks.runlog import memory_monitor_io
+from tasks.system.profile_hint import add_profile_argument
+
+if TYPE_CHECKING:
+    from tasks.core.model import Stage
+    from tasks.diagnosis.failure_cause import Diagnosis
+    from tasks.knowledge import Knowledge
+    from tasks.lock.opened_profile_io import Profile
+
+_ARCH = re.compile(r"\b(?:compute|sm)_(\d{2,3})")
+_ARCH_SETTING = re.compile(r"arch|gencode|compute_|sm_\d", re.IGNORECASE)
+_LINES_ABOVE = 3  # lines before a number that may show that it is an arch
+_BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
+
+
+def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
+    """Return where the source of an extension names an unsupported arch that is not a target, and
+    how to remove it; "" for an arch that is a target, and for any other failure.
+    """
+    arch = _find_unsupported_arch(found)
+    if stage is None or stage.kind != "extensions" or not arch:
+        return ""
+    job = stage.job
+    if arch in {target.sm.removeprefix("sm_").rstrip("af") for target in job.targets}:
+        return ""
+    what = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
+    entry = f"{job.name} among extensions of {settings_file}"
+    given = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
+    if key := next(
+        (key for key, text in given.items() if _compile_arch_pattern(arch).search(text)), ""
+    ):
+        return f"{what}: take it out of {key} of {entry}"
+    remove = f"remove it with a patch: patches: [FILE.patch] with {entry}"
+    place = _find_arch_line(Path(job.tree), job.subdirectory, arch)
+    if place is None:
+        return f"{what}, so the source of {job.name} names it in {job.original}: {remove}"
+    file, number = place
+    original = Path(job.original) / file.relative_to(job.tree)
+    return f"{what}. {original if original.is_file() else file}:{number} names it: {remove}"
+
+
+def _find_unsupported_arch(found: Diagnosis) -> str:
+    """Return the digits of the arch, "37" of compute_37."""
+    if not found.failure or found.failure.slug != "nvcc-arch-unsupported" or not found.first_error:
+        return ""
+    named = _ARCH.search(found.first_error.text)
+    return named[1] if named else ""
+
+
+def _compile_arch_pattern(arch: str) -> re.Pattern[str]:
+    """Match 37, 3.7, compute_37 and sm_37."""
+    return re.compile(rf"(?<![\d.]){arch[:-1]}\.?{arch[-1]}(?![\d.])")
+
+
+def _find_arch_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int] | None:
+    """Return the file and line; search the folder that is built first, then those above it."""
+    built = tree / subdirectory
+    folders = [built, *(one for one in built.parents if one.is_relative_to(tree))]
+    files = (
+        file for folder in folders for name in _BUILD_FILES for file in sorted(folder.glob(name))
+    )
+    lines = (
+        (file, line) for file in files if file.is_file() for line in _list_arch_lines(file, arch)
+    )
+    return next(lines, None)
+
+
+def _list_arch_lines(file: Path, arch: str) -> Iterator[int]:
+    """Yield the numbers of the lines that name the arch. A number counts only near a word such as
+    `gencode`, since Python versions look the same.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    for at, line in enumerate(lines):
+        code = line.partition("#")[0]
+        if not _compile_arch_pattern(arch).search(code) or "python" in code.lower():
+            continue
+        if _ARCH_SETTING.search("\n".join(lines[max(0, at - _LINES_ABOVE) : at + 1])):
+            yield at + 1
+
+
+@dataclass(frozen=True)
+class FailureExplanation:
+    """What the log told, and what to do about it here: where nothing is sure, to read on; "" where
+    nothing failed.
+    """
+
+    log: Path
+    found: Diagnosis
+    remedy: str
+    excerpt: tuple[str, ...] = ()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return build_diagnosis_document(self.found, self.log, self.remedy)
+
+    @property
+    def cause(self) -> str:
+        """The cause in a sentence, or that it is not sure and what it could be."""
+        if failure := self.found.failure:
+            return f"{failure.cause} ({failure.slug})"
+        if self.found.candidates:
+            return f"not sure; it could be {' or '.join(self.found.candidates)}"
+        return "not known" if self.found.first_error else ""
+
+
+def explain_log(
+    log: Path,
+    knowledge: Knowledge,
+    facts: RunFacts | None,
+    profile: Profile | None = None,
+    stage: Stage | None = None,
+) -> FailureExplanation:
+    """What a log tells; `profile` is given where it is one of its own, `facts` where they are
+    known. Raises `BuildError` where it cannot be read.
+    """
+    failures = knowledge.failures
+    with spool_log(log) as file:
+        raws = read_log(file, facts.begun if facts else 0)
+        found = apply_run_facts(facts, diagnose_lines(failures, raws), failures)
+        shown = _extract_excerpt(file, found, facts.begun if facts else 0)
+    if stage and stage.kind == "extensions":
+        found = map_to_original(found, stage.job.tree, stage.job.original, os.path.exists)
+    if found.failure is None:
+        return FailureExplanation(log, found, _format_log_location(log, found), shown)
+    if profile is None:
+        return FailureExplanation(
+            log, found, fill_remedy(found.failure, host_hints.build_host_placeholders(knowledge))
+        )
+    words = host_hints.build_profile_placeholders(profile, stage, facts)
+    named = suggest_arch_removal(stage, found, words["extensions_file"])
+    todo = named or fill_remedy(found.failure, words)
+    return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))
+
+
+def _extract_excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]:
+    """Where no cause is known, what the compiler showed is the most there is."""
+    if found.failure or not found.first_error:
+        return ()
+    number = found.first_error.number
+    around = (raw for raw in read_log(log, begun) if raw.number >= number - LINES_BEFORE)
+    return extract_source_excerpt(
+        tuple(takewhile(lambda raw: raw.number <= number + LINES_AFTER, around)), number
+    )
+
+
+def _format_log_location(log: Path, found: Diagnosis) -> str:
+    """Where a person may read on, as nothing here knows more."""
+    return f"the lines around it: {log}:{found.first_error.number}" if found.first_error else ""
+
+
+def explain_error(
+    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+) -> FailureExplanation | None:
+    """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
+    kept beside the log.
+    """
+    failed = _find_failed_command(error)
+    log = _find_log(failed) if failed else None
+    if failed is None or log is None:
+        return None
+    ended = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
+    facts = replace(ended, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
+    memory_monitor_io.write_facts(log, facts)
+    told = explain_log(log, profile.knowledge, facts, profile, stage)
+    _add_explanation(error, told, {one.slug for one in profile.knowledge.failures})
+    return told
+
+
+def _add_explanation(
+    error: TorchyardError, told: FailureExplanation, slugs: Collection[str]
+) -> None:
+    """A hand-written `todo` stays, and so does its word for the cause, unless the facts of the run
+    say that it was another one of `slugs`.
+    """
+    error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
+    failure, first = told.found.failure, told.found.first_error
+    if failure and told.found.by and _names_other_cause(error.hint, failure.slug, slugs):
+        error.hint = ""
+    if not error.hint or (failure and f"({failure.slug})" not in error.hint):
+        error.cause = told.cause if failure or not error.hint else ""
+    error.hint = error.hint or told.remedy
+    if first and isinstance(error, CommandFailedError) and error.exit_description:
+        error.message, error.location = (
+            f"{error.exit_description}: {first.text}",
+            f"{told.log}:{first.number}",
+        )
+
+
+def _names_other_cause(todo: str, slug: str, slugs: Collection[str]) -> bool:
+    return any(f"({one})" in todo for one in slugs if one != slug)
+
+
+def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
+    """The command that failed, where `error` is it or came of it."""
+    while error is not None and not isinstance(error, CommandFailedError):
+        error = None if isinstance(error, InterruptedRunError) else error.__cause__
+    return error
+
+
+def _find_log(failed: CommandFailedError) -> Path | None:
+    name, _, number = failed.location.rpartition(":")
+    log = Path(name)
+    return log if number.isdecimal() and log.is_file() else None
+
+
+def _read_job_count(stage: Stage) -> int | None:
+    """How many compilers there may have been at once, by the line of the run that just ended."""
+    from tasks.runlog import build_history_io  # noqa: PLC0415 - only where something failed
+
+    path = getattr(stage.job, "runs", None)
+    last = list(build_history_io.read_history(path))[-1:] if path else []
+    return next((run["jobs"] for run in last if isinstance(run.get("jobs"), int)), None)
+
+
+def _read_compiler(stage: Stage) -> str:
+    """Return path and version of the C++ compiler in the manifest deps.json; "" if it is not there
+    or an extension's own `env` names another. The `env` of a wheel job is the path of a manifest.
+    """
+    env = getattr(stage.job, "env", None)
+    if isinstance(env, Mapping) and "CXX" in env:
+        return ""
+    try:
+        found = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]
+        return f"{found['path']} {found['version']}".strip()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return ""

@@ -1,0 +1,260 @@
+"""The room that a build takes, disk by disk: what doctor judges, and what init and explain tell.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from tasks.core.text_formatting import format_size, format_size_range
+from tasks.doctor.check_result import (
+    CheckResult,
+    format_command,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.resource_estimates import (
+    MAX_BUILD_SUBPATH,
+    MAX_PATH,
+    NO_DISK_USAGE,
+    STARTED_BUILD_MIB,
+    TEMPORARY_FILES_MIB,
+)
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+    from tasks.doctor.host_facts import Disk, HostFacts, Leftover, UnsafePath
+    from tasks.knowledge import Knowledge
+    from tasks.knowledge.resource_estimates import DiskUsage, Range
+    from tasks.lock.opened_profile_io import Profile
+
+_PLACE_LABELS = {"environment": "its environment", "caches": "caches"}
+_PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
+
+
+def describe_disk(disk: Disk) -> str:
+    """What lies on it, in a person's words: what is the build's own is the build."""
+    ours = "build" in disk.holds
+    parts = ["the build"] if ours else []
+    others = [
+        one for one in disk.holds if one != "build" and not (ours and one in _PLACES_OF_BUILD)
+    ]
+    return " and ".join([*parts, *(_PLACE_LABELS.get(one, one) for one in others)])
+
+
+def compute_disk_usage(disks: Iterable[Disk], room: DiskUsage) -> dict[Disk, Range]:
+    """Least and most MiB on each disk that takes any."""
+    found = {disk: room.sum_places(disk.holds) for disk in disks}
+    return {disk: (least, most) for disk, (least, most) in found.items() if most}
+
+
+def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
+    """`6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`, ""
+    where nothing is known.
+    """
+    found = compute_disk_usage(disks, room) if room else {}
+    if len(found) == 1:
+        return f"{format_size_range(*next(iter(found.values())))} of disk"
+    parts = [f"{format_size_range(*mib)} for {describe_disk(disk)}" for disk, mib in found.items()]
+    return ", ".join(parts).replace(" for ", " of disk for ", 1)
+
+
+_MAYBE_PRESENT = {"caches", "install.into"}  # of another build, or as the torch that gives way
+_MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
+_NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
+_WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
+
+
+def check_folders(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """disk, filesystem, paths, long-paths, leftovers."""
+    if s.disks is None:
+        yield from (report_unchecked(check) for check in ("disk", "filesystem"))
+    else:
+        room = estimate_disk_usage(profile, knowledge)
+        yield from (_check_disk(s, disk, room) for disk in s.disks)
+        yield _check_filesystem(s, s.disks)
+    yield from _check_paths(s, profile)
+    if s.host.system == "windows":
+        yield _check_long_paths(s, profile)
+    yield from _check_leftovers(s)
+
+
+def estimate_disk_usage(profile: Profile | None, knowledge: Knowledge) -> DiskUsage:
+    """The room that a build takes; a profile that does not open is taken for one of a prebuilt
+    torch.
+    """
+    room = profile.cost.disk_usage if profile else None
+    if room is None:
+        room = estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
+    return room or NO_DISK_USAGE
+
+
+def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> CheckResult:
+    what, (least, most) = disk.main_place, room.sum_places(disk.holds)
+    if (
+        what in _MAYBE_PRESENT
+        and "temporary files" in disk.holds
+        and disk.free_mib < TEMPORARY_FILES_MIB[0]
+    ):
+        what = "temporary files"  # whose room is not there already
+    if what == "temporary files":
+        least, most = TEMPORARY_FILES_MIB
+    elif s.begun and what != "install.into":
+        least, most = min(least, STARTED_BUILD_MIB[0]), min(most, STARTED_BUILD_MIB[1])
+    firm = what not in _MAYBE_PRESENT
+    seen = f"{format_size(disk.free_mib)} free for {describe_disk(disk)} ({disk.path})"
+    todo = _suggest_more_space(what, windows=s.host.system == "windows")
+    if firm and disk.free_mib < least:
+        return report_problem(
+            "disk",
+            f"{seen}; it takes {format_size(least)} at the very least",
+            todo,
+            disk.main_place,
+        )
+    if disk.free_mib < most:
+        return report_warning(
+            "disk", f"{seen}; it takes up to about {format_size(most)}", todo, disk.main_place
+        )
+    return report_ok(
+        "disk",
+        f"{seen}; it takes {format_size_range(least, most)}" if least else seen,
+        disk.main_place,
+    )
+
+
+def _suggest_more_space(what: str, *, windows: bool) -> str:
+    match what:
+        case "temporary files":
+            variable = "TEMP" if windows else "TMPDIR"
+            return f"free some room, or set {variable} to a folder on a larger disk"
+        case "install.into":
+            return "free some room there, or name an environment on a larger disk in install.into"
+        case "caches":
+            return "free some room, or set UV_CACHE_DIR to a folder on a larger disk"
+        case _:
+            return "free some room, or put the checkout on a larger disk"
+
+
+def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
+    build = next((disk for disk in disks if disk.main_place == "build"), None)
+    if build is None or not build.kind:
+        return report_unchecked("filesystem", "its type is not known here")
+    kind, elsewhere = build.kind, "put the checkout on a disk of this machine"
+    if kind in _MEMORY_FILESYSTEMS:
+        seen = f"{build.path} is on {kind}: what is built there takes memory from the compilers"
+        return report_warning("filesystem", seen, elsewhere)
+    if kind in _NETWORK_FILESYSTEMS:
+        seen = f"{build.path} is on {kind}: slow, and locks may not hold there"
+        return report_warning("filesystem", seen, elsewhere)
+    if s.wsl and kind in _WSL_FILESYSTEMS:
+        seen = f"{build.path} is a disk of Windows: from WSL it is many times slower"
+        todo = format_command("git clone <this checkout> ~/torchyard", "put it on WSL's own disk:")
+        return report_warning("filesystem", seen, todo)
+    return report_ok("filesystem", f"{kind} for the build")
+
+
+def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[CheckResult]:
+    """What compilers' command lines and Windows' code pages cannot hold."""
+    windows = s.host.system == "windows"
+    troubled = False
+    for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
+        if " " in path and (windows or what == "the checkout"):
+            troubled = True
+            yield _report_space_in_path(what, path, windows=windows, profile=profile)
+        elif windows and not path.isascii():
+            troubled = True
+            todo = "move it to a path of plain letters, such as C:\\src"
+            yield report_warning(
+                "paths", f"{what} is at {path}: compilers can misread such letters", todo
+            )
+    if not troubled:
+        yield report_ok("paths", "no space in the paths of Python and the checkout")
+
+
+def _report_space_in_path(
+    what: str, path: str, *, windows: bool, profile: Profile | None
+) -> CheckResult:
+    seen = f"{what} is at {path}, and that has a space in it"
+    if windows and what == "Python":
+        todo = "install Python into a path without spaces, and name it: python: C:\\Python312\\"
+        compiles = profile is None or profile.choice.strategy == "source"
+        level = report_problem if compiles else report_warning
+        return level("paths", f"{seen}: link and build scripts break on it", f"{todo}python.exe")
+    why = "build scripts can break on it" + ("" if windows else ", and memory cannot govern jobs")
+    return report_warning("paths", f"{seen}: {why}", "move the checkout to a path without spaces")
+
+
+def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
+    if s.long_paths is None:
+        return report_unchecked("long-paths", "the registry could not be read")
+    if s.long_paths:
+        return report_ok("long-paths", "Windows takes paths beyond 260 characters")
+    build: PurePath = profile.layout.build if profile else s.root
+    room = MAX_PATH - len(str(build))
+    how = (
+        "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
+        "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
+    )
+    todo = format_command(how, "in PowerShell as an administrator:")
+    seen = f"off: {room} characters are left below {build}"
+    if profile and profile.choice.strategy == "source" and room < MAX_BUILD_SUBPATH:
+        return report_problem("long-paths", f"{seen}, and PyTorch's tree takes more", todo)
+    return report_warning("long-paths", seen, todo)
+
+
+def _check_leftovers(s: HostFacts) -> Iterator[CheckResult]:
+    if s.leftovers is None:
+        yield report_unchecked("leftovers")
+        return
+    if not s.leftovers:
+        yield report_ok("leftovers", "no other build, and nothing of one that was killed")
+    for left in s.leftovers:
+        yield _report_leftover(left)
+
+
+def _report_leftover(left: Leftover) -> CheckResult:
+    if left.kind == "not ours":
+        todo = "move it away: torchyard writes only into folders that it made"
+        return report_problem("leftovers", f"{left.where} is in the way, and not ours", todo)
+    if left.kind == "at work":
+        todo = "wait for it to finish, or stop it"
+        return report_warning("leftovers", f"another run is at work in {left.where}", todo)
+    named = f", and left {', '.join(left.processes)} at work" if left.processes else ""
+    todo = format_command(
+        "doit build", "nothing by hand; the next run ends what is left and goes on:"
+    )
+    return report_warning("leftovers", f"a run was killed in {left.where}{named}", todo)
+
+
+def check_write_access(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """trust."""
+    del profile, knowledge
+    if s.exposed is None:
+        yield report_unchecked("trust", "who may write where is not known here")
+        return
+    if not s.exposed:
+        yield report_ok(
+            "trust", "nobody else may write to the checkout, its builds, or programs on PATH"
+        )
+    for one in s.exposed:
+        yield _report_unsafe_path(one)
+
+
+def _report_unsafe_path(one: UnsafePath) -> CheckResult:
+    if one.kind == "relative":
+        seen = f'PATH has "{one.path}" in it: programs of whatever folder a command runs in'
+        return report_warning(
+            "trust", seen, "take it out of PATH; builds here leave it out already"
+        )
+    what = "is on PATH, and everyone" if one.kind == "PATH" else "is of the build, and everyone"
+    seen = f"{one.path} {what} on this machine may write to it"
+    return report_warning("trust", seen, format_command(f"chmod o-w {one.path}"))

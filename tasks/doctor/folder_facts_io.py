@@ -1,0 +1,251 @@
+"""The disks that a build writes to, and their filesystems."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.core.check_ids import CheckId
+from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
+from tasks.doctor.host_facts import (
+    Disk,
+    Leftover,
+    MissingSubmodules,
+    ProbeRequest,
+    UnmergedCheckout,
+    UnsafePath,
+)
+from tasks.stages.install import target_interpreter_io
+from tasks.system import files, git, process_group
+from tasks.system.files import find_existing_ancestor, has_content, is_accessible
+
+_MIB_BYTES = 2**20
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def list_disks(asked: ProbeRequest) -> Iterator[Disk]:
+    """Each disk with the places that lie on it, by the path of the first, which needs the most."""
+    known = tuple(list_mounts())
+    held: dict[int, list[tuple[str, PurePath, Path]]] = {}
+    for what, path in _list_written_places(asked):
+        place = find_existing_ancestor(path)
+        with contextlib.suppress(OSError):
+            held.setdefault(place.stat().st_dev, []).append((what, path, place))
+    for found in held.values():
+        _, path, place = found[0]
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(place).free // _MIB_BYTES
+            holds = tuple(what for what, _, _ in found)
+            yield Disk(holds, str(path), free, find_filesystem_type(place, known))
+
+
+def _list_written_places(asked: ProbeRequest) -> Iterator[tuple[str, PurePath]]:
+    yield from asked.places
+    if asked.into and not (asked.installed and is_accessible(asked.installed)):
+        with contextlib.suppress(TorchyardError):  # told by whoever wants to install there
+            yield (
+                "install.into",
+                target_interpreter_io.find_interpreter(asked.into, asked.root).parent.parent,
+            )
+    yield "caches", _find_cache_folder()
+    yield "temporary files", _find_temporary_folder()
+
+
+def _find_cache_folder() -> PurePath:
+    """uv's (docs.astral.sh/uv/concepts/cache), beside which those of compilers lie by default."""
+    if named := os.environ.get("UV_CACHE_DIR"):
+        return Path(named)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home())
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _find_temporary_folder() -> PurePath:
+    """Without a try whether it can be written to, which tempfile makes."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - looked at, never written
+
+
+def list_mounts() -> Iterator[tuple[Path, str]]:
+    """Mount points with the type of what is there, the deepest first (proc_pid_mounts(5))."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    rows = [line.split() for line in lines]
+    points = [(Path(row[1].replace("\\040", " ")), row[2]) for row in rows if len(row) > 2]
+    yield from sorted(points, key=lambda point: len(point[0].parts), reverse=True)
+
+
+def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
+    """The type of the filesystem that it lies on, "" where nobody tells."""
+    real = place.resolve()
+    if sys.platform == "win32":
+        import psutil  # noqa: PLC0415 - not at load
+
+        drives = {part.mountpoint: part.fstype for part in psutil.disk_partitions()}
+        return str(drives.get(real.anchor, ""))
+    return next((kind for point, kind in known if real.is_relative_to(point)), "")
+
+
+_OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
+
+
+def read_folder_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`disks`, `begun`, `long_paths`, `leftovers`, `exposed`."""
+    found: dict[str, Any] = {}
+    if wanted & {"disk", "filesystem"}:
+        found["disks"] = tuple(list_disks(asked))
+        found["begun"] = has_started_build(asked)
+    if asked.host.system == "windows" and "long-paths" in wanted:
+        found["long_paths"] = _read_long_paths_setting()
+    if "leftovers" in wanted:
+        found["leftovers"] = tuple(_find_leftovers(asked))
+    if os.name == "posix" and "trust" in wanted:
+        found["exposed"] = tuple(_find_unsafe_paths(asked))
+    return found
+
+
+def has_started_build(asked: ProbeRequest) -> bool:
+    """Whether most of the room of this build is taken already."""
+    return any(is_accessible(path) for path in asked.begun)
+
+
+def _read_long_paths_setting() -> bool | None:
+    """Of the whole machine (learn.microsoft.com, "Maximum Path Length Limitation")."""
+    if sys.platform == "win32":
+        import winreg  # noqa: PLC0415 - there on Windows alone
+
+        key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
+        try:
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:
+                return bool(winreg.QueryValueEx(opened, "LongPathsEnabled")[0])
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None
+    return None
+
+
+def _find_leftovers(asked: ProbeRequest) -> Iterator[Leftover]:
+    """Of all profiles of this checkout: they share memory, and may share a tree."""
+    import psutil  # noqa: PLC0415 - not at load
+
+    build = Path(asked.build) if asked.build else None
+    if build and is_accessible(build) and not files.is_owned(build) and has_content(build):
+        yield Leftover("not ours", str(build))
+    above = Path(asked.root) / "build"
+    for folder in sorted(above.iterdir()) if above.is_dir() else ():
+        run = files.read_lock_holder(folder) if folder.is_dir() else ""
+        pid = run.partition("-")[0]
+        if not run or run == process_group.RUN_ID:
+            continue
+        if pid.isdigit() and psutil.pid_exists(int(pid)):
+            yield Leftover("at work", str(folder))
+        else:
+            yield Leftover("killed", str(folder), process_group.list_running_programs(run))
+
+
+def _find_unsafe_paths(asked: ProbeRequest) -> Iterator[UnsafePath]:
+    """Disks that have no owners of files (Windows' in WSL, a stick) say of all that everyone may
+    write there: of those nothing is said.
+    """
+    kinds = tuple(list_mounts())
+    ours = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
+    for folder in dict.fromkeys(map(Path, ours)):
+        if _is_world_writable(folder) and find_filesystem_type(folder, kinds) not in _OWNERLESS:
+            yield UnsafePath("folder", str(folder))
+    for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
+        if not Path(entry).is_absolute():
+            yield UnsafePath("relative", entry)
+        elif (
+            _is_world_writable(Path(entry))
+            and find_filesystem_type(Path(entry), kinds) not in _OWNERLESS
+        ):
+            yield UnsafePath("PATH", entry)
+
+
+def _is_world_writable(folder: Path) -> bool:
+    """Also where only the owner of a file may replace it (/tmp): a new one is enough."""
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
+
+
+# git-config(5), "Syntax"; gitmodules(5) for the keys
+_GITMODULES_SECTION = re.compile(r"^\s*\[", re.MULTILINE)
+_GITMODULES_PATH = re.compile(
+    r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.MULTILINE | re.I
+)
+_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
+
+
+def read_submodule_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`unfetched`."""
+    if "submodules" not in wanted or not asked.build:
+        return {}
+    found = (
+        one for name, *folders in asked.own for one in _find_missing_submodules(name, *folders)
+    )
+    return {"unfetched": tuple(found)}
+
+
+def _find_missing_submodules(
+    extension: str, copied: PurePath, built: PurePath
+) -> Iterator[MissingSubmodules]:
+    """By .gitmodules of both, and of the work tree that they are in."""
+    with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
+        whole, source = Path(copied).resolve(), Path(built).resolve()
+        around = (source, *source.parents)
+        top = next((place for place in around if _is_git_clone(place)), source)
+        for tree in dict.fromkeys((source, whole, top)):
+            if empty := tuple(_find_empty_submodules(tree, whole)):
+                yield MissingSubmodules(extension, source, tree, empty, _is_git_clone(tree))
+
+
+def _is_git_clone(place: Path) -> bool:
+    return (place / ".git").exists()
+
+
+def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
+    """Those that are copied, and those that the copied folder lies in."""
+    for path in _parse_submodule_paths(tree / ".gitmodules"):
+        place = tree / path
+        near = place.is_relative_to(copied) or copied.is_relative_to(place)
+        if near and not has_content(place):
+            yield place
+
+
+def _parse_submodule_paths(gitmodules: Path) -> Iterator[str]:
+    """The paths that it names, without those that git never fetches."""
+    if not gitmodules.is_file():
+        return
+    for section in _GITMODULES_SECTION.split(
+        gitmodules.read_text(encoding="utf-8", errors="replace")
+    ):
+        if not _NEVER_UPDATED.search(section) and (path := _GITMODULES_PATH.search(section)):
+            yield path[1]
+
+
+def read_conflict_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """Return `unmerged`; {} if git cannot be run."""
+    if "conflicts" not in wanted or not asked.build:
+        return {}
+    try:
+        return {"unmerged": tuple(_find_unmerged_checkouts(asked))}
+    except (CommandFailedError, MissingToolError, OSError):
+        return {}
+
+
+def _find_unmerged_checkouts(asked: ProbeRequest) -> Iterator[UnmergedCheckout]:
+    for setting, folder in asked.checkouts:
+        if found := git.find_conflicts(folder):
+            yield UnmergedCheckout(setting, f"in {folder} {found}", found.hint)

@@ -1,0 +1,342 @@
+"""The machine: system, memory, encoding, variables."""
+
+from __future__ import annotations
+
+import contextlib
+import locale
+import os
+import platform
+import shutil
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.core.check_ids import CheckId
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command, Interpreter
+from tasks.doctor.folder_facts_io import (
+    read_conflict_facts,
+    read_folder_facts,
+    read_submodule_facts,
+)
+from tasks.doctor.host_facts import (
+    VARIABLES,
+    BuildTorch,
+    HostFacts,
+    InstalledExtension,
+    Memory,
+    ProbeRequest,
+    ShadowingTorch,
+    Tool,
+    VisualStudio,
+)
+from tasks.doctor.network_facts_io import start_network_probes
+from tasks.knowledge.cpp_extension import CPP_EXTENSION_PATH, parse_cpp_extension
+from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
+from tasks.system import environments, interpreters, shell, source_trees
+from tasks.system.environments import find_site_folder, list_site_folders
+from tasks.system.hardware import (
+    capacity,
+    host_probe,
+    msvc_toolsets,
+    nvidia,
+    operating_system,
+    toolchain,
+)
+
+_BYTES_PER_MIB = 2**20
+
+
+def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding`, `environ`."""
+    found: dict[str, Any] = {
+        "os_release": _read_os_release(asked.host.system),
+        "systems": operating_system.list_system_names(),
+        "glibc": _read_glibc_version(asked.host.system),
+        "wsl": "microsoft" in platform.release().lower() and asked.host.system == "linux",
+        "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),
+    }
+    if wanted & {"memory", "swap"}:
+        found["memory"] = _measure_memory()
+    if "locale" in wanted:
+        found["encoding"] = locale.getencoding()
+    return found
+
+
+def _read_os_release(system: str) -> str:
+    if system == "windows":
+        return f"Windows {platform.release()} ({platform.version()})"
+    if system == "macos":
+        return f"macOS {platform.mac_ver()[0]}"
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"Linux {platform.release()}"
+
+
+def _read_glibc_version(system: str) -> str:
+    """The version of the running one, "" for musl and where there is none."""
+    if system != "linux" or sys.platform != "linux":
+        return ""
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    except (ValueError, OSError):  # musl knows no such name
+        return ""
+
+
+def _measure_memory() -> Memory:
+    import psutil  # noqa: PLC0415 - not at load
+
+    above = capacity.find_control_groups()
+    return Memory(
+        total_mib=psutil.virtual_memory().total // _BYTES_PER_MIB,
+        limit_mib=capacity.find_memory_limit(above),
+        available_mib=capacity.measure_memory(above).available_mib,
+        swap_mib=_read_swap_mib(),
+        cores=capacity.count_usable_cores(),
+    )
+
+
+def _read_swap_mib() -> int | None:
+    """psutil asks Windows' performance counters for it, which may be disabled."""
+    import psutil  # noqa: PLC0415 - not at load
+
+    try:
+        return int(psutil.swap_memory().total // _BYTES_PER_MIB)
+    except RuntimeError:
+        return None
+
+
+def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`python_bits`, `torch`, `without_cuda`, `shadows`, `installed`."""
+    found: dict[str, Any] = {}
+    if "python" in wanted:
+        found["python_bits"] = _read_python_bits(asked.host.python.path)
+    if "torch-checks" in wanted and asked.build:
+        found["torch"] = _find_build_torch(asked)
+        found["without_cuda"] = frozenset(_list_extensions_without_cuda(asked))
+    if "torch-shadow" in wanted:
+        found["shadows"] = tuple(_find_shadowing_torches(asked))
+    if "names" in wanted and asked.build:
+        found["installed"] = tuple(_find_installed_extensions(asked))
+    return found
+
+
+def _read_python_bits(python: str) -> int | None:
+    """None where it does not run."""
+    if python in (sys.executable, getattr(sys, "_base_executable", "")):
+        return struct.calcsize("P") * 8
+    query = "import struct; print(struct.calcsize('P') * 8)"
+    command = Command((python, "-c", query), shell.build_host_env(), "ask Python", timeout=10)
+    try:
+        return int(shell.capture_output(command))
+    except (CommandFailedError, MissingToolError, ValueError):
+        return None
+
+
+def _find_build_torch(asked: ProbeRequest) -> BuildTorch:
+    venv = list_site_folders(asked.venv) if asked.venv else ()
+    places = [Path(asked.torch).parent] if asked.torch else [*venv]
+    found = interpreters.find_torch(places)
+    if found is None:
+        return BuildTorch()
+    try:
+        text = (Path(found.folder) / CPP_EXTENSION_PATH).read_text(
+            encoding="utf-8", errors="replace"
+        )
+    except OSError:
+        text = ""
+    return BuildTorch(found.version, found.cuda, parse_cpp_extension(text))
+
+
+def _list_extensions_without_cuda(asked: ProbeRequest) -> Iterator[str]:
+    for name, folder in asked.sources:
+        with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
+            if not source_trees.has_cuda_sources(folder):
+                yield name
+
+
+def _find_shadowing_torches(asked: ProbeRequest) -> Iterator[ShadowingTorch]:
+    for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        yield from _find_torch_in_folder("PYTHONPATH", Path(entry))
+    if conda := os.environ.get("CONDA_PREFIX"):
+        for folder in list_site_folders(Path(conda)):
+            yield from _find_torch_in_folder("conda", folder)
+    yield from _find_torch_in_folder("user site", _find_user_site(asked.host.python))
+    for name in ("torch.py", "torch/__init__.py"):
+        if (found := Path(asked.root) / name).is_file():
+            yield ShadowingTorch("checkout", str(found))
+
+
+def _find_torch_in_folder(how: Any, folder: Path) -> Iterator[ShadowingTorch]:
+    if found := interpreters.find_torch([folder]):
+        yield ShadowingTorch(how, found.folder, found.version)
+
+
+def _find_user_site(python: Interpreter) -> Path:
+    """Where `pip install --user` puts it (https://docs.python.org/3/library/site.html)."""
+    major, minor = python.version.split(".")[:2]
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
+    base = os.environ.get("PYTHONUSERBASE") or "~/.local"
+    home = os.path.expanduser(base)  # noqa: PTH111 - it knows what to do without a home
+    return Path(home) / f"lib/python{major}.{minor}/site-packages"
+
+
+def _find_installed_extensions(asked: ProbeRequest) -> Iterator[InstalledExtension]:
+    """Beside a torch that was there already: into that interpreter others install, too. What came
+    from an index has no direct_url.json (PEP 610).
+    """
+    python = asked.host.python
+    folders = [Path(python.torch.folder).parent] if python.torch else []
+    for folder in [*folders, _find_user_site(python)]:
+        for name in asked.distributions:
+            for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
+                version = info.name.removesuffix(".dist-info").rpartition("-")[2]
+                indexed = not (info / "direct_url.json").is_file()
+                yield InstalledExtension(name, version, str(folder), indexed)
+
+
+_TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
+
+
+def read_tool_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`,
+    `visual_studio`, `windows_sdk`.
+    """
+    found: dict[str, Any] = {}
+    if "uv" in wanted:
+        found["uv"] = Tool(environments.find_uv() or "")
+    if "git" in wanted:
+        found["git"] = _find_tool("git")
+    found |= _find_distribution_tool(asked, wanted)
+    if wanted & {"compiler", "known-bad", "torch-checks"}:
+        found["cc"], found["cxx"] = _find_compilers(asked)
+    if "cmake" in wanted:
+        found["cmake"] = _find_build_tool(asked.venv, "cmake")
+        found["setuptools"] = _find_setuptools(asked.venv)
+    if "ninja" in wanted:
+        found["ninja"] = _find_build_tool(asked.venv, "ninja")
+    if asked.host.system == "windows" and "visual-studio" in wanted:
+        found["visual_studio"] = find_visual_studios()
+    if asked.host.system == "windows" and "windows-sdk" in wanted:
+        found["windows_sdk"] = list_windows_sdks(_find_windows_kits())
+    return found
+
+
+def _find_distribution_tool(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Tool]:
+    kind = asked.workers.kind
+    if kind == "off" or "workers" not in wanted:
+        return {}
+    return {"hands_on": Tool(shutil.which(DISTRIBUTOR_PROGRAMS[kind]) or "")}
+
+
+def _find_tool(name: str) -> Tool:
+    found = toolchain.find_program(name)
+    return Tool(found.path, found.version) if found else Tool()
+
+
+def _find_compilers(asked: ProbeRequest) -> tuple[Tool, Tool]:
+    try:
+        found = toolchain.choose_compilers((asked.cc, asked.cxx), asked.limits)
+    except MissingToolError as error:
+        missing = Tool(why=error.message, todo=error.hint)
+        return missing, missing
+    cc, cxx = found.cc, found.cxx
+    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version, why=found.why)
+
+
+def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
+    """That of the build environment, else the one on PATH."""
+    if venv:
+        within = environments.build_program_path(environments.find_scripts_folder(venv), name)
+        if within.is_file():
+            return _find_tool(str(within))
+    return _find_tool(name)
+
+
+def _find_setuptools(venv: PurePath | None) -> Tool:
+    for found in find_site_folder(venv).glob("setuptools-*.dist-info") if venv else ():
+        return Tool(str(found), found.name.split("-")[1].removesuffix(".dist"))
+    return Tool()
+
+
+def find_visual_studios() -> tuple[VisualStudio, ...] | None:
+    """Every installation with the toolset that it takes by itself; None where vswhere is not to be
+    had.
+    """
+    rows = msvc_toolsets.run_vswhere("-all", "-prerelease")
+    return None if rows is None else tuple(_parse_installations(rows))
+
+
+def _parse_installations(rows: Any) -> Iterator[VisualStudio]:
+    for row in rows:
+        name, version, folder = msvc_toolsets.parse_vswhere_row(row)
+        yield VisualStudio(
+            name, version, folder, tools=_read_toolset_version(Path(folder) / _TOOLSET)
+        )
+
+
+def _read_toolset_version(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig").strip()
+    except OSError:
+        return ""
+
+
+def list_windows_sdks(kits: Path | None) -> tuple[str, ...]:
+    """The versions that have windows.h, ascending."""
+    headers = kits.glob("Include/10.*/um/Windows.h") if kits else ()
+    return tuple(sorted(header.parent.parent.name for header in headers))
+
+
+def _find_windows_kits() -> Path | None:
+    if sys.platform == "win32":
+        import winreg  # noqa: PLC0415 - there on Windows alone
+
+        key = r"SOFTWARE\Microsoft\Windows Kits\Installed Roots"
+        view = winreg.KEY_READ | winreg.KEY_WOW64_32KEY
+        try:
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key, 0, view) as opened:
+                return Path(winreg.QueryValueEx(opened, "KitsRoot10")[0])
+        except OSError:
+            return None
+    return None
+
+
+def read_gpu_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`nvidia` and `nvcc`."""
+    found: dict[str, Any] = {}
+    if wanted & {"cards", "targets", "driver"}:
+        found["nvidia"] = nvidia.query_driver()
+    if wanted & {"toolkit", "known-bad", "torch-checks"} and asked.toolkit_home:
+        found["nvcc"] = _find_nvcc(Path(asked.toolkit_home))
+    return found
+
+
+def _find_nvcc(home: Path) -> Tool:
+    version = host_probe.read_nvcc_version(home)
+    return Tool(toolchain.build_nvcc_path(str(home)), version) if version else Tool()
+
+
+_READERS = (
+    read_machine_facts,
+    read_tool_facts,
+    read_gpu_facts,
+    read_python_facts,
+    read_submodule_facts,
+    read_conflict_facts,
+    read_folder_facts,
+)
+
+
+def read_host_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> HostFacts:
+    """Everything that the wanted checks judge. Hosts are asked while the rest is looked at."""
+    answers = start_network_probes(asked, wanted)
+    found = HostFacts(asked.host, asked.root)
+    for read_facts in _READERS:
+        found = replace(found, **read_facts(asked, wanted))
+    return replace(found, **answers())

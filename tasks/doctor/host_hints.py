@@ -1,0 +1,171 @@
+"""What the words of a remedy ({jobs}, {file}, {install:compiler}) stand for on this host, and in
+this profile where the log is one of its own. What is not known here is left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.core.errors import KnowledgeError
+from tasks.core.text_formatting import format_size
+from tasks.knowledge import package_managers
+from tasks.knowledge.cuda_toolkits import (
+    find_toolkit,
+    find_toolkit_compilers,
+    list_capable_toolkits,
+)
+from tasks.planning.resolve import resolve_without_suggestions
+from tasks.planning.suggestions import format_wheel_alternatives
+from tasks.system.hardware import capacity, operating_system
+
+if TYPE_CHECKING:
+    from tasks.core.model import Stage
+    from tasks.diagnosis.run_facts import RunFacts
+    from tasks.knowledge import Knowledge
+    from tasks.lock.opened_profile_io import Profile
+
+_LOCAL_FILE = "config/local.yaml"
+_OLDEST_GCC = 9  # of the names with a number that are looked for
+
+
+def build_host_placeholders(
+    knowledge: Knowledge, python: str = "", gcc: str = ""
+) -> dict[str, str]:
+    """What holds for any log that is read here; `python` and `gcc` are versions that the names
+    of packages have in them.
+    """
+    known = {
+        "fewer": str(max(1, capacity.compute_safe_jobs() // 2)),
+        "memory": format_size(capacity.find_memory_limit(capacity.find_control_groups())),
+    }
+    minor = python or ".".join(map(str, sys.version_info[:2]))
+    words = {"python": minor, **({"gcc": gcc} if gcc else {})}
+    return {**known, **dict(_list_install_commands(knowledge, words))}
+
+
+def build_profile_placeholders(
+    profile: Profile, stage: Stage | None, facts: RunFacts | None
+) -> dict[str, str]:
+    """What holds for a log of this profile, of `stage` where that is known."""
+    choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
+    known = {
+        "file": _find_settings_file(profile),
+        "extensions_file": _find_extensions_file(profile),
+        "build": str(layout.build),
+        "free": _format_free_space(Path(layout.build)),
+        "venv": str(layout.venv / ("Scripts" if choice.system == "windows" else "bin") / "python"),
+        "torch": choice.torch,
+        "archs": ", ".join(map(str, choice.targets)),
+        "cards": ", ".join(f'"{gpu.capability}"' for gpu in profile.host.gpus),
+        "torch_cuda": choice.cuda or "",
+        "compiler": facts.compiler if facts else "",
+        **_build_job_placeholders(facts),
+        **_build_stage_placeholders(profile, stage),
+        **_build_cuda_placeholders(profile),
+    }
+    found = {name: value for name, value in known.items() if value}
+    host = build_host_placeholders(knowledge, profile.host.python.minor, found.get("gcc", ""))
+    return {**host, **found, "heal": _offer_auto_fix(profile)}
+
+
+def suggest_other_torch(profile: Profile) -> str:
+    """Return what to set instead of a wheel without code for a target; planning accepts each."""
+    asked, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
+    return format_wheel_alternatives(asked, host, knowledge, resolve_without_suggestions) or (
+        "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
+        "from target.gpus"
+    )
+
+
+def _offer_auto_fix(profile: Profile) -> str:
+    """To let a build do it: not to who has that on."""
+    on = profile.loaded.settings.build.heal
+    return "" if on else f"; build.heal: true in {_find_settings_file(profile)} does it by itself"
+
+
+def _find_settings_file(profile: Profile) -> str:
+    """Where a setting counts: the profile, unless there is a file that goes before it."""
+    local = any(where.startswith(_LOCAL_FILE) for where in profile.loaded.origin.values())
+    return (
+        _LOCAL_FILE if local else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
+    )
+
+
+def _find_extensions_file(profile: Profile) -> str:
+    """The file that has the list: one in another file would take its place."""
+    where = profile.loaded.origin.get("extensions", "").partition(":")[0]
+    return (
+        where
+        if where.startswith(("config/profiles/", _LOCAL_FILE))
+        else _find_settings_file(profile)
+    )
+
+
+def _format_free_space(build: Path) -> str:
+    return format_size(shutil.disk_usage(build).free // 2**20) if build.is_dir() else ""
+
+
+def _build_job_placeholders(facts: RunFacts | None) -> dict[str, str]:
+    if facts is None or not facts.jobs:
+        return {}
+    fewer = max(1, min(facts.jobs // 2, capacity.compute_safe_jobs()))
+    return {"jobs": str(facts.jobs), "fewer": str(fewer)} if facts.jobs > 1 else {}
+
+
+def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
+    """The extension, and the tree that is compiled: `own_tree` is a person's own, where a build
+    does nothing by itself.
+    """
+    if stage and stage.kind == "extensions":
+        name, job = stage.name.partition(":")[2], stage.job
+        return {
+            "extension": name,
+            "own_tree": job.location if job.kind == "path" else "",
+            "without_submodules": name if job.kind == "git" and not job.submodules else "",
+        }
+    tree = next((one.job.tree for one in profile.plan.find_stages("source")), None)
+    ours = tree is None or tree.is_relative_to(profile.layout.build)
+    return {"tree" if ours else "own_tree": str(tree or "")}
+
+
+def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
+    """The toolkit that compiles, what it takes, and one that makes the archs where it does not."""
+    choice, knowledge = profile.choice, profile.knowledge
+    wanted = choice.toolkit.version or choice.cuda or ""
+    homes = [kit.home for kit in profile.host.toolkits if kit.release == wanted]
+    able = list_capable_toolkits(knowledge, choice.targets) if choice.targets else ()
+    known = {"cuda": wanted, "home": homes[0] if homes else ""}
+    if able and wanted and wanted not in able:
+        known["toolkit_for_archs"] = able[0]
+    try:
+        gcc = find_toolkit_compilers(knowledge, wanted).gcc_max
+        known |= {
+            "gcc": str(gcc),
+            "pypi_cuda": wanted if find_toolkit(knowledge, wanted).pypi else "",
+        }
+    except KnowledgeError:
+        return known
+    return known | _find_newest_gcc(gcc)
+
+
+def _find_newest_gcc(newest: int) -> dict[str, str]:
+    """The newest of gcc-N and g++-N that are here, up to that N."""
+    for number in range(newest, _OLDEST_GCC - 1, -1):
+        cc, cxx = shutil.which(f"gcc-{number}"), shutil.which(f"g++-{number}")
+        if cc and cxx:
+            return {"cc": cc, "cxx": cxx}
+    return {}
+
+
+def _list_install_commands(
+    knowledge: Knowledge, words: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The commands of the package manager that is here: `install:compiler`."""
+    systems = operating_system.list_system_names()
+    for name in knowledge.package_managers.names:
+        if text := package_managers.find_install_command(knowledge, systems, name, **words):
+            yield f"install:{name}", text

@@ -1,0 +1,197 @@
+"""git, CMake and Ninja."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from tasks.core.check_ids import CheckId
+from tasks.core.deps_model import MIN_NINJA_VERSION
+from tasks.core.errors import KnowledgeError
+from tasks.doctor.check_result import (
+    CheckResult,
+    format_command,
+    format_install_hint,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.knowledge.host_compilers import MSVC_INSTALL_COMMAND
+from tasks.knowledge.torch_releases import find_release
+
+if TYPE_CHECKING:
+    from tasks.core.deps_model import DepsJob
+    from tasks.doctor.host_facts import HostFacts
+    from tasks.knowledge import Knowledge
+    from tasks.lock.opened_profile_io import Profile
+
+_REQUIRED_NINJA = Version(MIN_NINJA_VERSION)
+
+
+def check_build_tools(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """git, cmake, ninja."""
+    job = find_deps_job(profile)
+    yield _check_git(s, job, knowledge)
+    yield _check_cmake(s, profile, knowledge)
+    yield _check_ninja(s, profile)
+
+
+def find_deps_job(profile: Profile | None) -> DepsJob | None:
+    """What the first stage of the profile is given."""
+    stages = profile.plan.find_stages("deps") if profile else ()
+    job: DepsJob | None = next((stage.job for stage in stages), None)
+    return job
+
+
+def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> CheckResult:
+    if s.git is None:
+        return report_unchecked("git")
+    if s.git.path:
+        return report_ok("git", f"{s.git.version} at {s.git.path}")
+    mac = s.host.system == "macos"
+    todo = (
+        format_command("xcode-select --install")
+        if mac
+        else format_install_hint(knowledge, s, "git")
+    )
+    if job and job.git_needed:
+        return report_problem("git", f"not there, and needed {job.git_needed}", todo)
+    return report_warning("git", "not there: nothing can be fetched from git", todo)
+
+
+def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
+    """deps installs one that fits: another can only be there where somebody put it."""
+    if s.cmake is None:
+        return report_unchecked("cmake")
+    bounds = _find_cmake_bounds(profile, knowledge)
+    wanted = f"the build brings its own (>={bounds[0]}{f', <{bounds[1]}' * bool(bounds[1])})"
+    if not s.cmake.path:
+        return report_ok("cmake", f"none here; {wanted}")
+    seen = f"{s.cmake.version} at {s.cmake.path}"
+    if not is_in_build_folder(s.cmake.path, profile):
+        return report_ok("cmake", f"{seen}; {wanted}")
+    found, (least, below) = parse_tool_version(s.cmake.version), bounds
+    if found and (found < Version(least) or (below and found >= Version(below))):
+        asked = f">={least}" + (f" and <{below}" if below else "")
+        return report_warning(
+            "cmake", f"{seen}; this torch wants {asked}", _format_reinstall_command()
+        )
+    return report_ok("cmake", seen)
+
+
+def _find_cmake_bounds(profile: Profile | None, knowledge: Knowledge) -> tuple[str, str]:
+    try:
+        found = find_release(knowledge, profile.choice.torch) if profile else None
+    except KnowledgeError:
+        found = None
+    return (found.cmake_min, found.cmake_below) if found else ("3.27", "")
+
+
+def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
+    if s.ninja is None:
+        return report_unchecked("ninja")
+    wanted = f"the build brings its own (>={_REQUIRED_NINJA})"
+    if not s.ninja.path:
+        return report_ok("ninja", f"none here; {wanted}")
+    seen = f"{s.ninja.version} at {s.ninja.path}"
+    found = parse_tool_version(s.ninja.version)
+    if found is None or found >= _REQUIRED_NINJA:
+        return report_ok("ninja", seen)
+    why = (
+        "1.11.1 loops and 1.13.0 breaks long link commands"
+        if s.host.system == "windows"
+        else "before 1.13 it knows no jobserver, so memory cannot govern it"
+    )
+    if is_in_build_folder(s.ninja.path, profile):
+        return report_warning("ninja", f"{seen}: {why}", _format_reinstall_command())
+    return report_ok("ninja", f"{seen}; {wanted}")
+
+
+def is_in_build_folder(path: str, profile: Profile | None) -> bool:
+    """Whether a program lies in the build environment."""
+    if profile is None:
+        return False
+    build = profile.layout.build
+    return type(build)(path).is_relative_to(build)
+
+
+def _format_reinstall_command() -> str:
+    return format_command("doit clean deps && doit deps", "install the build tools again:")
+
+
+def parse_tool_version(text: str) -> Version | None:
+    """None for what is none: tools say all kinds of things."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+INSTALL_COMPILER = {"windows": MSVC_INSTALL_COMMAND, "macos": "xcode-select --install"}
+_WINDOWS_CHECKS: tuple[CheckId, ...] = ("visual-studio", "windows-sdk")
+_NOT_NEEDED = "not needed: nothing is compiled"
+
+
+def check_compilers(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
+    """compiler, visual-studio, windows-sdk."""
+    windows = s.host.system == "windows"
+    if profile and not profile.choice.needs_compiler:
+        yield report_ok("compiler", _NOT_NEEDED)
+        yield from (report_ok(check, _NOT_NEEDED) for check in _WINDOWS_CHECKS if windows)
+        return
+    yield _check_compiler(s, knowledge)
+    if windows:
+        yield _check_visual_studio(s)
+        yield _check_windows_sdk(s)
+
+
+def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
+    if s.cxx is None:
+        return report_unchecked("compiler")
+    if not s.cxx.path:
+        own = INSTALL_COMPILER.get(s.host.system)
+        todo = format_command(own) if own else format_install_hint(knowledge, s, "compiler")
+        seen = s.cxx.why or "there is no C++ compiler here"
+        return report_problem("compiler", seen, s.cxx.todo or todo)
+    why = f": {s.cxx.why}" if s.cxx.why else ""
+    return report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
+
+
+def _check_visual_studio(s: HostFacts) -> CheckResult:
+    if s.visual_studio is None:
+        return report_unchecked("visual-studio", "vswhere could not be asked")
+    usable = [found for found in s.visual_studio if found.tools]
+    if usable:
+        named = "; ".join(f"{found.name} {found.version}, C++ {found.tools}" for found in usable)
+        return report_ok("visual-studio", named)
+    todo = format_command(INSTALL_COMPILER["windows"])
+    if s.visual_studio:
+        lacking = s.visual_studio[0]
+        seen = f"{lacking.name} {lacking.version} lacks the workload for C++"
+        return report_problem("visual-studio", seen, _format_modify_command(lacking.folder))
+    if s.cxx and s.cxx.path:
+        seen = "vswhere knows none; the compiler is that of this prompt"
+        return report_warning("visual-studio", seen, f"for builds outside of this prompt:\n{todo}")
+    return report_problem("visual-studio", "there is none with the C++ tools", todo)
+
+
+def _format_modify_command(folder: str) -> str:
+    setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
+    options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
+    return format_command(f'{setup} modify --installPath "{folder}" {options}', "in cmd:")
+
+
+def _check_windows_sdk(s: HostFacts) -> CheckResult:
+    if s.windows_sdk is None:
+        return report_unchecked("windows-sdk")
+    if s.windows_sdk:
+        return report_ok("windows-sdk", ", ".join(s.windows_sdk))
+    todo = format_command(INSTALL_COMPILER["windows"], "it comes with the recommended parts:")
+    return report_problem("windows-sdk", "none: windows.h and the libraries of C are in it", todo)

@@ -1,0 +1,145 @@
+"""What a line of a build is about, in a word or two: the file of a step, not its command; nothing
+where it says nothing to a person. Pure.
+
+PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Of what
+pip, setuptools, CMake and Ninja say of themselves most lines are of no use on a screen, and the
+last of them would stand there until the first file is compiled. Whether a line tells of an error is
+for `tasks.diagnosis.firsterror`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from tasks.core.ninja_progress import parse_ninja_step
+from tasks.diagnosis.failure_matches import match_failures
+from tasks.diagnosis.log_lines import LogLine, RawLine, parse_lines
+from tasks.knowledge.facts import Failure
+
+_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's make
+_NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
+_INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
+_OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
+_ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
+_WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
+_MAX_LENGTH = 200  # characters
+# What is told of a line that is neither a step nor a compiler's command; the first that matches
+_PHRASES = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"-- ((?:Performing Test|Looking for|Found) \S+)", r"\1"),
+        (r"-- Detecting (\S+) compile", r"looking at the \1 compiler"),
+        (r"-- (?:Configuring|Generating) done", "configured"),
+        (r"-- Build files have been written", "compiling"),
+        (r"-- (?:Install configuration|Installing|Up-to-date|Set non-toolchain)", "installing"),
+        (r"building '(\S+)' extension", r"compiling \1"),  # setuptools
+        (r"[Aa]dding '(?:\S*/)?(\S+)'$", r"adding \1"),
+        (r"[Cc]opying (?:\S*/)?(\S+) (?:->|to|from) ", r"copying \1"),
+        (r"\*\*\* Configuring CMake", "configuring"),  # scikit-build-core
+        (r"\*\*\* Building project", "compiling"),
+        (r"\*\*\* Installing project", "installing"),
+        (r"\*\*\* Making wheel", "making the wheel"),
+        (r"((?:Cloning|Downloading|Extracting|Fetching|Unpacking) .+)", r"\1"),
+    )
+)
+
+
+def is_warning(line: str) -> bool:
+    """Whether a compiler warns: `x.cpp:3:1: warning: …`, `x.cu(3): warning #177-D: …`, `x.cpp(3):
+    warning C4244: …`.
+    """
+    return _WARNING.search(line) is not None
+
+
+def summarize_line(line: str) -> str:
+    """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy` of a step; ""
+    where it says nothing to a person.
+    """
+    text = line.strip()
+    found, percent = parse_ninja_step(text), _PERCENT.match(text)
+    if found or percent:
+        command = found.text if found else _PERCENT.sub("", text, count=1)
+        short = _find_file_name(command) or _find_program_name(command) or _summarize_step(command)
+    else:
+        short = _match_phrase(text) or _find_file_name(text)
+    return short[:_MAX_LENGTH]
+
+
+def _match_phrase(text: str) -> str:
+    found = ((pattern.match(text), words) for pattern, words in _PHRASES)
+    return next((match.expand(words) for match, words in found if match), "")
+
+
+def _summarize_step(told: str) -> str:
+    """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
+    last = told.rpartition(" ")[2]
+    return _extract_base_name(last) if _is_path(last) or "." in last.strip(".") else told
+
+
+def _find_file_name(command: str) -> str:
+    """What a compiler, linker or archiver makes or is given, "" of any other program."""
+    inputs = (_extract_base_name(name) for name in _INPUT.findall(command))
+    for name in inputs:
+        if name.endswith(_SOURCES):
+            return name
+    if output := _OUTPUT.search(command):
+        return _extract_base_name(output[1])
+    archive = _ARCHIVE.search(command) if " && " in command else None
+    return _extract_base_name(archive[1]) if archive else ""
+
+
+def _find_program_name(command: str) -> str:
+    """`generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`; "" of what is none."""
+    if " && " not in command and not _is_path(command.partition(" ")[0]):
+        return ""
+    parts = (part.split() for part in command.split(" && "))
+    words = next((part for part in parts if part and part[0] not in ("cd", ":")), [command])
+    program, *rest = words
+    if _extract_base_name(program).startswith("python"):
+        names = (word.removeprefix("-m") for word in rest)
+        return _extract_base_name(
+            next((name for name in names if name and name[0] != "-"), program)
+        )
+    return " ".join([_extract_base_name(program), *(rest[:2] if rest[:1] == ["-E"] else ())])
+
+
+def _extract_base_name(name: str) -> str:
+    base = re.split(r"[\\/]", name.strip("\"'"))[-1]
+    return base.removesuffix(".o").removesuffix(".obj")
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word or "\\" in word
+
+
+MEMORY_SLUGS = {"nt": "oom-win", "posix": "oom-killed"}
+_BY_SIGNAL = re.compile(r"kill|signal:? 9\b|\b137\b|-9\b", re.IGNORECASE)
+
+
+def is_disk_full(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
+    """Whether the disk was full, which is mostly followed by other errors."""
+    return any(_find_lines_about(failures, ("disk-full",), lines))
+
+
+def has_memory_message(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
+    """Whether a compiler says so itself; one that was killed could not say why."""
+    found = _find_lines_about(failures, MEMORY_SLUGS.values(), lines)
+    return any(not _BY_SIGNAL.search(line.text) for line in found)
+
+
+def find_killed_outputs(failures: Sequence[Failure], lines: Iterable[str]) -> tuple[str, ...]:
+    """The outputs whose compilers ran out of memory, "?" where Ninja named none; () for none."""
+    found = _find_lines_about(failures, MEMORY_SLUGS.values(), lines)
+    return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in found))
+
+
+def _find_lines_about(
+    failures: Sequence[Failure], slugs: Iterable[str], lines: Iterable[str]
+) -> Iterator[LogLine]:
+    """The lines that tell one of these causes."""
+    wanted = set(slugs)
+    read = list(parse_lines(RawLine(number, text) for number, text in enumerate(lines, 1)))
+    known = [one for one in failures if one.slug in wanted]
+    return (read[hit.at] for hit in match_failures(known, read))

@@ -1,0 +1,213 @@
+"""What the system tells of processes, asked four times a second: so by /proc itself on Linux, and
+by psutil elsewhere. What is gone, or another user's, is nothing, never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import PurePath
+from subprocess import DEVNULL, PIPE, Popen
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tasks.system import process_group
+
+if TYPE_CHECKING:
+    import psutil
+
+HAS_PROC = sys.platform == "linux"
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0
+_STOP_SIGNALS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
+_MAX_READ = 1 << 20  # bytes; a command line with every object of libtorch in it has some 200 KiB
+_Answer = TypeVar("_Answer")
+
+
+def list_pids() -> set[int]:
+    """Every process there is."""
+    if HAS_PROC:
+        return {int(name) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - 5×
+    import psutil  # noqa: PLC0415 - only where there is no /proc
+
+    return set(psutil.pids())
+
+
+def find_parent_pid(pid: int) -> int:
+    """0 where it is gone, or where that one is: a number comes again, and Windows tells it on."""
+    if HAS_PROC:
+        fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
+        return int(fields[1]) if fields else 0
+    found = _query_process(pid, lambda process: process.parent(), None)
+    return found.pid if found else 0
+
+
+def read_program_name(pid: int) -> str:
+    """The name of what it runs, without ".exe": of the interpreter where it is a script."""
+    if HAS_PROC:
+        with contextlib.suppress(OSError):
+            return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
+        return ""
+    name = PurePath(_query_process(pid, lambda process: process.exe(), "")).name
+    return name.lower().removesuffix(".exe") if sys.platform == "win32" else name
+
+
+def read_resident_bytes(pid: int) -> int:
+    """Bytes in memory, pages that it shares included."""
+    if HAS_PROC:
+        fields = _read_proc_file(pid, "statm").split()
+        return int(fields[1]) * _PAGE_SIZE if fields else 0
+    return _query_process(pid, lambda process: int(process.memory_info().rss), 0)
+
+
+def read_arguments(pid: int) -> tuple[str, ...]:
+    """Its command line."""
+    if HAS_PROC:
+        return tuple(os.fsdecode(_read_proc_file(pid, "cmdline")).split("\0")[:-1])
+    return _query_process(pid, lambda process: tuple(process.cmdline()), ())
+
+
+def read_variable(pid: int, name: str) -> str:
+    """A variable of its environment, "" where it has none."""
+    if HAS_PROC:
+        for entry in os.fsdecode(_read_proc_file(pid, "environ")).split("\0"):
+            if entry.startswith(f"{name}="):
+                return entry.partition("=")[2]
+        return ""
+    return _query_process(pid, lambda process: process.environ().get(name, ""), "")
+
+
+def _query_process(
+    pid: int, question: Callable[[psutil.Process], _Answer], unknown: _Answer
+) -> _Answer:
+    import psutil  # noqa: PLC0415 - only where there is no /proc
+
+    try:
+        return question(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return unknown
+
+
+def has_open_file(pid: int, path: str) -> bool:
+    """Whether it holds that file open; True where that cannot be seen."""
+    if not HAS_PROC:
+        return True
+    folder = f"/proc/{pid}/fd"
+    try:
+        file, names = os.stat(path), os.listdir(folder)  # noqa: PTH116, PTH208 - 5×
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"{folder}/{name}"), file):  # noqa: PTH116 - 5×
+                return True
+    return False
+
+
+def has_pending_stop_signal(pid: int) -> bool:
+    """Whether a signal to end waits until it can take it, as one that is stopped cannot. Linux
+    only.
+    """
+    return any(
+        line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
+        for line in _read_proc_file(pid, "status").splitlines()
+    )
+
+
+def _read_proc_file(pid: int, name: str) -> bytes:
+    try:
+        file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return _read_descriptor(file)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
+def _read_descriptor(file: int) -> bytes:
+    """Of most files one read is all."""
+    data = os.read(file, 4096)
+    while len(data) % 4096 == 0 and data and len(data) < _MAX_READ:
+        more = os.read(file, _MAX_READ)
+        if not more:
+            break
+        data += more
+    return data
+
+
+# It outlives a signal to everyone, since it is the one that ends the pause
+_WATCHDOG_SCRIPT = """trap '' INT TERM HUP
+while read -r line; do groups=$line; done
+for group in $groups; do kill -s CONT -- "-$group"; done"""
+
+
+class PausedJobs:
+    """Who is stopped: `since` when, by process id, in seconds of a steady clock."""
+
+    def __init__(self) -> None:
+        self.since: dict[int, float] = {}
+        self._watch: Popen[str] | None = None
+        self._ending: set[int] = set()
+        self._possible = HAS_PROC
+
+    def set_paused_jobs(self, wanted: frozenset[int], now: float) -> None:
+        """Let `wanted` be stopped and no others. A build that is told to end goes on to do so."""
+        self._ending.update(filter(has_pending_stop_signal, self.since))
+        able = (pid for pid in wanted - self._ending if self._possible and _is_group_leader(pid))
+        wanted = frozenset(able)
+        for pid in self.since.keys() - wanted:
+            _signal_group(pid, signal.SIGCONT)
+        if wanted != self.since.keys() and self._notify_watchdog(wanted):
+            for pid in wanted - self.since.keys():
+                _signal_group(pid, signal.SIGSTOP)
+            self.since = {pid: self.since.get(pid, now) for pid in wanted}
+
+    def close(self) -> None:
+        """Everyone goes on."""
+        watch, self._watch = self._watch, None
+        for pid in self.since:
+            _signal_group(pid, signal.SIGCONT)
+        self.since = {}
+        if watch and watch.stdin:
+            with contextlib.suppress(OSError):
+                watch.stdin.close()
+            watch.wait()
+            process_group.end_group(watch)
+
+    def _notify_watchdog(self, wanted: frozenset[int]) -> bool:
+        """Tell the watch first: between the two steps we may be killed. False where it is gone."""
+        try:
+            if not self._watch:
+                options: dict[str, Any] = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
+                argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)
+                self._watch = process_group.start_child(argv, stdin=PIPE, env={}, **options)
+            if self._watch.stdin:
+                self._watch.stdin.write(" ".join(map(str, sorted(wanted))) + "\n")
+                self._watch.stdin.flush()
+        except OSError:
+            self._possible = False
+            self.close()
+            return False
+        return True
+
+
+def _is_group_leader(pid: int) -> bool:
+    """Whether it has a process group of its own; a job on the console shares Ninja's."""
+    if sys.platform == "win32":
+        return False
+    try:
+        return os.getpgid(pid) == pid
+    except OSError:
+        return False
+
+
+def _signal_group(pid: int, number: int) -> None:
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            os.killpg(pid, number)

@@ -1,0 +1,296 @@
+"""How many compilers are at work: what cores and memory allow, and fewer after one was killed.
+
+If Ninja supports a jobserver, it gets one that a governor limits to the available memory and to
+build.jobs; otherwise, or with build.jobs_exact, a fixed number. Either is halved if a compiler runs
+out of memory all the same, and the build goes on from what is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache import cache_program_io
+from tasks.core.build_activity import BuildActivity, BuildSnapshot, GovernorDecision
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import CommandFailedError
+from tasks.jobs import jobserver_io
+from tasks.jobs.build_output import (
+    MEMORY_SLUGS,
+    find_killed_outputs,
+    has_memory_message,
+    is_disk_full,
+)
+from tasks.jobs.governor import decide_jobs
+from tasks.jobs.ninja_steps_io import EdgeTimes
+from tasks.jobs.progress_io import ProgressMonitor
+from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.runlog.memory_monitor_io import MemoryMonitor, monitor_memory
+from tasks.system.hardware import capacity, toolchain
+from tasks.system.output import print_line, print_warning
+
+LineHandler = Callable[[str], None]  # one line of a build
+
+# A number in one of them would make Ninja leave the pool alone
+JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+_ATTEMPTS = 3  # with fewer jobs, after the first
+_KEPT_LINES = 20_000  # lines that are searched for what was killed
+# What a GNU make before 4.4 says, in any language, of a jobserver that is a fifo, where it is run
+# without -j; a command line that has it has a "=" behind it
+_OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
+
+
+def resolve_fixed_jobs(
+    asked: int | None, pool: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
+) -> int | None:
+    """Return how many compilers the program `ninja` should run at once: None if the jobserver in
+    the folder `pool` can enforce memory and the limit `asked`; otherwise the number that memory
+    allows now, at most `asked`.
+
+    It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
+    that of Ninja's children.
+    """
+    found = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
+    served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
+    # MAKEFLAGS holds words, and a pipe's path with a space in it is two
+    fits = (os.name == "nt" or " " not in str(pool)) and not served
+    obeys = fits and found is not None and jobserver_io.is_supported_ninja(found.version)
+    return None if obeys else compute_safe_jobs(asked)
+
+
+def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
+    """Return how many compilers memory allows now, at most `limit`, which may exceed the cores; at
+    most the cores without a limit.
+    """
+    if not limit:
+        return capacity.compute_safe_jobs(compiler_mib)
+    return min(limit, capacity.compute_safe_jobs(compiler_mib, limit))
+
+
+@dataclass
+class JobScheduler:
+    """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
+    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; `limit`,
+    the number in the settings, is the maximum of both together.
+
+    What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
+    at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
+    many jobs there may have been at once, `allowed`, and whether an `old_make` is part of it that
+    knows no pool; one that an earlier build met gets a number from the start.
+    """
+
+    jobs: int | None
+    jobserver_folder: PurePath
+    expected: Mapping[str, int]
+    most: int = field(default_factory=capacity.count_usable_cores)
+    slots: int = 0
+    active_jobserver: jobserver_io.Jobserver | None = None
+    busiest: int = 0
+    used_jobserver: bool = False  # whether any job of the last attempt was one of the pool
+    allowed: int = 0
+    attempts: int = 0
+    tried_again: bool = False  # with as many, after a kill that was not for memory
+    killed: tuple[str, ...] = ()
+    peaks: dict[str, int] = field(default_factory=dict)
+    progress_monitor: ProgressMonitor = field(default_factory=ProgressMonitor)
+    edge_times: EdgeTimes = field(default_factory=EdgeTimes)
+    old_make: bool = False
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.old_make and not self.jobs:
+            self.jobs = compute_safe_jobs(self.limit)
+        if self.limit and not self.jobs:  # a parallel build may have another limit
+            self.jobserver_folder = self.jobserver_folder / str(self.limit)
+
+    def run_build(
+        self, start: Callable[[int | None, Mapping[str, str], LineHandler], None]
+    ) -> None:
+        """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
+        `take`; again with half as many jobs where a compiler was killed for memory, once with as
+        many where it was killed though memory was not short, and with a fixed number where a make
+        is part of it that knows no such pool.
+
+        Raises the build's `CommandFailedError`, with the cause where that was memory.
+        """
+        self._apply_limit()
+        while True:
+            lines: deque[str] = deque(maxlen=_KEPT_LINES)
+
+            def collect_line(line: str, lines: deque[str] = lines) -> None:
+                lines.append(line)
+                self.edge_times.record_line(line)
+
+            try:
+                with monitor_memory() as seen, self._join_jobserver() as env:
+                    start(self.jobs, env, collect_line)
+            except CommandFailedError as error:
+                if not self._should_retry(error, lines, seen):
+                    raise
+            else:
+                return
+
+    def _apply_limit(self) -> None:
+        """Divide the limit between this machine and others; report a fixed number below it."""
+        if not self.limit:
+            return
+        if self.jobs:
+            if self.jobs < self.limit:
+                print_line(
+                    f"running {self.jobs} of {self.limit} jobs: memory allows no more now, and the "
+                    "number is fixed for this build (build.jobs_exact: true runs all "
+                    f"{self.limit})"
+                )
+            return
+        self.most = min(self.most, self.limit) if self.slots else self.limit
+        self.slots = min(self.slots, self.limit - self.most)
+
+    def sample_activity(self) -> BuildActivity:
+        """What is at work now, and why not more."""
+        if self.active_jobserver:
+            self.edge_times.record_running_jobs(self.active_jobserver.at_work)
+        return self.progress_monitor.read_activity(self.active_jobserver)
+
+    @contextmanager
+    def _join_jobserver(self) -> Iterator[Mapping[str, str]]:
+        most = self.most + self.slots
+        self.allowed = self.jobs or most
+        if self.jobs:
+            yield {}
+            return
+        pool = None
+        try:
+            # one more for each that waits until this machine has a place for it
+            tokens = most + self.slots
+            with jobserver_io.join_jobserver(
+                Path(self.jobserver_folder), tokens, self._decide_local_jobs, self.expected
+            ) as pool:
+                self.active_jobserver = pool
+                yield pool.build_environment()
+        finally:
+            self.active_jobserver = None
+            if pool:
+                self.busiest, self.used_jobserver = pool.peak_jobs, bool(pool.peaks)
+                self.peaks.update(pool.peaks)
+
+    def _decide_local_jobs(self, view: BuildSnapshot) -> GovernorDecision:
+        if not self.slots:
+            return decide_jobs(view)
+        return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
+
+    def _should_retry(
+        self, error: CommandFailedError, lines: Sequence[str], seen: MemoryMonitor
+    ) -> bool:
+        """Whether the build is tried again, which is then said; else the error is told its cause
+        where that is known here.
+        """
+        if not self.jobs and any(map(_OLD_MAKE.search, lines)):
+            self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
+            print_warning(
+                "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
+                f"going on with {self.jobs} at once"
+            )
+            return True
+        failures = load_knowledge(KNOWLEDGE_FOLDER).failures
+        culprits = find_killed_outputs(failures, lines)
+        if not culprits:
+            _explain_full_disk(error, is_disk_full(failures, lines))
+            return False
+        if seen.is_memory_short() is False and not has_memory_message(failures, lines):
+            return self._retry_with_same_jobs(culprits)
+        return self._retry_with_fewer_jobs(error, culprits)
+
+    def _retry_with_same_jobs(self, culprits: tuple[str, ...]) -> bool:
+        """Somebody ended it, or a limit of time: that says nothing of the memory that it needs."""
+        again, self.tried_again = not self.tried_again, True
+        if again:
+            print_warning(
+                f"{_format_outputs(culprits)} was killed, though memory was not short: going on with as "
+                "many at once"
+            )
+        return again
+
+    def _retry_with_fewer_jobs(self, error: CommandFailedError, culprits: tuple[str, ...]) -> bool:
+        self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
+        self.expected = {**self.expected, **self.peaks}
+        more = {name: 2 * self.expected.get(name, 0) for name in culprits}
+        self.expected = {**self.expected, **more}
+        self.attempts += 1
+        now = self._halve_jobs()
+        if self.attempts > _ATTEMPTS or not now:
+            _explain_memory_limit(error, culprits)
+            return False
+        print_warning(
+            f"no memory was left for {_format_outputs(culprits)}: going on with {now} at once"
+        )
+        return True
+
+    def _halve_jobs(self) -> int:
+        """Half as many jobs as before; 0 where there was one. A build of which the pool saw nothing
+        chose a number of its own, and gets one of ours.
+        """
+        if self.jobs:
+            half = self.jobs // 2
+            self.jobs = half or 1
+        elif not self.used_jobserver:
+            self.jobs = half = compute_safe_jobs(self.limit) // 2 or 1
+        else:
+            half = min(self.most, self.busiest or self.most) // 2
+            self.most = half or 1
+        return half
+
+
+def _explain_full_disk(error: CommandFailedError, full: bool) -> None:
+    if full:
+        error.hint = (
+            "the disk is full (disk-full): free some room and run the same command again, which "
+            "goes on from what is done"
+        )
+
+
+def _explain_memory_limit(error: CommandFailedError, culprits: tuple[str, ...]) -> None:
+    error.hint = (
+        f"{_format_outputs(culprits)} needs more memory than there is ({MEMORY_SLUGS[os.name]}): close other "
+        "programs, add swap, or take what needs it out of the build"
+    )
+
+
+def _format_outputs(culprits: tuple[str, ...]) -> str:
+    names = [Path(output).name for output in culprits if output != "?"]
+    return ", ".join(names) or "a compiler"
+
+
+_condition = threading.Condition()
+_active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
+
+
+@contextmanager
+def reserve_build_slot(*, alone: bool) -> Iterator[None]:
+    """For the block there is no build beside it that it may not be beside."""
+    with _condition:
+        _wait_for_slot(alone=alone)
+        _active_builds["alone" if alone else "sharing"] += 1
+    try:
+        yield
+    finally:
+        with _condition:
+            _active_builds["alone" if alone else "sharing"] -= 1
+            _condition.notify_all()
+
+
+def _wait_for_slot(*, alone: bool) -> None:
+    """Who wants to be alone goes before those that come later, or would wait for all of them."""
+    if not alone:
+        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["waiting"])
+        return
+    _active_builds["waiting"] += 1
+    try:
+        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["sharing"])
+    finally:
+        _active_builds["waiting"] -= 1

@@ -1,1 +1,0 @@
-"""Ninja: how it is started, and what it plans to do."""

@@ -1,0 +1,106 @@
+"""What Ninja would do in a build folder, asked with `-n`: it makes nothing and writes nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from tasks.core.build_activity import Job
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command
+from tasks.core.ninja_progress import find_failed_output, find_step_output, parse_ninja_step
+from tasks.runlog import build_history_io
+from tasks.runlog.build_history_io import NinjaLogEntry
+from tasks.runlog.run_record import Edge
+from tasks.system import shell
+
+_OBJECT = re.compile(r".+\.(?:o|obj)")
+_RERUNS_CMAKE = "Re-running CMake"
+
+
+@dataclass(frozen=True)
+class NinjaDryRun:
+    """`steps` in all, `objects` of them compiled, `outputs` those that Ninja names; `configures`:
+    CMake runs first, and what it changes is not in here.
+    """
+
+    steps: int
+    objects: int
+    outputs: tuple[str, ...]
+    configures: bool
+
+
+def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
+    """What Ninja would do for `target`; None where it cannot be asked."""
+    argv = (ninja, "-C", str(folder), "-n", target)
+    try:
+        text = shell.capture_output(
+            Command(argv, shell.build_host_env(), "ask Ninja", cwd=Path(folder))
+        )
+    except (CommandFailedError, MissingToolError):
+        return None
+    words = [found.text for found in map(parse_ninja_step, text.splitlines()) if found]
+    again = any(_RERUNS_CMAKE in word for word in words)
+    files = [word for word in words if _RERUNS_CMAKE not in word and not word.startswith("Install")]
+    named = tuple(output for output in map(find_step_output, files) if output)
+    objects = sum(bool(_OBJECT.fullmatch(output)) for output in named)
+    return NinjaDryRun(len(files), objects, named, again)
+
+
+@dataclass
+class EdgeTimes:
+    """What a build said while it was at work, in seconds of the steady clock: when outputs were
+    made, or failed, and since when those have been at work that were seen.
+    """
+
+    finished: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, float] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+
+    def record_line(self, line: str) -> None:
+        """One line of the build."""
+        if parse_ninja_step(line):
+            if output := find_step_output(line):
+                self.finished[output] = time.monotonic()
+        elif output := find_failed_output(line):
+            self.failed[output] = time.monotonic()
+
+    def record_running_jobs(self, at_work: Iterable[Job]) -> None:
+        """The jobs at one moment."""
+        now = time.monotonic()
+        self.since.update({job.output: now - job.age for job in at_work if job.output})
+
+
+def build_edges(
+    heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
+) -> Iterator[Edge]:
+    """What compilers and linkers made, and what they failed to, in the order in which it began.
+    `made` is what Ninja's log has of this build, `peaks` MiB by output.
+
+    Of an output that failed the log has nothing: where nobody saw it at work, it took no time.
+    """
+    found = [*_build_failed_edges(heard, peaks), *_build_finished_edges(heard, made, peaks)]
+    yield from sorted(found, key=lambda one: (one.began, one.output))
+
+
+def _build_finished_edges(
+    heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
+) -> Iterator[Edge]:
+    compiled = dict(build_history_io.select_compiled(made))
+    told = heard.finished.keys() & compiled.keys()
+    began = min((heard.finished[output] - compiled[output].ended for output in told), default=None)
+    for output, one in compiled.items():
+        ended = heard.finished.get(output)
+        if ended is None and began is not None:
+            ended = began + one.ended  # of an output that no line was about
+        if ended is not None:
+            yield Edge(output, ended - one.seconds, ended, peaks.get(output))
+
+
+def _build_failed_edges(heard: EdgeTimes, peaks: Mapping[str, int]) -> Iterator[Edge]:
+    for output, ended in heard.failed.items():
+        began = min(heard.since.get(output, ended), ended)
+        yield Edge(output, began, ended, peaks.get(output), failed=True)

@@ -1,0 +1,136 @@
+"""Looks at a build at work: its jobs, memory, the compiler cache, and what took long so far.
+
+A look costs some milliseconds: it is meant for once a second, not for each line of a build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from tasks.core.build_activity import BuildActivity, find_heavy_jobs, find_slowest_outputs
+from tasks.core.ninja_progress import Progress, ProgressMeter
+from tasks.jobs.build_output import summarize_line
+from tasks.jobs.forecast import Forecast
+from tasks.jobs.jobserver_io import Jobserver
+from tasks.system.hardware import capacity
+from tasks.system.output import bind_current_context, show_progress
+
+
+@dataclass(frozen=True)
+class ProgressMonitor:
+    """`hit_rate` tells the cache's as far as it is known, `took` seconds by output made so far."""
+
+    hit_rate: Callable[[], float | None] = lambda: None
+    took: Callable[[], Mapping[str, float]] = dict
+
+    def read_activity(self, pool: Jobserver | None) -> BuildActivity:
+        """What is at work now, in `pool` where the build has one."""
+        there = capacity.measure_memory(_read_memory_groups())
+        return BuildActivity(
+            jobs=pool.in_use if pool else None,
+            held_back=pool.withheld_jobs if pool else 0,
+            used_mib=there.limit_mib - there.available_mib,
+            limit_mib=there.limit_mib,
+            hit_rate=self.hit_rate(),
+            heavy=find_heavy_jobs(pool.at_work if pool else ()),
+            slowest=find_slowest_outputs(self.took()),
+            paused=sum(job.waits > 0 for job in pool.at_work) if pool else 0,
+        )
+
+
+_read_memory_groups = cache(
+    capacity.find_control_groups
+)  # they stay the same as long as a process lives
+
+
+_REPORT_INTERVAL = 1.0  # seconds
+
+
+def create_line_handler() -> Callable[[str], None]:
+    """For `shell.run`: it takes every line of one command."""
+    return _ProgressReporter().report_line
+
+
+@contextlib.contextmanager
+def report_build_progress(
+    look: Callable[[], BuildActivity], forecast: Forecast | None = None
+) -> Iterator[Callable[[str], None]]:
+    """The same, and each second what `look` finds at work, also while Ninja is silent. A `forecast`
+    knows better what is left than the count does.
+    """
+    follower, over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
+    watch = bind_current_context(follower.report_periodically)
+    beat = threading.Thread(target=watch, args=(look, over), name="watch", daemon=True)
+    beat.start()
+    try:
+        yield follower.report_line
+    finally:
+        over.set()
+        beat.join()
+
+
+@dataclass(frozen=True)
+class _LastStep:
+    text: str
+    progress: Progress
+    when: float
+
+
+@dataclass
+class _ProgressReporter:
+    """While Ninja counts, only its own lines are told: what compilers say goes to the log. CMake's
+    `--` means that Ninja is done, also where it never came to the last step.
+
+    The reader of the build takes, another thread watches: one of them ticks at a time.
+    """
+
+    meter: ProgressMeter = field(default_factory=ProgressMeter)
+    forecast: Forecast | None = None
+    at_work: BuildActivity = field(default_factory=BuildActivity)
+    counting: _LastStep | None = None
+    before_first: bool = False
+    began: float = field(default_factory=time.monotonic)
+    text: str = "compiling"
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def report_line(self, line: str) -> None:
+        now, text = time.monotonic(), summarize_line(line)
+        with self.lock:
+            progress = self.meter.read_line(line, now)
+            if progress:
+                progress = replace(progress, eta=self._estimate_eta(line, now, progress.eta))
+                progress = replace(progress, at_work=self.at_work)
+                is_done = progress.done >= progress.total
+                self.counting = None if is_done else _LastStep(text, progress, now)
+                self.before_first = False
+            elif line.lstrip().startswith("-- "):
+                self.counting = None
+            if text and (progress or not self.counting):
+                self.text = text
+                show_progress(text, progress)
+
+    def report_periodically(self, look: Callable[[], BuildActivity], over: threading.Event) -> None:
+        """Report each second what is at work until `over` is set, even if no step ends."""
+        while not over.is_set():
+            self.at_work = look()
+            with self.lock:
+                now = time.monotonic()
+                if said := self.counting:
+                    later = said.progress.advance_time(now - said.when)
+                    show_progress(said.text, replace(later, at_work=self.at_work))
+                else:
+                    silent = now - self.began if self.before_first else 0.0
+                    show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
+            over.wait(_REPORT_INTERVAL)
+
+    def _estimate_eta(self, line: str, now: float, by_count: float | None) -> float | None:
+        if not self.forecast:
+            return by_count
+        self.forecast.finish_step(line, now)
+        left = self.forecast.estimate_remaining(now)
+        return by_count if left is None else left

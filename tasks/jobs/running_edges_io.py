@@ -1,0 +1,234 @@
+"""The commands of Ninja at work, found among all processes, and what each takes with its children.
+
+A Ninja is in the pool when its MAKEFLAGS name the pool's tokens, whoever started it and whether
+that one still lives. What it starts is an edge; what an edge starts belongs to it. A process is
+looked at when it is new, so that a moment costs one listing and one read a compiler.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tasks.core.build_activity import (
+    Job,
+    JobKind,
+    classify_command,
+    classify_output,
+    find_output_path,
+)
+from tasks.jobs import job_processes_io
+from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
+from tasks.system import process_group
+
+_SETTLES = 1.0  # seconds after which a process runs what it was started for
+_MIB = 2**20
+_MAKE_NAMES = {"make", "gmake"}
+_COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # what GCC and clang start, or are
+
+
+@dataclass(frozen=True)
+class JobsSnapshot:
+    """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
+    have given its own slot, which no token stands for, to any of its jobs, or to none; and one that
+    has not opened the pool yet holds none. `unsure` where a make, among them or beside them, may
+    hold more.
+    """
+
+    jobs: tuple[Job, ...]
+    ninjas: int
+    idle: int  # Ninjas without a job
+    least: int
+    most: int
+    unsure: bool
+
+
+@dataclass
+class _RunningEdge:
+    ninja: int
+    run: str
+    since: float
+    job: Job
+    members: set[int] = field(default_factory=set)
+    makes: bool = False
+    nests: bool = False
+
+
+class RunningEdges:
+    """Keeps what it learned from one moment to the next. `peaks` and `shown` grow as edges end: by
+    output of the builds of this run, but for what was compiled elsewhere, and by kind, the smallest
+    first, of all.
+    """
+
+    def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
+        self.peaks: dict[str, int] = {}
+        self.shown: defaultdict[JobKind, list[int]] = defaultdict(list)
+        for output, peak in expected.items():
+            insort(self.shown[classify_output(output)], peak)
+        self._auth = auth
+        self._expected = expected
+        self._known: dict[int, float] = {}
+        self._ninjas: dict[int, str] = {}
+        self._sending: set[int] = set()  # Ninjas whose C and C++ other machines compile
+        self._joined: set[int] = set()
+        self._makes: set[int] = set()  # that no Ninja started
+        self._owner: dict[int, int] = {}
+        self._edges: dict[int, _RunningEdge] = {}
+
+    def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
+        """What is at work at `now`, in seconds of a steady clock; `paused` since when, by pid."""
+        alive = job_processes_io.list_pids()
+        for pid in self._known.keys() - alive:
+            self._forget_process(pid)
+        young = [pid for pid, since in self._known.items() if now - since < _SETTLES]
+        for pid in young:
+            self._inspect_process(pid, now)
+        for pid in sorted(alive - self._known.keys()):
+            self._assign_to_edge(pid, now)
+        for edge in self._edges.values():
+            self._measure_memory(edge, now, paused or {})
+        self._find_joined_ninjas()
+        return self._build_snapshot()
+
+    def _find_joined_ninjas(self) -> None:
+        """Ninja makes what build.ninja itself depends on (PyTorch's generated sources) before it
+        opens the pool, with as many jobs as it likes.
+        """
+        for ninja in self._ninjas.keys() - self._joined:
+            if job_processes_io.has_open_file(ninja, self._auth.removeprefix("fifo:")):
+                self._joined.add(ninja)
+
+    def _assign_to_edge(self, pid: int, now: float) -> None:
+        """Its parent comes first; numbers start again at the top."""
+        if pid in self._known:
+            return
+        self._known[pid] = now
+        parent = job_processes_io.find_parent_pid(pid)
+        if parent > 1 and parent not in self._known:
+            self._assign_to_edge(parent, now)
+        if parent in self._ninjas:
+            self._edges[pid] = _RunningEdge(
+                parent, self._ninjas[parent], now, Job(pid, "", "other", 0, 0)
+            )
+            self._owner[pid] = pid
+        elif parent in self._owner:
+            self._owner[pid] = self._owner[parent]
+        if pid in self._owner:
+            self._edges[self._owner[pid]].members.add(pid)
+        self._inspect_process(pid, now)
+
+    def _inspect_process(self, pid: int, now: float) -> None:
+        """What it runs now; between fork and exec a process still seems to be its parent."""
+        edge = self._edges.get(pid)
+        if edge and not edge.job.output:
+            command = " ".join(job_processes_io.read_arguments(pid))
+            output, kind = find_output_path(command), classify_command(command)
+            edge.job = self._add_expected_memory(replace(edge.job, output=output, kind=kind))
+            if kind == "c++" and edge.ninja in self._sending:
+                edge.job = replace(edge.job, kind="remote", expected_mib=0)
+        program = job_processes_io.read_program_name(pid)
+        self._detect_local_compile(pid, program)
+        if program in _MAKE_NAMES and pid in self._owner:
+            self._edges[self._owner[pid]].makes = True
+        elif program in _MAKE_NAMES and self._has_jobserver_flag(pid):
+            self._makes.add(pid)
+        if (
+            program.startswith("ninja")
+            and pid not in self._ninjas
+            and self._is_jobserver_client(pid)
+        ):
+            self._ninjas[pid] = job_processes_io.read_variable(pid, process_group.RUN_VARIABLE)
+            if job_processes_io.read_variable(pid, DISTRIBUTE_VARIABLE):
+                self._sending.add(pid)
+            if pid in self._owner:
+                self._edges[self._owner[pid]].nests = True
+            self._adopt_children(pid, now)
+
+    def _add_expected_memory(self, job: Job) -> Job:
+        return replace(job, expected_mib=self._expected.get(job.output, 0))
+
+    def _detect_local_compile(self, pid: int, program: str) -> None:
+        """One that compiles here what was to be sent: no worker took it. To be sent it is
+        preprocessed here, with -E.
+        """
+        edge = self._edges.get(self._owner.get(pid, 0))
+        if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
+            return
+        if "-E" not in job_processes_io.read_arguments(pid):
+            edge.job = self._add_expected_memory(replace(edge.job, kind="c++"))
+
+    def _is_jobserver_client(self, pid: int) -> bool:
+        """Not with a number of jobs of its own, since it then leaves the pool alone; nor as long as
+        what a Ninja started still seems to be that Ninja.
+        """
+        arguments, parent = (
+            job_processes_io.read_arguments(pid),
+            job_processes_io.find_parent_pid(pid),
+        )
+        if parent in self._ninjas and arguments == job_processes_io.read_arguments(parent):
+            return False
+        own = any(argument.startswith("-j") for argument in arguments)
+        return self._has_jobserver_flag(pid) and not own
+
+    def _has_jobserver_flag(self, pid: int) -> bool:
+        flags = job_processes_io.read_variable(pid, "MAKEFLAGS").split()
+        return f"--jobserver-auth={self._auth}" in flags
+
+    def _adopt_children(self, ninja: int, now: float) -> None:
+        """What it started before it was known."""
+        begun = self._known[ninja]
+        young = [pid for pid, since in self._known.items() if since >= begun]
+        for pid in [pid for pid in young if job_processes_io.find_parent_pid(pid) == ninja]:
+            self._forget_process(pid)
+            self._assign_to_edge(pid, now)
+
+    def _measure_memory(self, edge: _RunningEdge, now: float, paused: Mapping[int, float]) -> None:
+        size = sum(job_processes_io.read_resident_bytes(pid) for pid in edge.members) // _MIB
+        waits = now - paused[edge.job.pid] if edge.job.pid in paused else 0.0
+        edge.job = replace(
+            edge.job,
+            resident_mib=size,
+            peak_mib=max(size, edge.job.peak_mib),
+            age=now - edge.since,
+            waits=waits,
+        )
+
+    def _forget_process(self, pid: int) -> None:
+        self._known.pop(pid, None)
+        self._ninjas.pop(pid, None)
+        self._joined.discard(pid)
+        self._sending.discard(pid)
+        self._makes.discard(pid)
+        if pid in self._edges:
+            self._finish_edge(pid)
+        elif pid in self._owner:
+            self._edges[self._owner[pid]].members.discard(pid)
+        self._owner.pop(pid, None)
+
+    def _finish_edge(self, pid: int) -> None:
+        """An edge ends with its first process; what it leaves behind serves others."""
+        edge = self._edges.pop(pid)
+        for member in edge.members:
+            self._owner.pop(member, None)
+        job = edge.job
+        insort(self.shown[job.kind], job.peak_mib)
+        if job.output and edge.run == process_group.RUN_ID and job.kind != "remote":
+            self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
+
+    def _build_snapshot(self) -> JobsSnapshot:
+        count = dict.fromkeys(self._joined, 0)
+        for edge in self._edges.values():
+            if edge.ninja in self._joined or edge.ninja not in self._ninjas:  # it may have ended
+                count[edge.ninja] = count.get(edge.ninja, 0) + 1
+        return JobsSnapshot(
+            # One that waits for a Ninja of its own is nobody to be paused, or to be left running
+            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
+            ninjas=len(count),
+            idle=sum(not at_work for at_work in count.values()),
+            least=sum(max(0, at_work - 1) for at_work in count.values()),
+            most=sum(count.values()),
+            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
+        )

@@ -1,0 +1,151 @@
+"""What each CUDA toolkit can make, with which compilers, and which packages give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.core.errors import KnowledgeError
+from tasks.core.resolution import Combination
+from tasks.knowledge.known_problems import find_known_bad
+from tasks.knowledge.versions import format_major_minor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tasks.core.model import Arch, System
+    from tasks.knowledge.facts import Release, Toolkit
+    from tasks.knowledge.knowledge_files import Knowledge
+
+
+@dataclass(frozen=True)
+class ToolkitCompilers:
+    """The newest gcc and clang that nvcc takes; the lowest _MSC_VER, and the first it rejects."""
+
+    gcc_max: int
+    clang_max: int
+    msvc_min: int
+    msvc_below: int
+
+
+def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
+    """The facts of a CUDA release, by `12.8` or a full version; a `KnowledgeError` if unknown."""
+    release = format_major_minor(cuda)
+    if release in knowledge.toolkits:
+        return knowledge.toolkits[release]
+    known = list(knowledge.toolkits)
+    raise KnowledgeError(
+        f"CUDA {cuda} is not known; known are {', '.join(known)}",
+        hint=f"take {known[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
+    )
+
+
+def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
+    """Whether that toolkit writes machine code for `arch`; `12.0a` and `12.0f` count apart."""
+    return arch in find_toolkit(knowledge, cuda).makes
+
+
+def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[str, ...]:
+    """The CUDA releases that can make every one of `archs`, ascending."""
+    wanted = frozenset(archs)
+    return tuple(cuda for cuda, kit in knowledge.toolkits.items() if wanted <= kit.makes)
+
+
+def list_published_toolkits(
+    knowledge: Knowledge, found: Release, archs: Iterable[Arch], system: System
+) -> tuple[str, ...]:
+    """The CUDA releases that make every one of `archs`, that the release is published with, and
+    that are not known to fail with its sources; first that of PyPI's wheel.
+    """
+    wanted = tuple(archs)
+    able = list_capable_toolkits(knowledge, wanted)
+    published = dict.fromkeys((found.pypi_cuda, *found.cudas_built))
+    return tuple(
+        cuda
+        for cuda in published
+        if cuda in able and not is_known_to_fail(knowledge, found.patch, cuda, wanted, system)
+    )
+
+
+def is_known_to_fail(
+    knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
+) -> bool:
+    """Whether that release's sources are known not to build with that CUDA for one of `archs`."""
+    combination = Combination(
+        system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
+    )
+    return any(finding.level == "error" for finding in find_known_bad(knowledge, combination))
+
+
+def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
+    """The toolkit, if it makes all of `archs`; else a `KnowledgeError` that names one that does."""
+    kit = find_toolkit(knowledge, cuda)
+    wanted = sorted(set(archs))
+    for arch in wanted:
+        if arch not in kit.makes:
+            raise KnowledgeError(
+                f"CUDA {cuda} {_explain_missing_arch(knowledge, kit, arch)}",
+                hint=_format_toolkit_hint(knowledge, wanted),
+            )
+    return kit
+
+
+def find_toolkit_compilers(knowledge: Knowledge, cuda: str) -> ToolkitCompilers:
+    """The host compilers of that toolkit."""
+    kit = find_toolkit(knowledge, cuda)
+    return ToolkitCompilers(kit.gcc_max, kit.clang_max, *kit.msvc)
+
+
+def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
+    """The driver branch that runs any release of that CUDA major, `525` for 12.x.
+
+    It does not cover PTX.
+    """
+    kit = find_toolkit(knowledge, cuda)
+    return int(knowledge.toolkit_notes["driver_floor"][kit.cuda.partition(".")[0]])
+
+
+def list_toolkit_packages(
+    knowledge: Knowledge, cuda: str, for_source: bool = False
+) -> tuple[str, ...]:
+    """pip requirements that make a toolkit, and for a torch from source its libraries.
+
+    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together.
+
+    What PyPI cannot give is a `KnowledgeError`: before 13.0 the wheels hold no nvcc.
+    """
+    kit = find_toolkit(knowledge, cuda)
+    if not kit.pypi:
+        raise _build_pypi_error(knowledge, kit)
+    parts = knowledge.toolkit_notes["pypi"]
+    extras = [*parts["extension"]["extras"]]
+    extras += parts["extension"]["inspect"] if kit.cuobjdump else []
+    extras += parts["source"]["extras"] if for_source else []
+    apart = parts["source"]["packages"] if for_source else []
+    return (f"{parts['metapackage']}[{','.join(extras)}]=={kit.cuda}.*", *apart)
+
+
+def _explain_missing_arch(knowledge: Knowledge, kit: Toolkit, arch: Arch) -> str:
+    able = list_capable_toolkits(knowledge, [arch])
+    order = list(knowledge.toolkits)
+    if not able:
+        return f"cannot make {arch} ({arch.sm}), nor can any other known toolkit"
+    if order.index(kit.cuda) < order.index(able[0]):
+        return f"cannot make {arch} ({arch.sm}); {able[0]} is the first that can"
+    return f"dropped {arch} ({arch.sm}); {able[-1]} is the last that can"
+
+
+def _format_toolkit_hint(knowledge: Knowledge, archs: list[Arch]) -> str:
+    able = list_capable_toolkits(knowledge, archs)
+    names = ", ".join(map(str, archs))
+    if not able:
+        return f"no one toolkit makes {names}: build for fewer archs"
+    return f"take CUDA {able[0]}" + (f" to {able[-1]}" if len(able) > 1 else "") + f" for {names}"
+
+
+def _build_pypi_error(knowledge: Knowledge, kit: Toolkit) -> KnowledgeError:
+    able = [cuda for cuda, other in knowledge.toolkits.items() if other.pypi]
+    return KnowledgeError(
+        f"PyPI has no usable toolkit of CUDA {kit.cuda}: it has {able[0]} to {able[-1]}",
+        hint=f"install CUDA {kit.cuda} on the system, or take {able[-1]}",
+    )

@@ -1,0 +1,115 @@
+"""Which host compilers a CUDA toolkit takes, and the sources of a PyTorch release."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tasks.core.deps_model import CompilerLimits
+from tasks.core.errors import KnowledgeError
+from tasks.knowledge.cuda_toolkits import find_toolkit_compilers
+from tasks.knowledge.torch_releases import find_release
+from tasks.knowledge.versions import parse_version_numbers
+
+if TYPE_CHECKING:
+    from tasks.knowledge.knowledge_files import Knowledge
+
+# With what is recommended comes the Windows SDK, without which nothing is linked
+MSVC_INSTALL_COMMAND = (
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
+CompilerKind = Literal["gcc", "clang", "msvc"]
+_UNCHECKED_CXX_STANDARD = 20
+_COMPILER_NAMES = {"gcc": "GCC", "clang": "clang"}
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """A compiler as messages call it (`name`, "g++-14") and its version, "" where it is not known.
+
+    That of MSVC is the toolset's, "14.44.35207".
+    """
+
+    name: str
+    kind: CompilerKind
+    version: str
+
+
+def find_compiler_limits(
+    knowledge: Knowledge, cuda: str | None, torch: str | None
+) -> CompilerLimits:
+    """What `cuda` takes (None: no toolkit), and `torch`, where it is built from source.
+
+    Raises `KnowledgeError` for a toolkit that is not known; an unknown torch limits nothing.
+    """
+    gcc_min = _find_gcc_minimum(knowledge, torch) if torch else ""
+    if not cuda:
+        return CompilerLimits(torch=torch or "", gcc_min=gcc_min)
+    kit = find_toolkit_compilers(knowledge, cuda)
+    return CompilerLimits(
+        cuda=cuda,
+        gcc_max=kit.gcc_max,
+        clang_max=kit.clang_max,
+        msvc=(kit.msvc_min, kit.msvc_below),
+        torch=torch or "",
+        gcc_min=gcc_min,
+    )
+
+
+def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
+    """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
+    if compiler.kind == "msvc":
+        return _explain_msvc_rejection(given, compiler)
+    version = parse_version_numbers(compiler.version)
+    newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
+    if newest is not None and version[:1] > (newest,):
+        takes = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
+        return (
+            f"{_format_compiler(compiler)} is newer than {_format_toolkit(given)} takes ({takes})"
+        )
+    if compiler.kind == "gcc" and version and version < parse_version_numbers(given.gcc_min):
+        takes = f"GCC {given.gcc_min} or later"
+        return f"{_format_compiler(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
+    return ""
+
+
+def parse_msc_ver(toolset: str) -> int | None:
+    """_MSC_VER of an MSVC toolset: 1944 of "14.44.35207"; None where that is no such version.
+
+    The source is Microsoft's table of toolsets, "MSVC Toolset Minor Version Number 14.40 in VS 2022
+    v17.10": cl.exe of toolset 14.NN is 19.NN, since Visual Studio 2017 (14.1x).
+    """
+    parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
+    return 1900 + int(parts[1]) if parts else None
+
+
+def _find_gcc_minimum(knowledge: Knowledge, torch: str) -> str:
+    """The oldest GCC that a release's CMakeLists.txt lets pass: those of C++17 alone check it
+    (gcc-min of pytorch.yaml). Asked at load, where combinations.yaml is not read.
+    """
+    try:
+        known = find_release(knowledge, torch)
+    except KnowledgeError:
+        return ""
+    return known.gcc_min if known.cxx_std < _UNCHECKED_CXX_STANDARD else ""
+
+
+def _explain_msvc_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
+    version = parse_msc_ver(compiler.version)
+    if not given.msvc or version is None or given.msvc[0] <= version < given.msvc[1]:
+        return ""
+    lowest, below = given.msvc
+    side = "newer" if version >= below else "older"
+    takes = f"_MSC_VER {lowest} to {below - 1}"
+    named = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
+    return f"{named} is {side} than {_format_toolkit(given)} takes ({takes})"
+
+
+def _format_compiler(compiler: HostCompiler) -> str:
+    return f"{compiler.name} {compiler.version}"
+
+
+def _format_toolkit(given: CompilerLimits) -> str:
+    return f"CUDA {given.cuda}" if given.cuda else "this CUDA toolkit"

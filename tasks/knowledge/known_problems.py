@@ -1,0 +1,112 @@
+"""What is known not to work together, judged with the facts at hand.
+
+It never guesses: an unknown fact judges nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tasks.core.model import Arch
+    from tasks.core.resolution import Combination
+    from tasks.knowledge.facts import Failure, FixStage, KnownBad, Level
+    from tasks.knowledge.knowledge_files import Knowledge
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A known-bad combination that this one is. `fix` is what to do, `status` how it is known.
+
+    `cured` is the stage that takes care of it, "" where none does. What is cured is information:
+    `level` is "info" then, whatever the entry says.
+    """
+
+    id: str
+    level: Level
+    message: str
+    fix: str
+    status: str
+    fixed_by: FixStage = ""
+    symptom: str = ""
+
+
+def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
+    """Every known-bad entry that `combination` meets for certain, in the order of the file."""
+    return tuple(
+        Finding(
+            id=bad.id,
+            level="info" if bad.cured else bad.level,
+            message=bad.what,
+            fix=bad.fix,
+            status=bad.status,
+            fixed_by=bad.cured,
+            symptom=bad.symptom,
+        )
+        for bad in knowledge.known_bad
+        if _is_known_bad(bad, combination)
+    )
+
+
+def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
+    """Whether every key of `condition` holds for certain."""
+    return all(
+        _is_requirement_met(wanted, getattr(combination, key)) for key, wanted in condition.items()
+    )
+
+
+@cache
+def is_version_within(value: str, wanted: str) -> bool:
+    """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask
+
+    numbers = re.match(r"\d+(?:\.\d+)*", value)
+    bounds = SpecifierSet(wanted)
+    if numbers is None or any(_is_less_precise(numbers[0], bound.version) for bound in bounds):
+        return False
+    return numbers[0] in bounds
+
+
+def _is_known_bad(bad: KnownBad, combination: Combination) -> bool:
+    return any(is_condition_met(condition, combination) for condition in bad.when)
+
+
+def _is_requirement_met(
+    wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None
+) -> bool:
+    if value is None or isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
+    if isinstance(wanted, list):
+        return value in wanted
+    if isinstance(value, tuple):
+        return any(is_version_within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
+    return is_version_within(value, wanted)
+
+
+def _is_less_precise(value: str, bound: str) -> bool:
+    # "13.2" is on neither side of 13.2.86 for certain; 4 is as exact as 4.0.
+    known, asked = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
+    return len(known) < len(asked) and asked[: len(known)] == known
+
+
+def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
+    """The first failure of the facts that a line of `text` tells; None where no one is known."""
+    sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
+    return next((failure for failure in sure if _is_failure_in_text(failure, text)), None)
+
+
+def _is_failure_in_text(failure: Failure, text: str) -> bool:
+    return any(
+        _is_pattern_in_line(failure.patterns, line)
+        and not _is_pattern_in_line(failure.unless, line)
+        for line in text.splitlines()
+    )
+
+
+def _is_pattern_in_line(patterns: tuple[str, ...], line: str) -> bool:
+    return any(re.search(pattern, line, re.IGNORECASE) for pattern in patterns)

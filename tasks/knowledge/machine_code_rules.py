@@ -1,0 +1,186 @@
+"""Which machine code runs on which card.
+
+The rules are NVIDIA's (Blackwell compatibility guide), tried with ptxas; those of systems on a chip
+are the table DEVICE_REQUIREMENT of torch 2.15's torch/cuda/__init__.py. toolkits.yaml holds them
+with their evidence: `integrated`, `families` and `binary_rules`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tasks.core.model import Arch
+from tasks.knowledge.versions import format_major_minor, parse_major_minor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.knowledge.facts import BinaryRules
+    from tasks.knowledge.knowledge_files import Knowledge
+
+Compatibility = Literal["native", "compatible", "ptx", ""]
+
+
+def can_run_code(
+    knowledge: Knowledge,
+    code: MachineCode,
+    target: Arch,
+    *,
+    maker: str | None = None,
+    driver: str | None = None,
+) -> bool:
+    """Whether a card of capability `target` can run `code`, be it by compiling its PTX."""
+    return classify_compatibility(knowledge, code, target, maker=maker, driver=driver) != ""
+
+
+def classify_compatibility(
+    knowledge: Knowledge,
+    code: MachineCode,
+    target: Arch,
+    *,
+    maker: str | None = None,
+    driver: str | None = None,
+) -> Compatibility:
+    """How `target` would run `code`: made for it, for a smaller sibling, from PTX, or not at all.
+
+    `maker` is the CUDA release that made the code: Orin runs cubins of others from 13.2 on only.
+    `driver` is the CUDA release that the driver is for: it finishes no PTX that is newer. Where one
+    of them is not given, PTX is taken to be finished. A target with a suffix (`9.0a`) asks for
+    exactly that code, not only for a card that has it.
+    """
+    rules = knowledge.binary_rules
+    held = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
+    if target.suffix:
+        return "native" if target in code.cubins else "ptx" if target in held else ""
+    if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
+        return "native"
+    if any(_can_run_cubin(rules, cubin, target, maker) for cubin in code.cubins):
+        return "compatible"
+    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in held) else ""
+
+
+def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
+    """Return the targets that a library must cover: the one in its name (`_120_C`; tiny-cuda-nn
+    builds one library for each), else all.
+    """
+    named = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
+    own = tuple(target for target in targets if named and target.sm == f"sm_{named[1]}")
+    return own or tuple(targets)
+
+
+def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
+    """The newest PTX ISA that a driver is known to read; `driver_cuda` is the CUDA release it is
+    for, as nvidia-smi shows it.
+
+    A release that is not in the table counts as the one before it: (0, 0) before the first. Source:
+    `ptx_isa` of toolkits.yaml.
+    """
+    older = [
+        kit
+        for kit in knowledge.toolkits.values()
+        if parse_major_minor(kit.cuda) <= parse_major_minor(driver_cuda)
+    ]
+    return max((parse_major_minor(kit.ptx_isa) for kit in older), default=(0, 0))
+
+
+def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
+    """Minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, is not for
+    PTX.
+    """
+    if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
+        return True
+    made = knowledge.toolkits.get(format_major_minor(maker))
+    return made is not None and parse_major_minor(made.ptx_isa) <= find_driver_ptx_isa(
+        knowledge, driver
+    )
+
+
+def _strip_arch_suffix(arch: Arch) -> Arch:
+    return Arch(arch.major, arch.minor)
+
+
+def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | None) -> bool:
+    if cubin.suffix:
+        return target in rules.families.get(cubin, ())
+    if chip := rules.integrated.get(target):
+        later = (
+            maker is not None
+            and chip.since
+            and parse_major_minor(maker) >= parse_major_minor(chip.since)
+        )
+        return cubin in chip.runs or (bool(later) and cubin in chip.runs_since)
+    if cubin in rules.integrated:
+        return False
+    return cubin.major == target.major and cubin.minor <= target.minor
+
+
+def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
+    if ptx.suffix == "a":
+        return _strip_arch_suffix(ptx) == target
+    if ptx.suffix == "f":
+        return target in rules.families.get(ptx, ())
+    return ptx <= target
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """What a binary holds: finished code for some archs, and PTX that a driver can finish."""
+
+    cubins: frozenset[Arch] = frozenset()
+    ptx: frozenset[Arch] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The archs in order, then those of PTX: "9.0", "12.0", "12.0+PTX"."""
+        return (*map(str, sorted(self.cubins)), *(f"{arch}+PTX" for arch in sorted(self.ptx)))
+
+
+def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
+    """Whether torch.utils.cpp_extension of that release takes `arch`.
+
+    A release before or past the table counts as its oldest or newest. Source: `extension_archs` of
+    pytorch.yaml.
+    """
+    rows = knowledge.pytorch_notes["extension_archs"]
+    wanted = parse_major_minor(torch_release)
+    begun = [row for row in rows if parse_major_minor(row["releases"][0]) <= wanted]
+    return str(arch) in (begun or rows)[-1 if begun else 0]["archs"]
+
+
+def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
+    """What to do where that release does not take `arch`: another torch, or another arch."""
+    able = [
+        release
+        for row in knowledge.pytorch_notes["extension_archs"]
+        for release in row["releases"]
+        if str(arch) in row["archs"]
+    ]
+    later = [
+        release for release in able if parse_major_minor(release) > parse_major_minor(torch_release)
+    ]
+    if later:
+        return f"choose a newer torch ({later[0]} is the first that builds extensions for {arch})"
+    if able:
+        return f"choose an older torch ({able[-1]} is the last that builds extensions for {arch})"
+    if arch.suffix:
+        return f'write "{arch.major}.{arch.minor}"'
+    return "no known torch does: build for another arch, or without extensions"
+
+
+def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
+    """Whether CMake's find_package(Torch) of that release takes `arch`; nvcc may still refuse.
+
+    Source: `cmake_archs` of pytorch.yaml.
+    """
+    needed = find_first_cmake_release(knowledge, [arch])
+    return needed is None or parse_major_minor(torch_release) >= parse_major_minor(needed)
+
+
+def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
+    """The first release of torch whose CMake takes all of `archs`, None where any does."""
+    since = knowledge.pytorch_notes["cmake_archs"]
+    needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
+    needed += [since["two_digit_majors_since"] for arch in archs if arch.major >= 10]
+    return max(needed, key=parse_major_minor, default=None)

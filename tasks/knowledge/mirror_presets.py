@@ -1,0 +1,50 @@
+"""Public mirrors by name, and what a list of them puts in the place of URLs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tasks.core.errors import SettingsError
+from tasks.core.text_formatting import format_did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tasks.knowledge.knowledge_files import Knowledge
+
+
+@dataclass(frozen=True)
+class MirrorFact:
+    """Who mirrors, and for the prefix of a URL what is asked instead."""
+
+    name: str
+    who: str
+    instead: Mapping[str, str]
+    status: str
+    note: str
+
+
+def read_mirrors(data: Mapping[str, Any]) -> dict[str, MirrorFact]:
+    """mirrors.yaml: presets."""
+    return {
+        name: MirrorFact(name, row["who"], dict(row["instead"]), row["status"], row["note"])
+        for name, row in data["presets"].items()
+    }
+
+
+def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
+    """Prefix → what is asked instead: of several mirrors that have it, the first. Raises
+    `SettingsError` for a name that is not known.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        if name not in knowledge.mirrors:
+            raise SettingsError(
+                f'there is no mirror "{name}"{format_did_you_mean(name, knowledge.mirrors)}',
+                location="mirrors",
+                hint=f"choose of {', '.join(knowledge.mirrors)} (docs/knowledge.md); one of your "
+                "own goes into source.mirrors, as prefix: replacement",
+            )
+        found = {**knowledge.mirrors[name].instead, **found}
+    return found

@@ -1,0 +1,98 @@
+"""The command that adds what is missing, as a person types it on their system. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasks.knowledge.knowledge_files import Knowledge
+
+
+@dataclass(frozen=True)
+class PackageManager:
+    """Its command, and its names of what remedies ask for."""
+
+    systems: tuple[str, ...]
+    command: str
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PackageManagers:
+    """The known package managers, and the plain `names` of what they install.
+
+    `releases`: for each release of a system ("debian-12") and word ("python"), the versions that it
+    has packages of. `anywhere`: commands that work on every system.
+    """
+
+    names: Mapping[str, str]
+    managers: tuple[PackageManager, ...]
+    releases: Mapping[str, Mapping[str, Sequence[str]]]
+    anywhere: Mapping[str, str]
+
+    def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
+        """That of the system that goes by these names, the most exact first."""
+        found = (one for name in systems for one in self.managers if name in one.systems)
+        return next(found, None)
+
+    def has_package(
+        self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
+    ) -> bool:
+        """Return True if this release has packages of the versions in `words`, or if no release of
+        the manager's systems is listed.
+        """
+        if not any(one.rpartition("-")[0] in manager.systems for one in self.releases):
+            return True
+        release = next((one for one in systems if one in self.releases), "")
+        versions = self.releases.get(release, {})
+        return all(version in versions.get(word, ()) for word, version in words.items())
+
+
+def read_package_managers(data: Mapping[str, Any]) -> PackageManagers:
+    """packagemanagers.yaml."""
+    managers = tuple(_read_managers(data["managers"]))
+    releases = {name: _drop_status(row) for name, row in data["releases"].items()}
+    return PackageManagers(
+        _drop_status(data["names"]), managers, releases, _drop_status(data["anywhere"])
+    )
+
+
+def _drop_status(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fact for name, fact in row.items() if name != "status"}
+
+
+def _read_managers(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]:
+    own = {"systems", "command", "status"}
+    for row in managers.values():
+        packages = {name: package for name, package in row.items() if name not in own}
+        yield PackageManager(tuple(row["systems"]), row["command"], packages)
+
+
+def find_install_command(
+    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+) -> str:
+    """Return the install command, such as `sudo apt install g++-14`; "" if none is known for this
+    system. `words` are the versions in the package names.
+    """
+    facts = knowledge.package_managers
+    manager = facts.find_manager(systems)
+    package = manager.packages.get(asked, "") if manager else ""
+    used = {word: words[word] for word in words if f"{{{word}}}" in package}
+    form = facts.anywhere.get(asked, "")
+    if manager and package and facts.has_package(manager, systems, used):
+        form = f"{manager.command} {package}"
+    try:
+        return form.format_map(words)
+    except KeyError:
+        return ""
+
+
+def format_install_hint(
+    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+) -> str:
+    """The command; where none is known here `install rsync with your package manager`."""
+    name = knowledge.package_managers.names[asked].format_map(words)
+    known = find_install_command(knowledge, systems, asked, **words)
+    return known or f"install {name} with your package manager"

@@ -1,0 +1,361 @@
+"""PyTorch releases: what each needs, and which official wheel holds code for a card."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
+from tasks.knowledge.machine_code_rules import classify_compatibility
+from tasks.knowledge.versions import (
+    find_release_channel,
+    format_major_minor,
+    format_published_version,
+    parse_major_minor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.core.model import Arch
+    from tasks.knowledge.facts import Channel, OfficialWheel, Release
+    from tasks.knowledge.knowledge_files import Knowledge
+
+_MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def normalize_machine(machine: str) -> str:
+    """The name that wheels have for a machine: `AMD64` is `x86_64`."""
+    return _MACHINE_ALIASES.get(machine.lower(), machine.lower())
+
+
+def format_platform(system: str, machine: str) -> str:
+    """A platform for people: `Linux x86_64`."""
+    name = {"macos": "macOS"}.get(system, system.capitalize())
+    return f"{name} {normalize_machine(machine)}"
+
+
+def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
+    """The address of pytorch.org's index for a CUDA release, or for CPU."""
+    kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
+    digits = "".join(cuda.split(".")[:2]) if cuda else ""
+    return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
+
+
+def list_platform_wheels(
+    found: Release, system: str, machine: str, cuda: str | None
+) -> list[OfficialWheel]:
+    """The wheels for a system and machine (`AMD64` is `x86_64`), of one CUDA where it is given."""
+    name = normalize_machine(machine)
+    return [
+        wheel
+        for wheel in found.wheels
+        if (wheel.system, wheel.machine) == (system, name)
+        and (cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda))
+    ]
+
+
+def list_uncovered_archs(
+    knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
+) -> list[Arch]:
+    """The cards that the wheel has no finished code for.
+
+    A suffix is left out: it is the card that counts.
+    """
+    cards = [Arch(target.major, target.minor) for target in targets]
+    finished = ("native", "compatible")
+    return [
+        card
+        for card in cards
+        if classify_compatibility(knowledge, wheel.code, card, maker=wheel.cuda) not in finished
+    ]
+
+
+def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
+    """The cubin that a covered card runs: `sm_120`, or `sm_86 for 8.9`."""
+    card = Arch(target.major, target.minor)
+    if card in wheel.code.cubins:
+        return card.sm
+    below = max(arch for arch in wheel.code.cubins if arch <= card)
+    return f"{below.sm} for {card}"
+
+
+def is_wheel_verified(wheel: OfficialWheel) -> bool:
+    """Whether what it holds was looked at, and not inferred from its neighbours."""
+    return not wheel.status.startswith("unverified")
+
+
+def find_other_platform(
+    knowledge: Knowledge,
+    found: Release,
+    here: Sequence[OfficialWheel],
+    targets: Sequence[Arch],
+    cuda: str | None,
+) -> str:
+    """Another platform that has a wheel with code for every target, of that CUDA where it is given:
+    `Linux aarch64`. Empty where there is none, and where one that is `here` has it.
+    """
+    if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
+        return ""
+    for wheel in found.wheels:
+        right = cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda)
+        if right and wheel not in here and not list_uncovered_archs(knowledge, wheel, targets):
+            return format_platform(wheel.system, wheel.machine)
+    return ""
+
+
+def describe_missing_code(
+    knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
+) -> str:
+    """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
+    never = [
+        card
+        for card in targets
+        if all(list_uncovered_archs(knowledge, wheel, [card]) for wheel in wheels)
+    ]
+    if not never:
+        return " and ".join(map(str, targets)) + " together"
+    held = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
+    if min(never) > held[-1]:
+        return f"{', '.join(map(str, never))}: its newest is {held[-1]}"
+    if max(never) < held[0]:
+        return f"{', '.join(map(str, never))}: its oldest is {held[0]}"
+    return f"{', '.join(map(str, never))}: it holds {', '.join(map(str, held))}"
+
+
+@dataclass(frozen=True)
+class SelectedWheel:
+    """An official wheel.
+
+    `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
+    its machine code was inspected in this exact release, not inferred; `why` says so if not.
+    """
+
+    cuda: str | None
+    index: str
+    why: str
+    verified: bool = True
+
+
+def find_release(knowledge: Knowledge, version: str) -> Release:
+    """The release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
+
+    A pre-release of the minor after the newest known one gets the newest one's facts, marked
+    with its `channel` and assumed. Anything else that is not in the table is a `KnowledgeError`.
+    """
+    parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
+    if not parts:
+        raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
+    minor = f"{parts[1]}.{parts[2]}"
+    channel = find_release_channel(version)
+    if minor in knowledge.releases:
+        found = knowledge.releases[minor]
+        return (
+            replace(found, patch=_strip_local_version(version), channel=channel)
+            if channel
+            else found
+        )
+    newest = _find_newest_release(knowledge)
+    if channel and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
+        status = f"unverified: assumed to be as {newest.minor}"
+        return replace(
+            newest, minor=minor, patch=_strip_local_version(version), channel=channel, status=status
+        )
+    raise _build_unknown_release_error(knowledge, version, minor)
+
+
+def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
+    knowledge: Knowledge,
+    version: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None = None,
+    python: str | None = None,
+) -> SelectedWheel | None:
+    """The official wheel with finished code for every target: PyPI's, else of the newest CUDA.
+
+    `cuda` fixes the CUDA release, `python` (`3.12.4`) that of the interpreter it is for. No targets
+    means the CPU wheel. A target's suffix is left out: it is the card that counts. None: there is
+    no such wheel, and `why_no_wheel` says why.
+    """
+    found = find_release(knowledge, version)
+    if not _has_python_wheel(found, python, system, machine) or found.channel == "nowhere":
+        return None
+    on_pypi = _has_python_wheel(found, python, system, machine, pypi=True)
+    if not targets:
+        return _select_cpu_wheel(knowledge, found, system, on_pypi=on_pypi)
+    there = list_platform_wheels(found, system, machine, cuda)
+    fit = [wheel for wheel in there if not list_uncovered_archs(knowledge, wheel, targets)]
+    if not fit:
+        return None
+    best = max(
+        fit, key=lambda wheel: (wheel.pypi and not found.channel, parse_major_minor(wheel.cuda))
+    )
+    best = replace(best, pypi=best.pypi and on_pypi)
+    return _build_selected_wheel(
+        knowledge, found, _resolve_patch_version(found, version), best, targets
+    )
+
+
+def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
+    knowledge: Knowledge,
+    version: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None = None,
+    python: str | None = None,
+) -> str:
+    """One sentence for a person, for when `wheel_for` gave None: every condition that fails."""
+    found = find_release(knowledge, version)
+    torch = f"torch {_resolve_patch_version(found, version)}"
+    reasons = []
+    if found.channel == "nowhere":
+        return f"{torch} is in no index: it is what a build from a branch calls itself"
+    if (
+        targets
+        and select_official_wheel(knowledge, version, targets, system, machine, cuda) is None
+    ):
+        reasons.append(
+            _explain_no_cuda_wheel(knowledge, found, torch, targets, system, machine, cuda)
+        )
+    first, last = find_wheel_pythons(found, system, machine)
+    if not last:
+        reasons.append(f"no official wheel of {torch} is for {format_platform(system, machine)}")
+    elif not _has_python_wheel(found, python, system, machine):
+        there = "" if last == found.python[1] else f" on {format_platform(system, machine)}"
+        reasons.append(
+            f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{there} "
+            f"(they are for {first} to {last})"
+        )
+    return "; ".join(reasons)
+
+
+def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
+    """The other releases, newer ones first, each from the nearest on. A version that is not in the
+    table counts as newer than all.
+    """
+    minors = list(knowledge.releases)
+    asked = parse_major_minor(version.strip().removeprefix("v"))
+    newer = [minor for minor in minors if parse_major_minor(minor) > asked]
+    older = [minor for minor in reversed(minors) if parse_major_minor(minor) < asked]
+    return tuple(knowledge.releases[minor] for minor in (*newer, *older))
+
+
+def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
+    knowledge: Knowledge,
+    found: Release,
+    torch: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None,
+) -> str:
+    if system == "macos":
+        return "macOS has no CUDA"
+    every = list_platform_wheels(found, system, machine, None)
+    if not every:
+        return f"no official CUDA wheel of {torch} is known for {format_platform(system, machine)}"
+    built = list_platform_wheels(found, system, machine, cuda)
+    if not built:
+        there = ", ".join(wheel.cuda for wheel in every)
+        return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
+    given = f" with CUDA {built[0].cuda}" if cuda else ""
+    lacking = describe_missing_code(knowledge, built, targets)
+    if other := find_other_platform(knowledge, found, every, targets, cuda):
+        place = format_platform(system, machine)
+        return (
+            f"no official wheel of {torch}{given} for {place} holds code for {lacking}; "
+            f"one for {other} does"
+        )
+    return f"no official wheel of {torch}{given} holds code for {lacking}"
+
+
+def is_python_supported(found: Release, python: str) -> bool:
+    """Return True if the release supports that Python, `3.11` or `3.11.7`; some platforms may lack
+    wheels for it.
+    """
+    return (
+        parse_major_minor(found.python[0])
+        <= parse_major_minor(python)
+        <= parse_major_minor(found.python[1])
+    )
+
+
+def find_wheel_pythons(
+    found: Release, system: str, machine: str, *, pypi: bool = False
+) -> tuple[str, str]:
+    """Return the first and the last Python with a wheel for that platform; with `pypi`, on PyPI.
+
+    The last is "" if there is no wheel.
+    """
+    ends = [
+        fewer.last
+        for fewer in found.fewer_pythons
+        if (not fewer.system or system in fewer.system)
+        and (not fewer.machine or normalize_machine(machine) in fewer.machine)
+        and (pypi or not fewer.pypi)
+    ]
+    return found.python[0], min([found.python[1], *ends], key=parse_major_minor)
+
+
+def _has_python_wheel(
+    found: Release, python: str | None, system: str, machine: str, *, pypi: bool = False
+) -> bool:
+    first, last = find_wheel_pythons(found, system, machine, pypi=pypi)
+    return parse_major_minor(first) <= parse_major_minor(python or last) <= parse_major_minor(last)
+
+
+def _select_cpu_wheel(
+    knowledge: Knowledge, found: Release, system: str, *, on_pypi: bool
+) -> SelectedWheel:
+    if system == "macos" and not found.channel and on_pypi:
+        return SelectedWheel(None, "", "PyPI's torch for macOS is the CPU and MPS one")
+    index = format_index_url(knowledge, None, found.channel)
+    return SelectedWheel(None, index, "no GPU is a target: the CPU wheel")
+
+
+def _build_selected_wheel(
+    knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
+) -> SelectedWheel:
+    codes = ", ".join(sorted({format_wheel_code(wheel, target) for target in targets}))
+    looked_at = is_wheel_verified(wheel) and not found.channel
+    sure = looked_at and name == found.patch
+    doubt = f"known for {found.patch}" if looked_at else "by our facts, not verified"
+    holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
+    if wheel.pypi and not found.channel:
+        why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
+        return SelectedWheel(wheel.cuda, "", why, sure)
+    index = format_index_url(knowledge, wheel.cuda, found.channel)
+    where = index.removeprefix("https://")
+    if format_published_version(name) != name:
+        where = f"{where}, where it is called {format_published_version(name)},"
+    return SelectedWheel(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
+
+
+def _build_unknown_release_error(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
+    oldest, newest = next(iter(knowledge.releases)), _find_newest_release(knowledge)
+    if parse_major_minor(minor) < parse_major_minor(oldest):
+        return KnowledgeError(
+            f"torch {version} is older than {oldest}, the oldest known",
+            hint="choose a later release in torch.version",
+        )
+    return KnowledgeError(
+        f"torch {version} is newer than {newest.patch}, the newest known",
+        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
+    )
+
+
+def _find_newest_release(knowledge: Knowledge) -> Release:
+    return list(knowledge.releases.values())[-1]
+
+
+def _resolve_patch_version(found: Release, version: str) -> str:
+    return _strip_local_version(version) if version.count(".") >= 2 else found.patch
+
+
+def _strip_local_version(version: str) -> str:
+    return version.strip().removeprefix("v").split("+")[0]

@@ -1,0 +1,279 @@
+"""A bundle that is there: its manifest, and every file of it as the manifest has it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath, PurePosixPath
+
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.core.errors import BadArtifactError, NotOwnedError, SettingsError, TorchyardError
+from tasks.lock.bundle_manifest import (
+    BUNDLE_SCHEMA,
+    MANIFEST_NAME,
+    WHEELS_FOLDER,
+    Bundle,
+    BundledFile,
+)
+from tasks.system import files, manifests
+from tasks.system.network import archive, network_access
+from tasks.system.output import show_progress
+
+_CREATE_HINT = "make it where there is a network: doit bundle --dest PATH"
+_COPY_HINT = "copy the bundle again, or make it again: doit bundle"
+
+
+@dataclass(frozen=True)
+class VerifiedFiles:
+    """Which files were found to be what the manifest says: size and time of each, by path."""
+
+    manifest: str = ""
+    stamps: dict[str, str] = field(default_factory=dict)
+
+
+def read_bundle(place: Path) -> Bundle:
+    """The manifest of a folder or archive. `SettingsError` where it is none that we know."""
+    try:
+        found: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
+    except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
+        meant = "name the bundle itself, a folder with bundle.json or a tar"
+        raise SettingsError(
+            f"there is no bundle in {place}" if place.exists() else f"there is no {place}",
+            location="offline",
+            hint=f"{meant if place.exists() else 'correct the path'}; or {_CREATE_HINT}",
+        ) from error
+    names = [*found.files, *found.repositories.values(), *found.archives.values()]
+    if found.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
+        raise SettingsError(
+            f"the bundle {place} is of another make", location="offline", hint=_CREATE_HINT
+        )
+    return found
+
+
+def require_complete_bundle(place: Path, bundle: Bundle) -> None:
+    """A copy of a tar that was cut off begins well and is too short: `SettingsError`."""
+    there, least = place.stat().st_size, sum(packed.size for packed in bundle.files.values())
+    if place.is_file() and there < least:
+        raise SettingsError(
+            f"the bundle {place} is cut off: {there} bytes, and its files alone have {least}",
+            location="offline",
+            hint=f"copy it again; or {_CREATE_HINT}",
+        )
+
+
+def _read_manifest(place: Path) -> bytes:
+    if place.is_dir():
+        return (place / MANIFEST_NAME).read_bytes()
+    with tarfile.open(place, "r:") as tar:
+        first = tar.next()
+        stream = tar.extractfile(first) if first and first.name == MANIFEST_NAME else None
+        if stream is None:
+            raise KeyError(MANIFEST_NAME)
+        return stream.read()
+
+
+def _is_unsafe_path(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+
+
+def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
+    """Where its files are, or will be: an archive is unpacked into the build folder."""
+    return place if place.is_dir() else Path(build) / "offline"
+
+
+def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
+    """Unpack what is an archive, verify, and take everything from there from now on. Raises
+    `BadArtifactError` for the first file that was changed or is not in the manifest.
+    """
+    folder = resolve_bundle_folder(place, build)
+    seen = Path(build) / "offline.json"
+    if folder != place:
+        _unpack_bundle(place, bundle, folder)
+    _require_listed(place, bundle, folder)
+    show_progress("verifying the bundle")
+    wheels = files.create_owned_folder(Path(build) / "offline-wheels")
+    before = manifests.read_manifest(seen, VerifiedFiles) if seen.is_file() else VerifiedFiles()
+    paths = {name: folder / name for name in bundle.files}
+    paths |= _collect_wheels(paths, wheels)
+    stamps = dict(_verify_files(bundle, folder, paths, before.stamps))
+    manifests.write_manifest(seen, VerifiedFiles(str(place), stamps))
+    network_access.start_offline_mode(wheels)
+
+
+def _unpack_bundle(place: Path, bundle: Bundle, folder: Path) -> None:
+    if folder.is_dir() and _is_same_bundle(try_read_bundle(folder), bundle):
+        return
+    files.remove_owned(folder)
+    show_progress(f"unpacking {place.name}")
+    try:
+        archive.extract_archive(place, folder)
+    except BadArtifactError as error:
+        raise BadArtifactError(error.message, location=error.location, hint=_COPY_HINT) from error
+
+
+def _is_same_bundle(one: Bundle | None, other: Bundle) -> bool:
+    return one == other
+
+
+def try_read_bundle(folder: Path) -> Bundle | None:
+    """As `read`, None where there is none."""
+    try:
+        return read_bundle(folder)
+    except TorchyardError:
+        return None
+
+
+def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
+    """Raise `BadArtifactError` for a link or a file whose exact name is not in the manifest."""
+    known = {*bundle.files, MANIFEST_NAME, files.TAG}
+    for path in _iterate_files(folder):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or name not in known:
+            if folder != place:
+                files.remove_owned(folder)  # the archive is unpacked again once it is replaced
+            raise BadArtifactError(
+                f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
+                location=str(place),
+                hint=_COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}",
+            )
+
+
+def _iterate_files(folder: Path) -> Iterator[Path]:
+    """Yield all files and links below a folder, without following links."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from _iterate_files(path)
+        else:
+            yield path
+
+
+def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
+    """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
+    install whatever they find in a folder. Return the new paths by their names in the bundle.
+    """
+    listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)]
+    found = {name: dest / PurePosixPath(name).name for name in listed}
+    for path in dest.iterdir():
+        if path not in found.values():
+            files.remove_owned(path)
+    for name, path in found.items():
+        _link_or_copy(paths[name], path)
+    return found
+
+
+def _link_or_copy(source: Path, dest: Path) -> None:
+    if not source.is_file():
+        raise _build_bundle_error(source, "is not there")
+    if dest.is_file() and _format_file_stamp(dest) == _format_file_stamp(source):
+        return
+    dest.unlink(missing_ok=True)
+    try:
+        os.link(source, dest)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, dest)
+
+
+def _format_file_stamp(path: Path) -> str:
+    """Return size and modification time of a file as text."""
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def _verify_files(
+    bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Size and time of each file; what has those it had is not read again."""
+    for name, packed in bundle.files.items():
+        path = paths[name]
+        key = f"{path} {packed.sha256}"
+        if not path.is_file():
+            raise _build_bundle_error(path, "is not there")
+        stamp = _format_file_stamp(path)
+        if before.get(key) != stamp and files.read_artifact(path).sha256 != packed.sha256:
+            if path != folder / name:
+                path.unlink()  # else a corrected bundle would not be copied again
+            raise _build_bundle_error(
+                folder / name, f"has other bytes than its sha256 {packed.sha256} says"
+            )
+        yield key, stamp
+
+
+def _build_bundle_error(path: Path, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"{path.name} of the bundle {what}",
+        location=str(path),
+        hint=_COPY_HINT,
+    )
+
+
+_TAR_SUFFIX = ".tar"
+
+
+def prepare_bundle_folder(dest: Path) -> Path:
+    """The folder that is filled: beside `dest`, and what an earlier attempt brought is in it.
+    `NotOwnedError` where `dest` holds something else than a bundle of ours.
+    """
+    is_tar = dest.suffix == _TAR_SUFFIX
+    if dest.exists() and not (_is_bundle(dest) and (is_tar or files.is_marked(dest))):
+        raise NotOwnedError(
+            "this is there already, and no bundle that torchyard made",
+            location=str(dest),
+            hint="name another place",
+        )
+    folder = files.create_owned_folder(dest.with_name(f"{dest.name}.part{'s' * is_tar}"))
+    files.mark_owned(folder)
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    return folder
+
+
+def _is_bundle(place: Path) -> bool:
+    try:
+        return bool(read_bundle(place))
+    except TorchyardError:
+        return False
+
+
+def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
+    """Write the manifest, and give all of it its name."""
+    known = dict(_list_files(folder))
+    whole = replace(bundle, files=known)
+    manifests.write_manifest(folder / MANIFEST_NAME, whole)
+    if dest.suffix == _TAR_SUFFIX:
+        part = dest.with_name(f"{dest.name}.part")
+        _write_tar(folder, part, [MANIFEST_NAME, *sorted(known)])
+        files.replace_path(part, dest)
+        files.remove_owned(folder)
+        return whole
+    old = dest.with_name(f"{dest.name}.old")
+    files.remove_owned(old)
+    if dest.exists():
+        dest.rename(old)
+    folder.rename(dest)
+    files.remove_owned(old)
+    return whole
+
+
+def _list_files(folder: Path) -> Iterator[tuple[str, BundledFile]]:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if path.name not in (files.TAG, MANIFEST_NAME):
+            known = files.read_artifact(path)
+            yield path.relative_to(folder).as_posix(), BundledFile(known.sha256, known.size)
+
+
+def _write_tar(folder: Path, part: Path, names: list[str]) -> None:
+    """The manifest first, where it is found without reading the rest."""
+    with tarfile.open(part, "w") as tar:
+        for name in names:
+            tar.add(folder / name, name, recursive=False, filter=_normalize_member)
+
+
+def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    member.mode = 0o644
+    return member

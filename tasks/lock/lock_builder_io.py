@@ -1,0 +1,201 @@
+"""What the finished build of a profile was made of, as a section of torchyard.lock: read from its
+manifests, its checkouts and its environment, the digests of packages from the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from tasks.core.deps_model import DepsJob, DepsManifest
+from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.lock.lock_file import LockedInputs, LockSection
+from tasks.lock.opened_profile_io import Profile as Opened
+from tasks.lock.opened_profile_io import activate_sources
+from tasks.lock.plan_pinning import identify_platform
+from tasks.runlog import stage_record_io
+from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
+from tasks.stages.source.model import SourceJob, SourceTree
+from tasks.stages.wheel.model import Wheel
+from tasks.system import environments, files, git, manifests
+from tasks.system.environments import InstalledPackage
+from tasks.system.package_installer import DigestLister
+
+_UNREACHABLE = "its source could not be reached"
+
+
+class FinishedBuild:
+    """A profile that is built. Raises `BuildError` where it is not, or the settings moved since.
+    `left_out` are the optional extensions that it is without, each with the reason.
+    """
+
+    def __init__(self, profile: Opened) -> None:
+        self.profile, self.layout = profile, profile.layout
+        self.choice = profile.choice
+        asked = [stage.job for stage in self.profile.plan.find_stages("extensions")]
+        self.left_out = {job.name: why for job in asked if (why := _explain_left_out(job))}
+        self._require_built()
+        if profile.pinned_plan:  # its digests, too, are then those of the bundle's files
+            activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
+        self.deps = manifests.read_manifest(self.layout.compute_manifest_path("deps"), DepsManifest)
+        self.lister = DigestLister(
+            environments.find_uv(),
+            self.deps.python,
+            files.create_owned_folder(self.layout.build / "locking"),
+            self.layout.logs / "lock.log",
+        )
+
+    def _require_built(self) -> None:
+        without = {f"extensions:{name}" for name in self.left_out}
+        for stage in self.profile.plan.stages:
+            if stage.name in without or (without and stage.kind == "install"):
+                continue  # an extension that failed keeps all from a person's own environment
+            there = all(Path(path).is_file() for path in stage.outputs)
+            moved = (
+                stage_record_io.find_rebuild_reasons(stage) if there else ("it was not built yet",)
+            )
+            if moved:
+                raise TorchyardError(
+                    f"there is no finished build: {stage.name}: {moved[0]}",
+                    hint="doit build, then the same command again",
+                )
+
+    def build_section(self) -> LockSection:
+        """All of it."""
+        python, platform = identify_platform(self.choice)
+        return LockSection(
+            python=python,
+            platform=platform,
+            strategy=self.choice.strategy,
+            release=self.choice.torch.partition("+")[0],
+            torch=self._lock_torch(),
+            extensions={job.name: self._lock_extension(job) for job in self.extensions},
+            packages=self._lock_group("deps"),
+            toolkit=dict(self.lister.find_digests(self.toolkit_packages)),
+        )
+
+    @cached_property
+    def extensions(self) -> tuple[ExtensionJob, ...]:
+        """The jobs of those that were built."""
+        jobs = (stage.job for stage in self.profile.plan.find_stages("extensions"))
+        return tuple(job for job in jobs if job.name not in self.left_out)
+
+    @cached_property
+    def toolkit_packages(self) -> tuple[InstalledPackage, ...]:
+        """What lies in the toolkit's own folder."""
+        return tuple(environments.read_installed_packages(self.layout.build / "toolkit").values())
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
+        """The packages of an index by who asked for them first: "deps", "torch", an extension.
+        What nobody names (pip, a compiler cache) is with deps.
+        """
+        here, left = (
+            self._installed_packages,
+            {one.name for one in self._installed_packages.values() if not one.is_file},
+        )
+        groups: dict[str, tuple[InstalledPackage, ...]] = {}
+        for name, roots in self._list_roots(here):
+            brought = left & environments.resolve_required_names(roots, here)
+            groups[name] = tuple(here[one] for one in sorted(brought))
+            left -= brought
+        groups["deps"] += tuple(here[one] for one in sorted(left))
+        return groups
+
+    @cached_property
+    def _installed_packages(self) -> Mapping[str, InstalledPackage]:
+        overlay = self.deps.overlay
+        return environments.read_installed_packages(
+            Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
+        )
+
+    def _list_roots(
+        self, here: Mapping[str, InstalledPackage]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        job: DepsJob = self.profile.plan.find_stages("deps")[0].job
+        yield "deps", (*job.tools, *job.toolkit_packages)
+        yield "torch", here["torch"].requires if "torch" in here else ()
+        for extension in self.extensions:
+            built = manifests.read_manifest(extension.manifest, BuiltExtension)
+            name = built.artifact.name.partition("-")[0] if built.artifact else ""
+            found = here.get(canonicalize_name(name))
+            yield extension.name, found.requires if found else ()
+
+    def _lock_group(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
+        return dict(self.lister.find_digests(self.groups[group], index))
+
+    def _lock_torch(self) -> LockedInputs:
+        if self.choice.strategy == "existing" or not self.profile.plan.find_stages("wheel"):
+            return LockedInputs()
+        wheel = manifests.read_manifest(self.layout.compute_manifest_path("wheel"), Wheel)
+        packages = self._lock_group("torch", self.choice.index)
+        for stage in self.profile.plan.find_stages("source"):
+            return LockedInputs(**self._lock_source_tree(stage.job), packages=packages)
+        if wheel.artifact is None:
+            return LockedInputs(packages=packages)
+        return LockedInputs(
+            wheel=wheel.artifact.name, sha256=wheel.artifact.sha256, packages=packages
+        )
+
+    def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:
+        tree = manifests.read_manifest(job.manifest, SourceTree)
+        if job.kind == "path":
+            return {"path": self._format_relative_path(job.location)}
+        if job.kind == "tarball":
+            known = {"tarball": redact_secrets(job.location), "sha256": tree.digest}
+        else:
+            known = {"git": redact_secrets(job.location), "ref": job.ref, "commit": tree.commit}
+        return {**known, "submodules": dict(tree.submodules), "patches": tree.patches}
+
+    def _lock_extension(self, job: ExtensionJob) -> LockedInputs:
+        built = manifests.read_manifest(job.manifest, BuiltExtension)
+        if built.status != "built":
+            raise TorchyardError(
+                f"there is no finished build: extensions:{job.name}: {_UNREACHABLE}",
+                hint="doit build, then the same command again; optional: true, where it may be "
+                "left out",
+            )
+        requires = environments.read_installed_packages(job.work / "requires").values()
+        return LockedInputs(
+            **self._lock_extension_source(job, built.source),
+            requires=dict(self.lister.find_digests(one for one in requires if not one.is_file)),
+            packages=self._lock_group(job.name),
+        )
+
+    def _lock_extension_source(
+        self, job: ExtensionJob, source: Mapping[str, str]
+    ) -> dict[str, Any]:
+        patches = tuple(filter(None, source.get("patches", "").split(", ")))
+        match job.kind:
+            case "path":
+                return {"path": self._format_relative_path(job.location), "patches": patches}
+            case "wheel":
+                return {"wheel": source["wheel"], "sha256": source["sha256"]}
+            case "sdist":
+                return {"sdist": job.location, "sha256": source["sha256"], "patches": patches}
+        known = {"git": source["git"], "ref": job.ref, "commit": source["commit"]}
+        submodules = dict(git.read_git_state(job.clone).submodules) if job.submodules else {}
+        return {**known, "submodules": submodules, "patches": patches}
+
+    def _format_relative_path(self, location: str) -> str:
+        """Another person has it elsewhere: of a folder outside the checkout only its name."""
+        path = Path(location)
+        inside = path.is_relative_to(self.layout.root)
+        return path.relative_to(self.layout.root).as_posix() if inside else f"…/{path.name}"
+
+
+def _explain_left_out(job: ExtensionJob) -> str:
+    """Of an optional one that is not there; "" for all others."""
+    if not job.optional:
+        return ""
+    if not Path(job.manifest).is_file():
+        return "its stage did not come to its end"
+    return (
+        ""
+        if manifests.read_manifest(job.manifest, BuiltExtension).status == "built"
+        else _UNREACHABLE
+    )

@@ -1,0 +1,212 @@
+"""The section of one profile, key by key. Extra keys are refused: what is not understood cannot be
+kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from tasks.core.errors import SettingsError, redact_secrets
+from tasks.lock import LOCK_NAME
+from tasks.settings import values
+from tasks.settings.layers import split_tree
+from tasks.settings.setting_errors import find_key_location
+from tasks.settings.values import StrictModel
+from tasks.settings.yaml_tree import parse_yaml_tree
+
+Sha256 = Annotated[str, Field(pattern=values.SHA256_PATTERN)]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
+Packages = dict[Annotated[str, Field(pattern=values.SDIST_PATTERN)], tuple[Sha256, ...]]
+
+
+class LockedInputs(StrictModel):
+    """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
+    path, a path without a pin. `requires` are the packages that its build imported, `packages`
+    those that came because it asks for them.
+    """
+
+    git: str = ""
+    ref: str = ""
+    """What was asked for; `commit` is what it stood for."""
+    commit: Commit | Literal[""] = ""
+    submodules: dict[str, Commit] = {}
+    sdist: str = ""
+    wheel: str = ""
+    """The name of the file."""
+    tarball: str = ""
+    path: str = ""
+    sha256: Sha256 | Literal[""] = ""
+    patches: tuple[Sha256, ...] = ()
+    requires: Packages = {}
+    packages: Packages = {}
+
+
+class LockSection(StrictModel):
+    """One profile. `python` is major and minor, `platform` system and machine: what is locked are
+    files for these.
+    """
+
+    python: str
+    platform: str
+    strategy: Literal["source", "prebuilt", "existing"]
+    release: str
+    """Of torch, without its local part."""
+    torch: LockedInputs = LockedInputs()
+    extensions: dict[str, LockedInputs] = {}
+    """By name, companions among them."""
+    packages: Packages = {}
+    """What the build environment holds beside those that torch and the extensions ask for."""
+    toolkit: Packages = {}
+    """What lies in a folder of its own: the CUDA toolkit beside an existing torch, cuobjdump."""
+
+
+def merge_kept_extensions(
+    now: LockSection, held: LockSection | None, names: Container[str]
+) -> LockSection:
+    """The section `now`, with what `held` has of the extensions `names`, which `now` is without."""
+    before = held.extensions if held else {}
+    kept = {name: made for name, made in before.items() if name in names}
+    return now.model_copy(update={"extensions": {**kept, **now.extensions}})
+
+
+_FILE_HEADER = f"""\
+# {LOCK_NAME}: what each profile was built of, commit by commit and file by file. doit lock
+# writes it after a build, doit build takes exactly this again, doit lock --check tells in what the
+# two differ. It belongs into the repository.
+"""
+_SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
+
+
+def split_sections(text: str) -> dict[str, tuple[int, str]]:
+    """The lines of each profile, and how many are before them; nothing is understood yet."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    current: list[str] | None = None
+    for number, line in enumerate(text.splitlines(keepends=True)):
+        if begins := _SECTION_KEY.match(line):
+            if begins["name"] in found:
+                raise _build_lock_error(
+                    f"{LOCK_NAME}:{number + 1}", f'"{begins["name"]}" is there twice'
+                )
+            current = []
+            found[begins["name"]] = (number, current)
+        elif line[0] not in " #\r\n":
+            raise _build_lock_error(f"{LOCK_NAME}:{number + 1}", "this is no section of a profile")
+        if current is not None:
+            current.append(line)
+    return {name: (number, "".join(lines)) for name, (number, lines) in found.items()}
+
+
+def parse_section(text: str, profile: str) -> LockSection | None:
+    """The section of `profile`, None where there is none. `SettingsError` with the line of what is
+    not understood.
+    """
+    if (found := split_sections(text).get(profile)) is None:
+        return None
+    number, own = found
+    tree = parse_yaml_tree("\n" * number + own, LOCK_NAME)
+    values, _ = split_tree(tree)
+    try:
+        return LockSection.model_validate(values[profile])
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        path = (profile, *(part for part in problem["loc"] if part != "[key]"))
+        dotted = ".".join(map(str, path))
+        raise _build_lock_error(
+            find_key_location(path, tree), f"{dotted}: {problem['msg'].lower()}"
+        ) from error
+
+
+def replace_section(text: str, profile: str, section: LockSection | None) -> str:
+    """The whole file with that section, without it for None; the others stay as they are."""
+    others = {
+        name: own.rstrip() for name, (_, own) in split_sections(text).items() if name != profile
+    }
+    if section:
+        others[profile] = _render_section(profile, section)
+    return "\n\n".join([_FILE_HEADER.rstrip(), *(others[name] for name in sorted(others))]) + "\n"
+
+
+def _render_section(profile: str, section: LockSection) -> str:
+    told = _strip_empty(section.model_dump(mode="json"))
+    dumped: str = yaml.dump(
+        {profile: told}, Dumper=_LockDumper, sort_keys=True, width=10_000, allow_unicode=True
+    )
+    return dumped.rstrip()
+
+
+class _LockDumper(yaml.SafeDumper):
+    """A package and its digests are one line."""
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+        """As it is called by YAML."""
+        return super().represent_sequence(tag, sequence, flow_style=True)
+
+
+def _strip_empty(value: Any) -> Any:
+    """Without what says nothing."""
+    if not isinstance(value, dict):
+        return value
+    below = {key: _strip_empty(item) for key, item in value.items()}
+    return {key: item for key, item in below.items() if item not in ("", {}, [])}
+
+
+def _build_lock_error(where: str, what: str) -> SettingsError:
+    return SettingsError(
+        what,
+        location=where,
+        hint=f"take {LOCK_NAME} from the repository again, or remove the section and let doit lock "
+        "write it; lock: false builds without",
+    )
+
+
+_SHORT_LENGTH = 12  # digits of a digest or commit that people compare
+
+
+def compare_sections(held: LockSection, now: LockSection) -> Iterator[str]:
+    """A line each: `extensions.toy.commit: 1a2b3c4d5e6f → 0f9e8d7c6b5a`. Of packages the version is
+    told, and the digest only where the version is the same.
+    """
+    yield from _compare_values(held.model_dump(mode="json"), now.model_dump(mode="json"), "")
+
+
+def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        if key.rpartition(".")[2] in ("packages", "requires", "toolkit"):
+            yield from _compare_packages(before, after, key)
+            return
+        for name in sorted({*before, *after}):
+            dotted = f"{key}.{name}" if key else name
+            if name not in after:
+                yield f"{dotted}: locked, and not built"
+            elif name not in before:
+                yield f"{dotted}: built, and not locked"
+            else:
+                yield from _compare_values(before[name], after[name], dotted)
+    elif before != after:
+        yield f"{key}: {_shorten_value(before)} → {_shorten_value(after)}"
+
+
+def _compare_packages(
+    before: Mapping[str, Any], after: Mapping[str, Any], key: str
+) -> Iterator[str]:
+    old, new = _parse_versions(before), _parse_versions(after)
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield f"{key}.{name}: {old.get(name, 'not locked')} → {new.get(name, 'not there')}"
+        elif not set(after[f"{name}=={new[name]}"]) <= set(before[f"{name}=={old[name]}"]):
+            yield f"{key}.{name}: {old[name]} with other bytes than the locked ones"
+
+
+def _parse_versions(packages: Mapping[str, Any]) -> dict[str, str]:
+    return dict(pin.split("==", 1) for pin in packages)
+
+
+def _shorten_value(value: Any) -> str:
+    text = redact_secrets(str(value)) or "none"
+    is_digest = len(text) >= 40 and all(c in "0123456789abcdef" for c in text)
+    return text[:_SHORT_LENGTH] if is_digest else text

@@ -1,0 +1,198 @@
+"""A plan that takes what torchyard.lock holds, part by part; where the settings ask for something
+else the part is resolved anew, and that is said. Pure.
+
+What is locked is in the jobs and not in the inputs: a build that is that already runs no stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from tasks.core.deps_model import DepsJob
+from tasks.core.errors import redact_secrets
+from tasks.core.model import Plan
+from tasks.core.pip_requirements import parse_pinned_versions
+from tasks.core.resolution import Resolution
+from tasks.knowledge.torch_releases import normalize_machine
+from tasks.lock.lock_file import LockedInputs, LockSection
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.source.model import SourceJob
+from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
+
+
+def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
+    """The plan with what is locked in its jobs, and a warning for all that is not taken."""
+    if away := _check_machine(section, choice):
+        return replace(plan, warnings=(*plan.warnings, _format_warning(away)))
+    fits = not _check_torch(plan, section, choice)
+    pairs = [(stage, _pin_job(stage.job, section, torch=fits)) for stage in plan.stages]
+    stages = tuple(replace(stage, job=job) if job else stage for stage, job in pairs)
+    told = (_format_warning(line) for line in _list_differences(plan, section, choice))
+    return replace(plan, stages=stages, warnings=(*plan.warnings, *told))
+
+
+def identify_platform(choice: Resolution) -> tuple[str, str]:
+    """Python and platform as a section names them."""
+    return choice.python.minor, f"{choice.system} {normalize_machine(choice.machine)}"
+
+
+def _format_warning(difference: str) -> str:
+    return f"torchyard.lock: {difference}: resolved anew; doit lock writes what comes of it"
+
+
+def _check_machine(section: LockSection, choice: Resolution) -> str:
+    python, platform = identify_platform(choice)
+    if (section.python, section.platform) == (python, platform):
+        return ""
+    held = f"Python {section.python} on {section.platform}"
+    return f"this profile is locked for {held}, and this is Python {python} on {platform}"
+
+
+def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
+    held, asked = section.release, _strip_local_version(choice)
+    if (section.strategy, held) == (choice.strategy, asked):
+        wheel = section.torch.wheel
+        wanted = next((one.job for one in plan.stages if isinstance(one.job, PrebuiltJob)), None)
+        if not (wheel and wanted) or _meets_requirement(wheel, wanted.requirement):
+            return ""
+        held = str(_parse_wheel_version(wheel) or wheel)
+        asked = wanted.requirement.partition("==")[2]
+    return f"torch {section.strategy} {held} is locked, and {choice.strategy} {asked} is asked for"
+
+
+def _meets_requirement(wheel: str, requirement: str) -> bool:
+    """With the local part of the version where one is asked for."""
+    version = _parse_wheel_version(wheel)
+    return version is not None and Requirement(requirement).specifier.contains(
+        version, prereleases=True
+    )
+
+
+def _parse_wheel_version(wheel: str) -> Version | None:
+    """None for a name that no wheel has: somebody wrote it by hand."""
+    try:
+        return parse_wheel_filename(wheel)[1]
+    except InvalidWheelFilename:
+        return None
+
+
+def _strip_local_version(choice: Resolution) -> str:
+    return choice.torch.partition("+")[0]
+
+
+def _pin_job(job: Any, section: LockSection, *, torch: bool) -> Any:
+    """The job with what is locked for it; None where that is nothing."""
+    match job:
+        case DepsJob() if not _find_unmet_requirement(job, section):
+            return replace(job, locked=section.packages, locked_toolkit=section.toolkit)
+        case PrebuiltJob() if torch:
+            own = section.torch
+            return replace(job, locked=own.packages, locked_sha256=own.sha256)
+        case BuiltJob() if torch:
+            return replace(job, locked=section.torch.packages)
+        case SourceJob() if torch and not _check_source(job, section.torch):
+            own = section.torch
+            return replace(job, commit=own.commit, sha256=job.sha256 or own.sha256 or None)
+        case ExtensionJob():
+            return _pin_extension(job, section.extensions.get(job.name), torch=torch)
+    return None
+
+
+def _pin_extension(
+    job: ExtensionJob, made: LockedInputs | None, *, torch: bool
+) -> ExtensionJob | None:
+    if made is None or _check_extension_source(job, made) or (job.pinned and not torch):
+        return None
+    return replace(
+        job,
+        commit=made.commit,
+        locked_sha256=made.sha256,
+        locked=made.packages,
+        locked_requires=made.requires,
+    )
+
+
+def _list_differences(plan: Plan, section: LockSection, choice: Resolution) -> Iterator[str]:
+    if torch := _check_torch(plan, section, choice):
+        yield torch
+    listed = set()
+    for stage in plan.stages:
+        match stage.job:
+            case DepsJob() if unmet := _find_unmet_requirement(stage.job, section):
+                yield unmet
+            case SourceJob() if not torch and (other := _check_source(stage.job, section.torch)):
+                yield other
+            case ExtensionJob():
+                listed.add(stage.job.name)
+                yield from _list_extension_differences(stage.job, section)
+    if gone := sorted(section.extensions.keys() - listed):
+        yield f"{', '.join(gone)} is locked, and the settings do not list it"
+
+
+def _list_extension_differences(job: ExtensionJob, section: LockSection) -> Iterator[str]:
+    made = section.extensions.get(job.name)
+    if made is None:
+        yield f"{job.name} is not in it"
+    elif other := _check_extension_source(job, made):
+        yield other
+
+
+def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
+    """The first requirement of the environment that what is locked for it does not meet."""
+    held = {**parse_pinned_versions(section.toolkit), **parse_pinned_versions(section.packages)}
+    wanted = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
+    for text in wanted:
+        asked = Requirement(text)
+        version = held.get(canonicalize_name(asked.name))
+        if version is None and not job.existing:  # it may have been there already
+            return f"{asked} is asked for, and no {asked.name} is locked"
+        if version is not None and not asked.specifier.contains(version, prereleases=True):
+            return f"{asked.name} {version} is locked, and {asked} is asked for"
+    return ""
+
+
+def _check_source(job: SourceJob, made: LockedInputs) -> str:
+    match job.kind:
+        case "git":
+            return _format_mismatch("PyTorch's tree", (made.git, made.ref), (job.location, job.ref))
+        case "tarball":
+            return _format_mismatch("PyTorch's tree", (made.tarball,), (job.location,))
+    return "" if made.path else "a tree of git or a tarball is locked, and source.path is set"
+
+
+def _check_extension_source(job: ExtensionJob, made: LockedInputs) -> str:
+    match job.kind:
+        case "git":
+            return _format_mismatch(job.name, (made.git, made.ref), (job.location, job.ref))
+        case "sdist":
+            return _format_mismatch(job.name, (made.sdist,), (job.location,))
+        case "path":
+            return (
+                ""
+                if made.path
+                else _format_mismatch(job.name, (made.git or made.sdist,), ("a folder",))
+            )
+    return (
+        ""
+        if _is_locked_wheel(job, made)
+        else _format_mismatch(job.name, (made.wheel,), (job.location,))
+    )
+
+
+def _is_locked_wheel(job: ExtensionJob, made: LockedInputs) -> bool:
+    """Which one a tree is pinned to is known when the tree is there."""
+    return bool(made.wheel) and _meets_requirement(made.wheel, job.location)
+
+
+def _format_mismatch(what: str, held: Iterable[str], asked: Iterable[str]) -> str:
+    before, now = tuple(held), tuple(map(redact_secrets, asked))
+    if before == now:
+        return ""
+    told = " at ".join(filter(None, before)) or "nothing of the kind"
+    return f"of {what} {told} is locked, and {' at '.join(now)} is asked for"

@@ -1,0 +1,166 @@
+"""Settings, host and knowledge → the whole plan. Pure.
+
+prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
+source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
+existing   deps ─► env ─► wheel (records) ─► extensions ─► validate
+
+With install.into, install comes after the extensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Host, Layout, Plan, Stage
+from tasks.core.resolution import Resolution
+from tasks.knowledge import Knowledge
+from tasks.knowledge.mirror_presets import collect_mirror_replacements
+from tasks.planning.resolve import resolve_settings
+from tasks.settings.schema import Settings
+from tasks.stages.compile.plan import plan as plan_compile
+from tasks.stages.deps.plan import plan as plan_deps
+from tasks.stages.env.plan import plan as plan_env
+from tasks.stages.extensions.known_extensions import complete_extensions
+from tasks.stages.extensions.plan import list_build_warnings as extension_warnings
+from tasks.stages.extensions.plan import plan_extensions as plan_extensions
+from tasks.stages.install.plan import plan as plan_install
+from tasks.stages.source.model import SourceJob
+from tasks.stages.source.plan import plan as plan_source
+from tasks.stages.validate.plan import plan as plan_validate
+from tasks.stages.wheel.plan import plan as plan_wheel
+
+_LOCAL_TORCH_ORIGINS = {"source": "built here", "existing": "the one that python has"}
+STAGE_KINDS = ("deps", "source", "env", "compile", "wheel", "extensions", "install", "validate")
+
+
+def make_plan(
+    settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
+) -> tuple[Resolution, Plan]:
+    """What was chosen, and every stage of this profile on this host. Raises `SettingsError` for
+    what can be seen to be wrong offline.
+    """
+    settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
+    choice = resolve_settings(settings, host, knowledge)
+    _require_python_torch(settings, choice)
+    _require_prebuilt_torch(settings, choice)
+    stages = tuple(_plan_stages(settings, layout, choice, knowledge))
+    plan = Plan(
+        stages=stages,
+        validate=plan_validate(settings, layout, choice, stages),
+        headline=tuple(_build_headline(settings, layout, choice, stages)),
+        absent=_explain_absent_stages(settings, choice, stages),
+        warnings=tuple(extension_warnings(settings, choice, knowledge)),
+    )
+    return choice, plan
+
+
+def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
+    """The settings with everything that is asked elsewhere in source.mirrors; a person's own goes
+    before what is known.
+    """
+    known = collect_mirror_replacements(settings.mirrors, knowledge)
+    both = {**known, **settings.source.mirrors}
+    source = settings.source.model_copy(update={"mirrors": both})
+    return settings.model_copy(update={"source": source})
+
+
+def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
+    """Where this profile's things are."""
+    return Layout(root, profile, root / settings.wheel.wheelhouse)
+
+
+def _require_python_torch(settings: Settings, choice: Resolution) -> None:
+    asked = {
+        "extensions": [one.name for one in settings.extensions],
+        "companions": settings.companions,
+    }
+    for key, names in asked.items():
+        if choice.strategy == "source" and settings.build.backend == "cmake" and names:
+            raise SettingsError(
+                f"backend cmake makes no torch for Python, which {names[0]} needs",
+                location=key,
+                hint=f"take the {key} out, or choose another build.backend",
+            )
+
+
+def _require_prebuilt_torch(settings: Settings, choice: Resolution) -> None:
+    """A rebuild is named of those that an index has."""
+    if settings.torch.local and choice.strategy != "prebuilt":
+        raise SettingsError(
+            f"it names a wheel on an index, and this torch is {_LOCAL_TORCH_ORIGINS[choice.strategy]}",
+            location="torch.local",
+            hint="take it out, or set torch.strategy: prebuilt; what is built here is called by "
+            "wheel.local_version",
+        )
+
+
+def _plan_stages(
+    settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
+) -> list[Stage]:
+    stages = [plan_deps(settings, layout, choice, knowledge)]
+    if choice.strategy == "source":
+        stages.append(plan_source(settings, layout, choice))
+    stages.append(plan_env(settings, layout, choice, knowledge))
+    if choice.strategy == "source":
+        stages.append(plan_compile(settings, layout, choice))
+    if settings.build.target and choice.strategy == "source":
+        return stages  # a part of the tree makes no wheel
+    stages.append(plan_wheel(settings, layout, choice, knowledge))
+    stages += plan_extensions(settings, layout, choice, knowledge)
+    if settings.install.into:
+        sizes = knowledge.package_sizes
+        stages.append(plan_install(settings, layout, choice, stages, sizes))
+    return stages
+
+
+def _list_extension_names(stages: Sequence[Stage]) -> list[str]:
+    """What is installed beside torch, in order."""
+    return [stage.job.name for stage in stages if stage.kind == "extensions"]
+
+
+def _explain_absent_stages(
+    settings: Settings, choice: Resolution, stages: Sequence[Stage]
+) -> dict[str, str]:
+    """Stages that this strategy does not have, each with the reason."""
+    absent = {}
+    if choice.strategy != "source":
+        absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")
+    elif settings.build.target:
+        reason = (
+            f"build.target {settings.build.target} is a part of the tree, and a part makes no wheel"
+        )
+        absent = dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
+    if not _list_extension_names(stages):
+        came = f", and {' and '.join(settings.companions)} came with torch"
+        reason = f"this profile lists no extensions{came if settings.companions else ''}"
+        absent.setdefault("extensions", reason)
+    if not settings.install.into:
+        absent.setdefault("install", "install.into names no environment of yours")
+    return absent
+
+
+def _build_headline(
+    settings: Settings, layout: Layout, choice: Resolution, stages: tuple[Stage, ...]
+) -> list[tuple[str, str]]:
+    archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
+    cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
+    return [
+        ("profile", layout.profile),
+        ("strategy", f"{choice.strategy}: {choice.strategy_why}"),
+        ("target", f"{archs}: {choice.targets_why}"),
+        ("torch", f"{choice.torch} ({cuda})"),
+        *(("source", _format_source(stage.job)) for stage in stages if stage.kind == "source"),
+        ("toolkit", choice.toolkit.reason),
+        ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
+        *(("and into", str(settings.install.into)) for stage in stages if stage.kind == "install"),
+    ]
+
+
+def _format_source(source: SourceJob) -> str:
+    """Which tree, in a line."""
+    ref = f" at {source.ref}" if source.kind == "git" else ""
+    patches = len(source.patches)
+    more = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""
+    return f"{source.location}{ref}{more}"

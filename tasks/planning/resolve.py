@@ -1,0 +1,163 @@
+"""From settings, host and knowledge to a `Choice`: which archs, which way to a torch, which
+toolkit. Pure.
+
+Everything that can be seen to be wrong offline is a `SettingsError` here, with the dotted key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Host, Strategy
+from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
+from tasks.knowledge import Knowledge
+from tasks.planning.target_resolution import (
+    find_targets,
+    require_arch_support,
+    require_consistent_use_cuda,
+)
+from tasks.planning.toolkit_resolution import require_toolkit_targets, resolve_toolkit
+from tasks.planning.torch_candidates import (
+    TorchCandidate,
+    find_existing_torch,
+    find_prebuilt_torch,
+    find_source_reason,
+    find_source_torch,
+    is_partial_build,
+)
+from tasks.settings.schema import Settings
+from tasks.stages.companions import needs_companion_build
+
+_REQUESTED_REASON = "asked for in torch.strategy"
+
+
+def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
+    """The choice for this host. Raises `SettingsError`; the advice of an `UnmetError` was itself
+    tried.
+    """
+    try:
+        return resolve_without_suggestions(settings, host, knowledge)
+    except UnsatisfiableError as error:
+        from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - only where there is something to remedy
+
+        todo = (
+            format_suggestions(settings, host, knowledge, resolve_without_suggestions) or error.hint
+        )
+        raise UnsatisfiableError(error.message, location=error.location, hint=todo) from error
+
+
+def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
+    """The choice, or an `UnmetError` without advice from other settings."""
+    strategy = settings.torch.strategy
+    if strategy != "auto":
+        return resolve_strategy(strategy, settings, host, knowledge)
+    if reason := find_source_reason(settings):
+        return resolve_strategy("source", settings, host, knowledge, reason)
+    targets, _ = find_targets(settings, host, knowledge)
+    try:
+        find_prebuilt_torch(settings, host, knowledge, targets)
+    except SettingsError as no_wheel:
+        try:
+            return resolve_strategy("source", settings, host, knowledge, no_wheel.message)
+        except UnsatisfiableError as error:
+            raise _combine_errors(no_wheel, error) from error
+    return resolve_strategy("prebuilt", settings, host, knowledge)
+
+
+def resolve_strategy(
+    strategy: Strategy,
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    why: str = _REQUESTED_REASON,
+) -> Resolution:
+    """The choice with that strategy, `why` being the reason for a build. Raises `UnmetError`, and
+    `SettingsError` where no other setting helps.
+    """
+    targets, targets_why = find_targets(settings, host, knowledge)
+    match strategy:
+        case "existing":
+            torch = find_existing_torch(host.python)
+        case "prebuilt":
+            torch = find_prebuilt_torch(settings, host, knowledge, targets)
+        case "source":
+            torch = find_source_torch(settings, host, knowledge, targets, why)
+    if targets and torch.cuda is None and torch.strategy == "existing":
+        targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
+    choice = Resolution(
+        system=host.system,
+        strategy=torch.strategy,
+        strategy_why=torch.why,
+        targets=targets,
+        targets_why=targets_why,
+        ptx=settings.target.ptx,
+        torch=torch.version,
+        cuda=torch.cuda if targets else None,
+        toolkit=ToolkitResolution("none", why="a CPU build needs none"),
+        python=host.python,
+        index=torch.index,
+        machine=host.machine,
+    )
+    require_consistent_use_cuda(settings.build, choice)
+    choice = replace(choice, extensions=_has_extension_builds(settings, choice, knowledge))
+    if targets:
+        choice = _apply_toolkit(
+            choice, torch, _resolve_optional_toolkit(settings, host, knowledge, torch, choice)
+        )
+    require_arch_support(settings, knowledge, choice)
+    return choice
+
+
+def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
+    """Whether anything is compiled against torch. A companion that this torch has not is told."""
+    if is_partial_build(settings, choice.strategy):
+        return False
+    return needs_companion_build(settings, choice, knowledge) or bool(settings.extensions)
+
+
+def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> SettingsError:
+    """Why no wheel was taken is told with what a build lacks: the one may be easier to change."""
+    if no_build.message == no_wheel.message:
+        return no_build
+    what = f"{no_wheel.message}; and for a build, {no_build.message}"
+    return UnsatisfiableError(what, location=no_build.location, hint=no_build.hint)
+
+
+def _resolve_optional_toolkit(
+    settings: Settings, host: Host, knowledge: Knowledge, torch: TorchCandidate, choice: Resolution
+) -> ToolkitResolution:
+    """What compiles. Where nothing is compiled it is for env.sh alone, and may be missing."""
+    try:
+        toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
+    except UnsatisfiableError as error:
+        wished = settings.toolkit.provider != "auto"
+        if torch.strategy == "source" or choice.extensions or settings.extensions or wished:
+            raise
+        absent = f"CUDA {torch.cuda} is not to be had here"
+        why = absent if error.location == "toolkit" else error.message
+        return ToolkitResolution("none", why=f"nothing is compiled, and {why}")
+    if toolkit.provider != "none":
+        require_toolkit_targets(knowledge, toolkit.version, choice.targets)
+    return toolkit
+
+
+def _apply_toolkit(
+    choice: Resolution, torch: TorchCandidate, toolkit: ToolkitResolution
+) -> Resolution:
+    """A torch that is built has the CUDA of its toolkit; one that is there already must have the
+    same major, or its extension builder refuses (torch.utils.cpp_extension).
+    """
+    choice = replace(choice, toolkit=toolkit)
+    if toolkit.provider == "none":
+        return choice
+    if torch.strategy == "source":
+        return replace(choice, cuda=toolkit.version)
+    if torch.cuda and torch.cuda.partition(".")[0] != toolkit.version.partition(".")[0]:
+        raise UnsatisfiableError(
+            f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
+            "extensions for it",
+            location="toolkit",
+            hint=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
+        )
+    return choice

@@ -1,0 +1,262 @@
+"""What would help where a choice cannot be: other settings, each tried before it is named. Pure.
+
+Nothing is advised that the facts know to be bad. `trial` tries; `pythons`, `toolkits`, `torches`
+and `cards` know of one kind of change each, and `advice` puts them into a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Arch, Host, InstalledToolkit
+from tasks.knowledge import Knowledge
+from tasks.knowledge.cuda_toolkits import list_capable_toolkits
+from tasks.knowledge.facts import Release
+from tasks.knowledge.torch_releases import find_release, list_nearest_releases, list_uncovered_archs
+from tasks.planning.single_changes import (
+    format_python_hint,
+    list_fitting_pythons,
+    suggest_fewer_targets,
+    suggest_other_path_toolkits,
+    suggest_other_wheels,
+    suggest_path_toolkits,
+    suggest_profiles,
+    suggest_pythons,
+    suggest_pythons_and_toolkits,
+    suggest_releases,
+    suggest_releases_and_toolkits,
+    suggest_source_build,
+    suggest_source_strategy,
+    suggest_toolkit_install,
+    suggest_toolkits,
+)
+from tasks.planning.target_resolution import find_targets
+from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
+from tasks.planning.torch_candidates import find_source_reason
+from tasks.planning.what_if import ResolveFunction, Suggestion, WhatIf, is_known_bad
+from tasks.settings.schema import Settings
+
+
+@dataclass(frozen=True)
+class CombinedChange:
+    """The values that differ from the settings and the host, "" for those that do not. `installed`
+    is a CUDA release that has to be installed first.
+    """
+
+    torch: str = ""
+    python: str = ""
+    cuda: str = ""
+    provider: str = ""
+    installed: str = ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return the number of changed settings, then whether CUDA has to be installed."""
+        parts = (self.torch, self.python, self.cuda, self.provider)
+        return sum(map(bool, parts)), bool(self.installed)
+
+
+def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
+    """Yield the working changes, the smallest first; wheels before builds unless the settings
+    require a build.
+    """
+    if trial.settings.torch.strategy == "existing" or not _is_possible(trial):
+        return
+    builds = []
+    for change in sorted(_list_changes(trial), key=lambda change: change.size):
+        remedy = _try_change(trial, change)
+        if remedy and (
+            remedy.resolution.strategy != "source" or _needs_source_build(trial.settings)
+        ):
+            yield remedy
+        elif remedy:
+            builds.append(remedy)
+    yield from builds
+
+
+def _needs_source_build(settings: Settings) -> bool:
+    return settings.torch.strategy == "source" or bool(find_source_reason(settings))
+
+
+def _is_possible(trial: WhatIf) -> bool:
+    """Return True if one toolkit or one official wheel supports every target."""
+    knowledge = trial.knowledge
+    try:
+        targets, _ = find_targets(trial.settings, trial.host, knowledge)
+        if list_capable_toolkits(knowledge, targets):
+            return True
+    except TorchyardError:
+        return False
+    return _has_covering_wheel(trial, targets)
+
+
+def _has_covering_wheel(trial: WhatIf, targets: tuple[Arch, ...]) -> bool:
+    return any(
+        not list_uncovered_archs(trial.knowledge, wheel, targets)
+        for found in trial.knowledge.releases.values()
+        for wheel in found.wheels
+    )
+
+
+def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
+    """Yield every combination worth trying: a few hundred at most."""
+    for found in _list_releases(trial):
+        torch = "" if found.patch == trial.settings.torch.version else found.patch
+        asked = replace(trial, settings=_set_torch_version(trial.settings, torch))
+        for python in list_fitting_pythons(asked, found):
+            for cuda in _list_cuda_versions(trial.settings, found):
+                for provider, installed in _list_providers(trial.settings, cuda, found):
+                    yield CombinedChange(torch, python, cuda, provider, installed)
+
+
+def _list_releases(trial: WhatIf) -> Iterator[Release]:
+    settings = trial.settings
+    try:
+        found = find_release(trial.knowledge, settings.torch.version)
+        yield replace(found, patch=settings.torch.version)
+    except TorchyardError:
+        pass
+    if not find_source_reason(settings) and settings.torch.index == "auto":
+        yield from list_nearest_releases(trial.knowledge, settings.torch.version)
+
+
+def _set_torch_version(settings: Settings, torch: str) -> Settings:
+    if not torch:
+        return settings
+    changed = settings.torch.model_copy(update={"version": torch})
+    return settings.model_copy(update={"torch": changed})
+
+
+def _list_cuda_versions(settings: Settings, found: Release) -> tuple[str, ...]:
+    others = [cuda for cuda in ("auto", *found.cudas_built) if cuda != settings.toolkit.version]
+    return ("", *others)
+
+
+def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[str, str]]:
+    """Yield toolkit.provider and the CUDA release to install; "" for each that stays as it is."""
+    provider = settings.toolkit.provider
+    yield "", ""
+    version = cuda or settings.toolkit.version
+    for one in found.cudas_built if version == "auto" else (version,):
+        if provider != "pypi":
+            yield "", one
+    if provider != "auto":
+        yield "auto", ""
+
+
+def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
+    toolkit = {"version": change.cuda, "provider": change.provider}
+    choice = trial.resolve_with(
+        _build_changed_host(trial, change),
+        torch={"version": change.torch} if change.torch else {},
+        toolkit={key: value for key, value in toolkit.items() if value},
+    )
+    if choice is None or (change.installed and choice.toolkit.version != change.installed):
+        return None
+    return Suggestion(_format_change_hint(trial.settings, change), choice)
+
+
+def _build_changed_host(trial: WhatIf, change: CombinedChange) -> Host:
+    host = trial.host
+    if change.python:
+        host = replace(host, python=replace(host.python, version=change.python, torch=None))
+    if change.installed:
+        own = trial.settings.toolkit.provider == "path"
+        kit = InstalledToolkit(".", f"{change.installed}.0", own)
+        host = replace(host, toolkits=(kit, *host.toolkits))
+    return host
+
+
+def _format_change_hint(settings: Settings, change: CombinedChange) -> str:
+    """`set torch.version: "2.9.1" and toolkit.version: auto, and install CUDA 12.8 (...)`."""
+    keys = {
+        "torch.version": change.torch,
+        "toolkit.version": change.cuda,
+        "toolkit.provider": change.provider,
+    }
+    named = [
+        f"{key}: {value}" if value.isalpha() else f'{key}: "{value}"'
+        for key, value in keys.items()
+        if value
+    ]
+    parts = [f"set {' and '.join(named)}"] if named else []
+    if change.python:
+        parts.append(format_python_hint(change.python, into=bool(settings.install.into)))
+    if change.installed and settings.toolkit.provider == "path":
+        parts.append(f"name CUDA {change.installed} in toolkit.path")
+    elif change.installed:
+        parts.append(f"install CUDA {change.installed} ({CUDA_ARCHIVE_URL})")
+    return ", and ".join(parts)
+
+
+_ONE_CHANGE = (
+    suggest_pythons,
+    suggest_path_toolkits,
+    suggest_toolkits,
+    suggest_releases,
+    suggest_source_strategy,
+    suggest_profiles,
+)
+_TWO_CHANGES = (suggest_pythons_and_toolkits, suggest_releases_and_toolkits)
+_MORE_CHANGES = (suggest_combined_changes,)
+_ACCEPT_HINT = "if what is missing was installed since: doit doctor --accept"
+
+
+def format_suggestions(
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
+) -> str:
+    """One sentence with every remedy, empty where nothing is known to help."""
+    told = [remedy.hint for remedy in list_suggestions(settings, host, knowledge, attempt)]
+    if host.pinned and _can_new_install_help(WhatIf(settings, host, knowledge, attempt)):
+        told.append(_ACCEPT_HINT)
+    return "; or ".join(told)
+
+
+def list_suggestions(
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
+) -> tuple[Suggestion, ...]:
+    """At most one of a kind: another Python, a toolkit of one's own, any toolkit, torch, strategy,
+    several profiles, or fewer targets. Two changes at once only if no single one helps, and
+    torch, CUDA and Python together only if no two do.
+    """
+    trial = WhatIf(settings, host, knowledge, attempt)
+    found = [next(kind(trial), None) for kind in _ONE_CHANGE]
+    last = found if any(found) else [next(kind(trial), None) for kind in _TWO_CHANGES]
+    if not any(last):
+        last = [next(kind(trial), None) for kind in _MORE_CHANGES]
+    if settings.target.gpus == "auto" or not any(last):
+        last = [*last, next(suggest_fewer_targets(trial), None)]
+    return tuple(remedy for remedy in last if remedy)
+
+
+def format_wheel_alternatives(
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
+) -> str:
+    """Suggest another wheel and a source build in place of a wheel that lacks code for a target; ""
+    if planning accepts neither.
+    """
+    trial = WhatIf(settings, host, knowledge, attempt)
+    found = [next(kind(trial), None) for kind in (suggest_other_wheels, suggest_source_build)]
+    return "; or ".join(remedy.hint for remedy in found if remedy)
+
+
+def _can_new_install_help(trial: WhatIf) -> bool:
+    """Whether something that helps could have been installed after this machine was looked at: what
+    a setting names anew is looked for again, what was pinned is not.
+    """
+    if trial.settings.python == "auto" and next(suggest_pythons(trial), None):
+        return True
+    return any(
+        next(kind(trial), None) for kind in (suggest_toolkit_install, suggest_other_path_toolkits)
+    )
+
+
+__all__ = [
+    "Suggestion",
+    "format_suggestions",
+    "format_wheel_alternatives",
+    "is_known_bad",
+    "list_suggestions",
+]

@@ -1,0 +1,206 @@
+"""Which archs to build for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tasks.core.errors import KnowledgeError, SettingsError
+from tasks.core.model import Arch, Host
+from tasks.core.resolution import Resolution, UnsatisfiableError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.arch_lists import (
+    format_extension_archs,
+    format_torch_cmake_archs,
+    parse_cmake_archs,
+    parse_extension_archs,
+    parse_torch_cmake_archs,
+    require_covered_targets,
+)
+from tasks.knowledge.cuda_toolkits import can_compile_arch
+from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
+from tasks.knowledge.machine_code_rules import (
+    MachineCode,
+    classify_compatibility,
+    is_extension_arch_supported,
+)
+from tasks.knowledge.torch_releases import format_platform, normalize_machine
+from tasks.settings.schema import Build, Settings
+
+
+def find_targets(
+    settings: Settings, host: Host, knowledge: Knowledge
+) -> tuple[tuple[Arch, ...], str]:
+    """The archs to build for, ascending, and why these. Raises `SettingsError`, `UnmetError` for a
+    card that is never in such a machine.
+    """
+    asked = settings.target.gpus
+    if asked == "auto" and host.system == "macos":
+        return (), "macOS has no CUDA"
+    if asked == "auto" and host.gpus:
+        seen = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
+        names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
+        return tuple(sorted(seen)), f"{names} in this machine"
+    if asked == "auto":
+        assumed = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (
+            assumed.arch,
+        ), f"no NVIDIA card seen here: {shorten_gpu_name(assumed.name)} assumed"
+    if asked and host.system == "macos":
+        raise SettingsError(
+            "CUDA builds are not for macOS", location="target.gpus", hint="write gpus: []"
+        )
+    try:
+        facts = [resolve_gpu(knowledge, name) for name in asked]
+    except KnowledgeError as error:
+        raise SettingsError(error.message, location="target.gpus", hint=error.hint) from error
+    _require_possible_machine(facts, host)
+    why = ", ".join(asked) or "a build for the CPU was asked for"
+    return tuple(sorted({fact.arch for fact in facts})), why
+
+
+def _require_possible_machine(facts: list[GpuFact], host: Host) -> None:
+    for fact in facts:
+        if fact.machine and fact.machine != normalize_machine(host.machine):
+            raise UnsatisfiableError(
+                f"{shorten_gpu_name(fact.name)} is in {fact.machine} machines, and this is "
+                f"{format_platform(host.system, host.machine)}: what is built here does not run there",
+                location="target.gpus",
+                hint=f"build on a machine of that kind ({fact.machine})",
+            )
+
+
+_TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
+_CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
+
+
+def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
+    """`UnmetError` for a target that what compiles cannot be told of, `SettingsError` for a
+    variable of a person's own that it would not understand, or that leaves a target out.
+    """
+    if choice.toolkit.provider == "none" or not choice.targets:
+        return
+    _require_supported_targets(settings, knowledge, choice)
+    if choice.strategy == "source":
+        _require_arch_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
+    for item in settings.extensions:
+        where = f"extensions ({item.name}).env"
+        _require_arch_variables(item.env, where, knowledge, choice, extension=True)
+
+
+def _require_supported_targets(
+    settings: Settings, knowledge: Knowledge, choice: Resolution
+) -> None:
+    """Another torch is looked for only where there is one that takes the arch."""
+    torch = choice.torch
+    built = [*(item.name for item in settings.extensions), *settings.companions]
+    for arch in choice.targets if settings.extensions or choice.extensions else ():
+        try:
+            format_extension_archs(knowledge, torch, [arch])
+        except KnowledgeError as error:
+            ever = any(
+                is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
+            )
+            raise (UnsatisfiableError if ever else SettingsError)(
+                f"torch {torch} builds no extensions for {arch}: no {built[0]}",
+                location="target.gpus",
+                hint=_format_arch_hint(knowledge, torch, arch) or error.hint,
+            ) from error
+    if choice.strategy == "source":
+        try:
+            format_torch_cmake_archs(knowledge, torch, choice.targets)
+        except KnowledgeError as error:
+            raise UnsatisfiableError(
+                error.message, location="target.gpus", hint=error.hint
+            ) from error
+
+
+def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
+    """What to write for an arch that torch's extension builder has no name for: one whose machine
+    code runs on the same card. Empty where there is none.
+    """
+    card = Arch(arch.major, arch.minor)
+    makes = {made for kit in knowledge.toolkits.values() for made in kit.makes if not made.suffix}
+    fitting = [
+        other
+        for other in sorted(makes, reverse=True)
+        if classify_compatibility(knowledge, MachineCode(frozenset([other])), card)
+        and is_extension_arch_supported(knowledge, torch, other)
+    ]
+    if not fitting:
+        return ""
+    more = "" if fitting[0] == card else f", whose code runs on {card}"
+    return f'write "{fitting[0]}"{more}'
+
+
+def _require_arch_variables(
+    given: Mapping[str, str],
+    where: str,
+    knowledge: Knowledge,
+    choice: Resolution,
+    *,
+    extension: bool,
+) -> None:
+    """Each list is understood by its reader, made by the toolkit, and reaches every target.
+
+    The tree of PyTorch is no reader of CMake's: it discards what these say, but CMake tries it out
+    before (pytorch.yaml, cmake-cuda-architectures-*).
+    """
+    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & given.keys()):
+        try:
+            code = _parse_arch_list(name, given[name], knowledge, choice, extension=extension)
+            if code:
+                _require_toolkit_archs(knowledge, code, choice)
+                if extension or name == _TORCH_VARIABLE:
+                    require_covered_targets(knowledge, code, choice.targets, given[name])
+        except KnowledgeError as error:
+            raise SettingsError(
+                error.message, location=f"{where}.{name}", hint=error.hint
+            ) from error
+
+
+def _parse_arch_list(
+    name: str, text: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
+) -> MachineCode | None:
+    if name in _CMAKE_VARIABLES:
+        return parse_cmake_archs(knowledge, choice.toolkit.version, text)
+    read = parse_extension_archs if extension else parse_torch_cmake_archs
+    return read(knowledge, choice.torch, text)
+
+
+def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
+    for arch in sorted(code.cubins | code.ptx):
+        if not can_compile_arch(knowledge, choice.toolkit.version, arch):
+            raise KnowledgeError(
+                f"CUDA {choice.toolkit.version} makes no code for {arch}",
+                hint=f"leave it out: target.gpus says what it is built for "
+                f"({', '.join(map(str, choice.targets))})",
+            )
+
+
+_USE_CUDA = "USE_CUDA"
+# PyTorch's tools/setup_helpers/env.py, check_negative_env_flag; CMake takes an empty one so, too
+_FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
+
+
+def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
+    """`SettingsError` where it has a torch built with CUDA for the CPU, or without it for cards."""
+    # build.env goes before build.flags
+    given = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
+    said = [(section, value) for section, value in given.items() if value is not None]
+    if choice.strategy != "source" or not said:
+        return
+    section, value = said[-1]
+    wanted = str(value).strip().upper() not in _FALSE_VALUES
+    if wanted == bool(choice.targets):
+        return
+    if wanted:
+        what = "it asks for a torch with CUDA, and this is a build for the CPU"
+        todo = "take it out, or name the cards in target.gpus"
+    else:
+        archs = ", ".join(map(str, choice.targets))
+        what = f"it asks for a torch without CUDA, and target.gpus for code for {archs}"
+        todo = "take it out; a build for the CPU is target.gpus: []"
+    raise SettingsError(
+        f"{what} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=todo
+    )

@@ -1,0 +1,194 @@
+"""The three ways to a torch: an official wheel, its own sources, or the one that is there. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.core.errors import KnowledgeError, SettingsError, redact_secrets
+from tasks.core.model import Arch, Host, Interpreter, Strategy
+from tasks.core.resolution import UnsatisfiableError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.cuda_toolkits import (
+    is_known_to_fail,
+    list_capable_toolkits,
+    list_published_toolkits,
+)
+from tasks.knowledge.facts import Release
+from tasks.knowledge.torch_releases import (
+    explain_missing_wheel,
+    find_release,
+    is_python_supported,
+    select_official_wheel,
+)
+from tasks.knowledge.versions import find_release_channel, format_published_version
+from tasks.planning.toolkit_resolution import is_toolkit_obtainable
+from tasks.settings.schema import Settings
+
+
+@dataclass(frozen=True)
+class TorchCandidate:
+    """A torch that could be had. `why` is the reason for the way to it; `cuda` as "13.2", None for
+    the CPU; `index` the package index of a wheel, empty for the default one.
+    """
+
+    strategy: Strategy
+    why: str
+    version: str
+    cuda: str | None
+    index: str = ""
+
+
+def find_existing_torch(python: Interpreter) -> TorchCandidate:
+    """The torch that an interpreter holds. Raises `SettingsError`."""
+    if python.torch is None:
+        raise SettingsError(
+            f"{python.path} holds no torch",
+            location="python",
+            hint="name the interpreter that has it (python: /path/to/python), "
+            "or choose another torch.strategy",
+        )
+    found = python.torch
+    return TorchCandidate(
+        "existing", f"asked for: torch {found.version} in {python.path}", found.version, found.cuda
+    )
+
+
+def find_prebuilt_torch(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> TorchCandidate:
+    """The official wheel for this torch, Python, platform and index that covers every target.
+
+    Raises `UnmetError` where there is none, and `SettingsError` for a release that is not known.
+    """
+    version = settings.torch.version
+    wanted = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    if settings.torch.index != "auto":
+        cuda = (wanted or require_known_release(knowledge, version).pypi_cuda) if targets else None
+        require_supported_python(knowledge, version, host.python)
+        return TorchCandidate(
+            "prebuilt",
+            f"from {redact_secrets(settings.torch.index)}",
+            version,
+            cuda,
+            settings.torch.index,
+        )
+    platform = (host.system, host.machine, wanted, host.python.version)
+    try:
+        wheel = select_official_wheel(knowledge, version, targets, *platform)
+    except KnowledgeError as error:
+        raise UnsatisfiableError(
+            error.message, location="torch.version", hint=error.hint
+        ) from error
+    if wheel is None:
+        why = explain_missing_wheel(knowledge, version, targets, *platform)
+        todo = "no release is known whose wheel would do: choose other cards in target.gpus"
+        raise UnsatisfiableError(why, location="torch", hint=todo)
+    return TorchCandidate(
+        "prebuilt", wheel.why, format_published_version(version), wheel.cuda, wheel.index
+    )
+
+
+def find_source_torch(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
+) -> TorchCandidate:
+    """A torch to build, with the CUDA that suits it best. Raises `SettingsError`, `UnmetError`."""
+    version = settings.torch.version
+    require_supported_python(knowledge, version, host.python)
+    _require_source_ref(settings)
+    if not targets:
+        return TorchCandidate("source", why, version, None)
+    if settings.toolkit.version != "auto":
+        return TorchCandidate("source", why, version, settings.toolkit.version)
+    found = _require_tree_release(settings, knowledge)
+    able = list_capable_toolkits(knowledge, targets)
+    if not able:
+        raise UnsatisfiableError(
+            f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
+            location="target.gpus",
+            hint="name another card",
+        )
+    known = list_published_toolkits(knowledge, found, targets, host.system)
+    fine = known or tuple(
+        cuda
+        for cuda in able
+        if not is_known_to_fail(knowledge, found.patch, cuda, targets, host.system)
+    )
+    here = [cuda for cuda in fine if is_toolkit_obtainable(settings, host, knowledge, cuda)]
+    return TorchCandidate("source", why, version, [*here, *fine, *able][0])
+
+
+def _require_source_ref(settings: Settings) -> None:
+    """`SettingsError` for a version that has no tag, where one would be cloned. Source:
+    `release_candidates` in pytorch.yaml.
+    """
+    source, version = settings.source, settings.torch.version
+    channel = find_release_channel(version)
+    if not channel or source.ref != "auto" or source.path or source.tarball:
+        return
+    refs = {
+        "test": f"v{version.replace('rc', '-rc')}",
+        "nightly": "nightly (the branch), or the commit that torch.version.git_version of that "
+        "night's wheel tells",
+        "nowhere": "main, or the branch or commit that is meant",
+    }
+    raise SettingsError(
+        f"PyTorch's repository has no tag v{version}",
+        location="source.ref",
+        hint=f"set source.ref: {refs[channel]}",
+    )
+
+
+def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
+    """A part of the tree makes no wheel, and so nothing to build extensions against."""
+    return strategy == "source" and bool(settings.build.target)
+
+
+def find_source_reason(settings: Settings) -> str:
+    """Settings that mean nothing to a prebuilt wheel are a wish for a source build."""
+    source, build = settings.source, settings.build
+    asked = {
+        "source.path": source.path,
+        "source.tarball": source.tarball,
+        "source.patches": source.patches,
+        "build.flags": build.flags,
+        "build.target": build.target,
+    }
+    named = [key for key, value in asked.items() if value]
+    return f"{' and '.join(named)} set: no official wheel has that" if named else ""
+
+
+def require_known_release(knowledge: Knowledge, version: str) -> Release:
+    """The facts of a release. Raises `UnmetError` where there are none."""
+    try:
+        return find_release(knowledge, version)
+    except KnowledgeError as error:
+        raise UnsatisfiableError(
+            error.message, location="torch.version", hint=error.hint
+        ) from error
+
+
+def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
+    """The facts of what is built. A fork may count its releases as it likes."""
+    try:
+        return require_known_release(knowledge, settings.torch.version)
+    except SettingsError as error:
+        if not settings.source.path:
+            raise
+        todo = "set torch.version: the known release that the tree in source.path was forked from"
+        raise SettingsError(error.message, location=error.location, hint=todo) from error
+
+
+def require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
+    """`UnmetError` for a Python that the release is not for."""
+    try:
+        known = find_release(knowledge, version)
+    except KnowledgeError:
+        return  # a tree newer than our facts is for its own setup to judge
+    if not is_python_supported(known, python.version):
+        raise UnsatisfiableError(
+            f"torch {version} is for Python {' to '.join(known.python)}, "
+            f"and {python.path} is {python.version}",
+            location="python",
+            hint="no known combination of torch, CUDA and Python fits: "
+            "choose other GPUs in target.gpus",
+        )

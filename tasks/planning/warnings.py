@@ -1,0 +1,172 @@
+"""What is known to fail with the sources of a release, said before hours are spent on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.core.model import Host
+from tasks.core.resolution import Resolution
+from tasks.knowledge import Knowledge
+from tasks.knowledge.gpus import (
+    find_only_machine,
+    is_capability,
+    resolve_gpu,
+    shorten_gpu_name,
+    summarize_gpus,
+)
+from tasks.knowledge.known_problems import find_known_bad
+from tasks.knowledge.minimum_versions import find_too_old_versions
+from tasks.knowledge.torch_releases import format_platform, normalize_machine
+from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
+from tasks.settings.schema import Settings
+
+
+def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
+    """A warning for each known-bad combination that a source build meets, and for what is too old,
+    by what planning knows; and whatever the strategy, for archs that are in machines of another
+    kind. Compilers and glibc are looked at by `doctor`, of which every build asks a part before it
+    begins. What a stage cures is no warning.
+    """
+    yield from _list_machine_warnings(knowledge, host, choice)
+    if choice.strategy != "source":
+        return
+    combination = choice.build_combination(host)
+    for finding in (
+        *find_known_bad(knowledge, combination),
+        *find_too_old_versions(knowledge, combination),
+    ):
+        if finding.level != "info":
+            yield f"known not to work: {finding.message}. What helps: {finding.fix}"
+
+
+def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
+    """A capability says less than the name of a card: this is told of, where that is refused."""
+    for arch in choice.targets:
+        machine, cards = find_only_machine(knowledge, arch)
+        if machine and machine != normalize_machine(host.machine):
+            named = f" ({', '.join(map(shorten_gpu_name, cards))})" if cards else ""
+            yield (
+                f"{arch} is in {machine} machines alone{named}, and this is "
+                f"{format_platform(host.system, host.machine)}: what is built here does not run there"
+            )
+
+
+def list_capability_warnings(
+    loaded: LoadedSettings, host: Host, knowledge: Knowledge
+) -> Iterator[str]:
+    """Yield a warning if the only target is a capability and no GPU is visible: some guides
+    confuse the capability of the RTX 50 series with 10.0 or 8.9.
+
+    No warning for several targets, a matrix entry or a suffix (`9.0a`), which are chosen on
+    purpose, nor for the capability of the GPU that `auto` assumes.
+    """
+    gpus = loaded.settings.target.gpus
+    if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
+        return
+    arch = resolve_gpu(knowledge, gpus[0]).arch
+    usual = resolve_gpu(knowledge, knowledge.default_gpu)
+    if arch == usual.arch or arch.suffix or not is_capability(gpus[0]):
+        return
+    cards = summarize_gpus(knowledge, arch) or "no known GPU"
+    yield (
+        f'target.gpus is "{gpus[0]}", and no GPU is visible here: {arch} is {cards}; the RTX 50 '
+        f"series is {usual.arch}. If you mean another GPU, write its name, such as "
+        f'target.gpus: ["{shorten_gpu_name(usual.name)}"]'
+    )
+
+
+_BUILD_KEYS = (
+    *("source.git", "source.ref", "source.submodules", "source.path", "source.tarball"),
+    *("source.sha256", "source.patches"),
+    *("build.type", "build.flags", "build.target", "build.backend", "build.blas"),
+    *("wheel.local_version", "wheel.cuda"),
+)
+_ARCHIVE_KEYS = ("source.sha256",)
+# The environment of every profile takes these of build.env, and no other
+_COMPILER_VARIABLES, _CACHE_PREFIXES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
+# What is not read of an extension, by where its source is
+_UNUSED_EXTENSION_KEYS = {
+    "path": ("ref", "submodules", "sha256"),
+    "git": ("sha256",),
+    "sdist": ("ref", "submodules"),
+}
+
+
+def list_unused_setting_warnings(
+    loaded: LoadedSettings, host: Host, choice: Resolution
+) -> Iterator[str]:
+    """A warning for each reason, with the keys and where they are set. Of a cell there is none:
+    what its profile holds is for the others, too.
+    """
+    if "@" in loaded.profile:
+        return
+    for keys, why in _list_unused_keys(loaded.settings, host, choice):
+        if found := [f"{key} ({where})" for key in keys if (where := _find_origin(loaded, key))]:
+            yield f"nothing reads {', '.join(found)}: {why}"
+    yield from _list_extension_warnings(loaded)
+
+
+def _list_unused_keys(
+    settings: Settings, host: Host, choice: Resolution
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    if choice.strategy == "existing":
+        yield ("torch.version",), f"torch is the one that {choice.python.path} has"
+    if choice.strategy != "prebuilt":
+        why = f"strategy {choice.strategy} fetches no wheel of torch"
+        yield ("torch.index", "torch.sha256"), why
+    if choice.strategy == "source":
+        yield from _list_unused_source_keys(settings)
+    else:
+        why = f"strategy {choice.strategy} builds no torch"
+        yield (*_BUILD_KEYS, *_list_unused_variables(settings)), why
+    if not choice.targets:
+        yield ("target.ptx",), "a build for the CPU has no machine code for cards"
+    elif choice.toolkit.home not in {found.home for found in host.toolkits if found.asked}:
+        yield ("toolkit.path",), f"the toolkit is another ({choice.toolkit.why})"
+    if settings.build.distribute == "off":
+        yield ("build.hosts",), "build.distribute is off"
+    if not settings.publish.dest:
+        yield ("publish.keep",), "publish.dest names no index"
+
+
+def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The most local of path, tarball and git counts."""
+    source = settings.source
+    if source.path:
+        yield ("source.ref", *_ARCHIVE_KEYS), "source.path is taken as it is"
+    elif source.tarball:
+        yield ("source.ref", "source.submodules"), "source.tarball is taken as it is"
+    else:
+        yield _ARCHIVE_KEYS, "it is the digest of source.tarball, and that is not set"
+
+
+def _list_unused_variables(settings: Settings) -> Iterator[str]:
+    for name in settings.build.env:
+        if name.upper() not in _COMPILER_VARIABLES and not name.upper().startswith(_CACHE_PREFIXES):
+            yield f"build.env.{name}"
+
+
+def _list_extension_warnings(loaded: LoadedSettings) -> Iterator[str]:
+    for item in loaded.settings.extensions:
+        kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
+        given = [
+            key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.model_fields_set
+        ]
+        if given:
+            where = loaded.origin.get("extensions", "")
+            yield f"nothing reads {', '.join(given)} of {item.name} ({where}): it comes by {kind}"
+
+
+def _find_origin(loaded: LoadedSettings, key: str) -> str:
+    """Where somebody gave it another value than the default for this profile, "" where nobody
+    did.
+    """
+    section, name, *_ = key.split(".")
+    values = getattr(loaded.settings, section)
+    if getattr(values, name) == type(values).model_fields[name].default:
+        return ""
+    below = (one for one in loaded.origin if one == key or one.startswith(f"{key}."))
+    places = (loaded.origin[one] for one in below)
+    return next(
+        (place for place in places if not place.startswith((DEFAULTS_PREFIX, LOCAL_PREFIX))), ""
+    )

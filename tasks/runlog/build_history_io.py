@@ -1,0 +1,238 @@
+"""Many runs of a build (`tasks.runlog.runs`) in few lines, which tell the same costs and
+peaks. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.core.errors import redact_secrets
+from tasks.core.model import Json
+from tasks.diagnosis.log_io import LogTail
+from tasks.system import manifests
+from tasks.system.files import write_atomic
+from tasks.system.output import print_warning
+
+_FULL_BUILD_DECISIONS = ("configure", "wipe")  # decisions after which every object is made
+_MAX_OUTPUTS = 20_000  # that are known of runs which were put together: one of PyTorch makes 8,000
+
+
+def find_first_kept(past: Sequence[Mapping[str, Any]], most: int) -> int:
+    """The place of the first that stays as it is: the newest do while they take no more than `most`
+    signs, the last one in any case.
+    """
+    held = 0
+    for place in range(len(past) - 1, -1, -1):
+        held += len(json.dumps(past[place]))
+        if held > most and place < len(past) - 1:
+            return place + 1
+    return 0
+
+
+def merge_old_runs(
+    older: Sequence[Mapping[str, Any]], cost: Mapping[str, float], peak: Mapping[str, int]
+) -> Iterator[Mapping[str, Any]]:
+    """What stands for `older`, the oldest first: one that has the newest cost and peak of each
+    output, and before it the last whole build among them, which tells how long one takes.
+    """
+    if not older:
+        return
+    whole = [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]
+    yield from map(_strip_peaks, whole)
+    latest = dict.fromkeys(reversed([one["output"] for run in older for one in run["objects"]]))
+    kept = reversed(list(latest)[:_MAX_OUTPUTS])
+    yield {
+        "when": older[-1].get("when", ""),
+        "seconds": 0.0,
+        "decision": "put together",
+        "runs": sum(run.get("runs", 1) for run in older),
+        "objects": [_build_merged_entry(output, cost, peak) for output in kept],
+    }
+
+
+def _strip_peaks(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Its peaks are in the one that stands for all."""
+    kept = [{name: one[name] for name in one if name != "peak_mib"} for one in run["objects"]]
+    return {**run, "objects": kept, "killed": []}
+
+
+def _build_merged_entry(
+    output: str, cost: Mapping[str, float], peak: Mapping[str, int]
+) -> dict[str, Any]:
+    seconds = {"seconds": cost[output]} if output in cost else {}
+    return {"output": output, **seconds, **({"peak_mib": peak[output]} if output in peak else {})}
+
+
+@dataclass(frozen=True)
+class NinjaLogEntry:
+    """One making of an output: begin and end in seconds, and what tells it from another making."""
+
+    began: float
+    ended: float
+    mark: str
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
+    """Every output that Ninja made there, by its path; none where it never worked. It decides
+    nothing, and what cannot be read must not hide why a build failed.
+    """
+    path = Path(folder) / ".ninja_log"
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    except OSError as error:
+        print_warning(f"{path} cannot be read: {error.strerror}")
+        return {}
+    return dict(_parse_ninja_log(text.splitlines()))
+
+
+def find_new_entries(
+    before: Mapping[str, NinjaLogEntry], now: Mapping[str, NinjaLogEntry]
+) -> dict[str, NinjaLogEntry]:
+    """What was made in between."""
+    return {name: made for name, made in now.items() if before.get(name) != made}
+
+
+class NinjaLogFollower:
+    """What is made in a folder since it held `before`, read as Ninja writes it."""
+
+    def __init__(self, folder: PurePath, before: Mapping[str, NinjaLogEntry]) -> None:
+        self._tail = LogTail(Path(folder) / ".ninja_log")
+        self._before = before
+        self._new_entries: dict[str, NinjaLogEntry] = {}
+
+    def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
+        """All of it so far."""
+        self._new_entries |= find_new_entries(
+            self._before, dict(_parse_ninja_log(self._tail.read_new_lines()))
+        )
+        return self._new_entries
+
+
+def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]]:
+    for parts in (line.split("\t") for line in lines if not line.startswith("#")):
+        if len(parts) == 5:  # a line that an interruption cut is none
+            start, end, mtime, output, command = parts
+            yield (
+                output,
+                NinjaLogEntry(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}"),
+            )
+
+
+MAX_HISTORY_BYTES = 8 * 2**20
+# not the thousands of sources that are generated, each logged with the time of all
+_COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
+
+
+def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
+    """Add a run that took so long, with what came of its objects and whatever else is told of
+    it.
+    """
+    told = {
+        "when": manifests.format_current_time(),
+        "seconds": round(seconds, 3),
+        **facts,
+        "objects": list(objects),
+    }
+    try:
+        _append_line(Path(path), redact_secrets(json.dumps(told, ensure_ascii=False)))
+        _compact_history(Path(path))
+    except OSError as error:  # it decides nothing, and must not hide why a build failed
+        print_warning(f"this run is not in {path}: {error.strerror}")
+
+
+def build_object_entries(
+    made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
+) -> Iterator[Json]:
+    """What Ninja compiled, in the order in which it began, with MiB at the most where they were
+    seen.
+    """
+    for output, one in sorted(select_compiled(made), key=lambda item: item[1].began):
+        peak = {"peak_mib": peaks[output]} if output in peaks else {}
+        yield {"output": output, "seconds": round(one.seconds, 3), **peak}
+
+
+def build_peak_entries(peaks: Mapping[str, int]) -> Iterator[Json]:
+    """What was compiled where only the pool saw it: MiB at the most, no seconds."""
+    for output in sorted(filter(_COMPILED_OUTPUT.search, peaks)):
+        yield {"output": output, "peak_mib": peaks[output]}
+
+
+def _append_line(file: Path, line: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab+") as stream:
+        stream.seek(0, os.SEEK_END)
+        # A line that a full disk or a kill cut short is not to take this one along
+        if stream.tell():
+            stream.seek(-1, os.SEEK_END)
+            line = line if stream.read() == b"\n" else f"\n{line}"
+        stream.write(f"{line}\n".encode())
+
+
+def _compact_history(file: Path) -> None:
+    """The lines that are kept as they are take a quarter of what there may be at the most."""
+    if file.stat().st_size <= MAX_HISTORY_BYTES:
+        return
+    past = list(read_history(file))
+    first = find_first_kept(past, MAX_HISTORY_BYTES // 4)
+    older = past[:first]
+    found = [*merge_old_runs(older, collect_costs(older), collect_peaks(older)), *past[first:]]
+    write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in found))
+
+
+def collect_durations(made: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
+    """What took how long, by output."""
+    return {output: one.seconds for output, one in select_compiled(made)}
+
+
+def select_compiled(made: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
+    """What compilers and linkers made, by output."""
+    return (item for item in made.items() if _COMPILED_OUTPUT.search(item[0]))
+
+
+def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """MiB by output, at the most, of the last run that measured it.
+
+    Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
+    by that. One that was killed needs more than was seen, and is taken for twice that.
+    """
+    found: dict[str, int] = {}
+    for run in past:
+        seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
+        if run.get("cache", {}).get("hits"):
+            seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
+        found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
+    return found
+
+
+def has_old_make(past: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the last run met a make that knows no pool."""
+    return bool([run.get("old_make") for run in past][-1:] == [True])
+
+
+def collect_costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds by output, of the last run that made it."""
+    objects = (item for run in past for item in run["objects"])
+    return {item["output"]: item["seconds"] for item in objects if "seconds" in item}
+
+
+def read_history(path: PurePath) -> Iterator[Mapping[str, Any]]:
+    """The runs, the oldest first; a line that an interruption cut is left out."""
+    file = Path(path)
+    for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
+        try:
+            run = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(run, dict):
+            yield run

@@ -1,0 +1,208 @@
+"""The manifests of a build folder as JSON, and which of them a run itself left. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.runlog.run_record import Run, parse_mapping, parse_mappings, parse_text
+
+_EXTENSION_PREFIX = "extensions:"
+
+
+@dataclass(frozen=True)
+class ManifestDocuments:
+    """The manifests as JSON, {} for one that is not there; `extensions` in their order."""
+
+    source: Mapping[str, Any]
+    deps: Mapping[str, Any]
+    wheel: Mapping[str, Any]
+    validation: Mapping[str, Any]
+    extensions: tuple[Mapping[str, Any], ...] = ()
+
+
+def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
+    """The same, with what the run itself left where its record holds it: a later run may have put
+    something else there.
+    """
+    left = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
+    extensions = {str(document.get("name")): document for document in found.extensions}
+    extensions |= {
+        name.removeprefix(_EXTENSION_PREFIX): document
+        for name, document in left.items()
+        if name.startswith(_EXTENSION_PREFIX)
+    }
+    return ManifestDocuments(
+        source=left.get("source", found.source),
+        deps=left.get("deps", found.deps),
+        wheel=left.get("wheel", found.wheel),
+        validation=left.get("validate", found.validation),
+        extensions=tuple(extensions.values()),
+    )
+
+
+@dataclass(frozen=True)
+class BuiltComponent:
+    """Torch, or an extension: what it was made of, the file, and the machine code in it."""
+
+    name: str
+    version: str = ""
+    made_of: str = ""
+    archs: str = ""
+    file: str = ""
+    sha256: str = ""
+    mib: float | None = None
+
+
+@dataclass(frozen=True)
+class ValidationCheck:
+    """A row of validate's table."""
+
+    name: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class BuildResults:
+    """`toolkit` and `python` are versions, "" where nobody knows."""
+
+    parts: tuple[BuiltComponent, ...]
+    toolkit: str
+    python: str
+    validated: str
+    checks: tuple[ValidationCheck, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def stale(self) -> bool:
+        """Whether validate looked at another torch than the one that lies there."""
+        torch = {part.version for part in self.parts if part.name == "torch"}
+        return bool(torch and self.validated) and self.validated not in torch
+
+
+def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
+    """What the manifests tell, and which of it is not of this run."""
+    parts = [_build_torch_component(found, run)] if found.wheel else []
+    parts += [
+        _build_extension_component(document, run) for document in found.extensions if document
+    ]
+    checks = tuple(_parse_check(row) for row in parse_mappings(found.validation.get("checks")))
+    toolkit = parse_mapping(found.deps.get("toolkit"))
+    return BuildResults(
+        parts=tuple(parts),
+        toolkit=parse_text(toolkit.get("version")),
+        python=parse_text(found.deps.get("python_version")),
+        validated=parse_text(found.validation.get("torch")),
+        checks=checks,
+        warnings=tuple(map(str, _ensure_list(found.validation.get("warnings")))),
+    )
+
+
+def _build_torch_component(found: ManifestDocuments, run: Run) -> BuiltComponent:
+    wheel = found.wheel
+    codes = [
+        check.detail
+        for check in map(_parse_check, parse_mappings(found.validation.get("checks")))
+        if check.name in {"machine_code", "archs"} and check.status == "passed"
+    ]
+    same = found.validation.get("torch") == wheel.get("version")
+    return _add_artifact(
+        BuiltComponent(
+            name="torch",
+            version=parse_text(wheel.get("version")),
+            made_of=_note_earlier_run(_describe_torch_origin(found, run), run, "wheel"),
+            archs=codes[-1] if codes and same else "",
+        ),
+        parse_mapping(wheel.get("artifact")),
+    )
+
+
+def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
+    """Sources that this run fetched are not those of a torch that an earlier one made."""
+    kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
+    prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
+    kind = kinds.get(parse_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
+    if _has_outputs("wheel", run):
+        return (
+            kind
+            if prebuilt or found.wheel.get("kind") == "existing"
+            else _describe_built_torch(found, kind)
+        )
+    if fetched and fetched.outputs and fetched.outcome == "changed":
+        return ""
+    return _describe_built_torch(found, kind)
+
+
+def _describe_built_torch(found: ManifestDocuments, otherwise: str) -> str:
+    return describe_source(found.source) or otherwise
+
+
+def _note_earlier_run(made: str, run: Run, stage: str) -> str:
+    return ", ".join(
+        filter(None, (made, "" if _has_outputs(stage, run) else "from an earlier run"))
+    )
+
+
+def _has_outputs(stage: str, run: Run) -> bool:
+    did = run.find_stage(stage)
+    return did is not None and bool(did.outputs)
+
+
+def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltComponent:
+    archs = {
+        str(arch): None
+        for row in parse_mapping(document.get("archs")).values()
+        for arch in _ensure_list(row)
+    }
+    status = parse_text(document.get("status"))
+    name = parse_text(document.get("name"))
+    part = BuiltComponent(
+        name=name,
+        version="" if status == "built" else status,
+        made_of=_note_earlier_run(
+            describe_source(parse_mapping(document.get("source"))), run, f"extensions:{name}"
+        ),
+        archs=", ".join(archs),
+    )
+    return _add_artifact(part, parse_mapping(document.get("artifact")))
+
+
+def describe_source(source: Mapping[str, Any]) -> str:
+    """`commit 2f81284b0e8e, clean, 1 patch`, or the first digits of a digest."""
+    commit, digest = (parse_text(source.get(name)) for name in ("commit", "digest"))
+    patches = source.get("patches") or ()
+    count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))
+    words = [
+        f"commit {commit[:12]}" if commit else f"files of digest {digest[:12]}" if digest else "",
+        "with edits (dirty)" if source.get("edits") else "clean" if commit else "",
+        f"{count} patch{'es' * (count != 1)}" if count else "",
+        "a published wheel" if source.get("wheel") else "an sdist" if source.get("sdist") else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _add_artifact(part: BuiltComponent, artifact: Mapping[str, Any]) -> BuiltComponent:
+    size = artifact.get("size")
+    return BuiltComponent(
+        part.name,
+        part.version,
+        part.made_of,
+        part.archs,
+        file=parse_text(artifact.get("name")),
+        sha256=parse_text(artifact.get("sha256")),
+        mib=size / 2**20 if isinstance(size, int) else None,
+    )
+
+
+def _parse_check(row: Mapping[str, Any]) -> ValidationCheck:
+    name, status, detail, remedy = (
+        parse_text(row.get(key)) for key in ("name", "status", "detail", "remedy")
+    )
+    return ValidationCheck(name, status, detail, remedy)
+
+
+def _ensure_list(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,120 @@
+"""A run as the trace events that ui.perfetto.dev and chrome://tracing open. Pure.
+
+The form is that of the "Trace Event Format" document of the Chromium project: `X` is a slice with
+`ts` and `dur` in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tasks.runlog.edge_statistics import (
+    StageEdge,
+    assign_slots,
+    classify_output,
+    compute_concurrency,
+    extract_output_name,
+    list_edges,
+)
+from tasks.runlog.run_record import Run, Sample
+
+_STAGE_PROCESS, _JOBS_PROCESS = 1, 2
+_COUNTER_FIELDS = {
+    "memory": ("used_mib", "limit_mib"),
+    "tokens": ("jobs", "held_back"),
+}
+
+
+def build_trace(run: Run) -> dict[str, Any]:
+    """The document of trace.json."""
+    made = list_edges(run)
+    return {
+        "displayTimeUnit": "ms",
+        "otherData": {"profile": run.profile, "when": run.when, "torchyard": run.torchyard},
+        "traceEvents": [
+            *_trace_stages(run),
+            *_trace_jobs(made),
+            *_trace_counters(run),
+            *_trace_warnings(run),
+        ],
+    }
+
+
+def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
+    yield _build_name_event("process_name", _STAGE_PROCESS, 0, f"torchyard {run.profile}: stages")
+    for thread, stage in enumerate(run.stages, start=1):  # extensions are at work side by side
+        yield _build_name_event("thread_name", _STAGE_PROCESS, thread, stage.name)
+        told = {"outcome": stage.outcome or "cut off", "reason": stage.full_reason}
+        place = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}
+        yield place | _build_slice_fields(stage.began, stage.seconds) | {"args": told}
+
+
+def _trace_jobs(made: Sequence[StageEdge]) -> Iterator[dict[str, Any]]:
+    yield _build_name_event("process_name", _JOBS_PROCESS, 0, "pool of jobs")
+    lanes = assign_slots([one.edge for one in made])
+    for lane in range(max(lanes, default=-1) + 1):
+        yield _build_name_event("thread_name", _JOBS_PROCESS, lane + 1, f"slot {lane + 1}")
+    for one, lane in zip(made, lanes, strict=True):
+        edge = one.edge
+        told = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
+        peak = {"peak_mib": edge.peak_mib} if edge.peak_mib is not None else {}
+        shown = {
+            "name": extract_output_name(edge.output),
+            "cat": classify_output(edge.output),
+            "pid": _JOBS_PROCESS,
+            "tid": lane + 1,
+        }
+        yield shown | _build_slice_fields(edge.began, edge.seconds) | {"args": told | peak}
+    for at, jobs in compute_concurrency(one.edge for one in made):
+        yield _build_counter_event("edges at work", at, {"edges": jobs})
+
+
+def _trace_counters(run: Run) -> Iterator[dict[str, Any]]:
+    for stage in run.stages:
+        for sample in stage.samples:
+            for track, fields in _COUNTER_FIELDS.items():
+                if known := _select_known_values(sample, fields):
+                    yield _build_counter_event(track, sample.at, known)
+
+
+def _select_known_values(sample: Sample, fields: Sequence[str]) -> dict[str, int]:
+    values = {field: getattr(sample, field) for field in fields}
+    return {field: value for field, value in values.items() if value is not None}
+
+
+def _trace_warnings(run: Run) -> Iterator[dict[str, Any]]:
+    for said in run.messages:
+        if said.kind == "warn":
+            yield {
+                "name": said.text,
+                "cat": "warning",
+                "ph": "i",
+                "s": "g",
+                "ts": _convert_to_microseconds(said.at),
+                "pid": _STAGE_PROCESS,
+                "tid": 0,
+            }
+
+
+def _build_name_event(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": text}}
+
+
+def _build_slice_fields(at: float, seconds: float) -> dict[str, Any]:
+    return {"ph": "X", "ts": _convert_to_microseconds(at), "dur": _convert_to_microseconds(seconds)}
+
+
+def _build_counter_event(text: str, at: float, values: dict[str, int]) -> dict[str, Any]:
+    return {
+        "name": text,
+        "ph": "C",
+        "ts": _convert_to_microseconds(at),
+        "pid": _JOBS_PROCESS,
+        "tid": 0,
+        "args": values,
+    }
+
+
+def _convert_to_microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

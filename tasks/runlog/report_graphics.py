@@ -1,0 +1,158 @@
+"""The graph of the stages as rails beside a list of them, one row a stage. Pure.
+
+A stage holds its rail down to the last stage that reads what it leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.runlog.edge_statistics import (
+    OUTPUT_KINDS,
+    StageEdge,
+    assign_slots,
+    classify_output,
+    compute_span,
+)
+from tasks.runlog.run_record import Run, Sample, StageNode
+
+
+@dataclass(frozen=True)
+class GraphRow:
+    """One stage: its `rail`, the rails of the stages that it comes `after`, those that pass
+    `through` its row, and whether another comes `down` from it. `nearest` are the names of what it
+    comes after, without those that come before one another.
+    """
+
+    name: str
+    rail: int
+    after: tuple[int, ...]
+    through: tuple[int, ...]
+    down: bool
+    nearest: tuple[str, ...]
+
+
+def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
+    """The rows, in the order of the plan, in which a stage stands after what it reads."""
+    nearest = _find_nearest(graph)
+    last = {name: node.name for node in graph for name in nearest[node.name]}
+    held: dict[int, str] = {}
+    found = []
+    for node in graph:
+        after = {rail: name for rail, name in held.items() if name in nearest[node.name]}
+        for rail in [rail for rail, name in after.items() if last[name] == node.name]:
+            del held[rail]
+        through = tuple(sorted(held))
+        rail = next(number for number in range(len(held) + 1) if number not in held)
+        if node.name in last:
+            held[rail] = node.name
+        found.append(
+            GraphRow(
+                node.name,
+                rail,
+                tuple(sorted(after)),
+                through,
+                node.name in last,
+                nearest[node.name],
+            )
+        )
+    return tuple(found)
+
+
+def find_predecessors(graph: Sequence[StageNode]) -> Mapping[str, frozenset[str]]:
+    """All that a stage comes after, however far."""
+    found: dict[str, frozenset[str]] = {}
+    for node in graph:
+        known = [name for name in node.after if name in found]
+        found[node.name] = frozenset(known).union(*(found[name] for name in known))
+    return found
+
+
+def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
+    far = find_predecessors(graph)
+    return {
+        node.name: tuple(
+            name
+            for name in dict.fromkeys(node.after)
+            if name in far[node.name] and not any(name in far[other] for other in node.after)
+        )
+        for node in graph
+    }
+
+
+def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
+    """Times are whole milliseconds since the run began, memory MiB; -1 stands for not known.
+
+    `edges` are rows of folder, name, begin, duration, lane, peak, kind, stage and failed; `samples`
+    of time, jobs, held back, used and limit.
+    """
+    lanes = assign_slots([one.edge for one in made])
+    parts = [_split_output_path(one.edge.output) for one in made]
+    folders, stages = (
+        _number_names(folder for folder, _ in parts),
+        _number_names(one.stage for one in made),
+    )
+    rows = [
+        [
+            folders[folder],
+            name,
+            _convert_to_milliseconds(one.edge.began),
+            _convert_to_milliseconds(one.edge.seconds),
+            lane,
+            _encode_optional(one.edge.peak_mib),
+            OUTPUT_KINDS.index(classify_output(one.edge.output)),
+            stages[one.stage],
+            int(one.edge.failed),
+        ]
+        for one, lane, (folder, name) in zip(made, lanes, parts, strict=True)
+    ]
+    return {
+        "folders": list(folders),
+        "stages": [_compute_stage_bounds(stage, made) for stage in stages],
+        "kinds": list(OUTPUT_KINDS),
+        "lanes": max(lanes, default=-1) + 1,
+        "edges": rows,
+        "samples": [_encode_sample(one) for one in list_samples(run)],
+    }
+
+
+def list_samples(run: Run) -> list[Sample]:
+    """Those of all stages: the pool and the memory are one."""
+    return sorted((one for stage in run.stages for one in stage.samples), key=lambda one: one.at)
+
+
+def encode_embedded_json(value: Any) -> str:
+    """JSON that no HTML parser takes for the end of a script, whatever is in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _encode_sample(one: Sample) -> list[int]:
+    counts = (one.jobs, one.held_back, one.used_mib, one.limit_mib)
+    return [_convert_to_milliseconds(one.at), *map(_encode_optional, counts)]
+
+
+def _compute_stage_bounds(stage: str, made: Iterable[StageEdge]) -> list[Any]:
+    first, last = compute_span(one.edge for one in made if one.stage == stage)
+    return [stage, _convert_to_milliseconds(first), _convert_to_milliseconds(last)]
+
+
+def _split_output_path(output: str) -> tuple[str, str]:
+    """The folder with its slash, and the name."""
+    cut = max(output.rfind("/"), output.rfind("\\")) + 1
+    return output[:cut], output[cut:]
+
+
+def _number_names(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
+
+
+def _encode_optional(count: int | None) -> int:
+    return -1 if count is None else count
+
+
+def _convert_to_milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

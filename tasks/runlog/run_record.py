@@ -1,0 +1,351 @@
+"""The fields of a record as what they should be, where another make, or a disk, may have written
+anything. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.core.canonical_json import convert_to_json, mask_secrets
+from tasks.core.errors import InterruptedRunError, TorchyardError
+from tasks.core.model import Json
+from tasks.core.ninja_progress import Progress
+
+
+def parse_number(value: Any) -> float | None:
+    """A finite number; None for anything else."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def parse_integer(value: Any) -> int | None:
+    """The same, rounded."""
+    known = parse_number(value)
+    return None if known is None else round(known)
+
+
+def parse_text(value: Any) -> str:
+    """A text, empty for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def parse_texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list."""
+    return tuple(item for item in value if isinstance(item, str)) if _is_sequence(value) else ()
+
+
+def parse_mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The objects of a list."""
+    return tuple(item for item in value if isinstance(item, dict)) if _is_sequence(value) else ()
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def parse_mapping(value: Any) -> Mapping[str, Any]:
+    """{} for what is no object."""
+    return value if isinstance(value, dict) else {}
+
+
+RECORD_SCHEMA = 1
+ALWAYS_CHECKED = "looked at every time"  # the reason of a stage that has no other
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One output that was made, with MiB at the most where they were seen."""
+
+    output: str
+    began: float
+    ended: float
+    peak_mib: int | None = None
+    failed: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stage at one moment; None where nobody knew. `hit_rate` is a share of 1."""
+
+    at: float
+    jobs: int | None = None
+    held_back: int | None = None
+    used_mib: int | None = None
+    limit_mib: int | None = None
+    hit_rate: float | None = None
+    done: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class LoggedMessage:
+    """A line that a person saw: `kind` is "warn" or that of a plain line, `stage` may be ""."""
+
+    at: float
+    stage: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class StageNode:
+    """A stage of the plan, and the stages whose manifests it reads."""
+
+    name: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage did: `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped", ""
+    where the record ends before it; then `seconds` are those up to the last sign of it.
+
+    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers`
+    compilations by the machine that did them, `error` what, where and todo, `diagnosis` the
+    document of `doit diagnose`, `healed` what was done about a failure on the way.
+    """
+
+    name: str
+    began: float
+    reason: str = ""
+    outcome: str = ""
+    seconds: float = 0.0
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    cache: Mapping[str, Any] = field(default_factory=dict)
+    workers: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] = field(default_factory=dict)
+    diagnosis: Mapping[str, Any] = field(default_factory=dict)
+    edges: tuple[Edge, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    auto_fix: str = ""
+
+    @property
+    def full_reason(self) -> str:
+        """The reason, with what was done about a failure."""
+        told = f"healed: {self.auto_fix}" if self.auto_fix else ""
+        return "; ".join(filter(None, (self.reason, told)))
+
+    @property
+    def ended(self) -> float:
+        """When it was through."""
+        return self.began + self.seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: `when` is its begin in UTC, `outcome` "done", "failed" or "interrupted", "" where the
+    record has no end: it was cut off, or its process `pid` is at work yet. `graph` is the plan's,
+    `stages` are those that ran, as they began. `seconds` go up to the last line. `unread` lines
+    could not be understood.
+    """
+
+    when: str
+    torchyard: str
+    command: tuple[str, ...]
+    profile: str
+    pid: int
+    host: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    resolution: Mapping[str, Any] = field(default_factory=dict)
+    graph: tuple[StageNode, ...] = ()
+    stages: tuple[StageRun, ...] = ()
+    messages: tuple[LoggedMessage, ...] = ()
+    outcome: str = ""
+    code: int | None = None
+    seconds: float = 0.0
+    unread: int = 0
+
+    @property
+    def name(self) -> str:
+        """What its file is called: `20261122T034027Z-123`."""
+        return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
+
+    @property
+    def active_stages(self) -> tuple[StageRun, ...]:
+        """The stages that did something: neither only looked, nor were left out."""
+        return tuple(stage for stage in self.stages if _was_active(stage))
+
+    def find_stage(self, name: str) -> StageRun | None:
+        """What a stage did in this run, None where it did nothing."""
+        return next((one for one in self.stages if one.name == name), None)
+
+
+def _was_active(stage: StageRun) -> bool:
+    looked = stage.outcome == "unchanged" and stage.reason == ALWAYS_CHECKED
+    return stage.outcome != "skipped" and (not looked or stage.name == "validate")
+
+
+def parse_run(lines: Iterable[str]) -> Run:
+    """The run that a record tells of. Raises `ValueError` where its first line is no `begin` of
+    this schema.
+    """
+    events = [_parse_event(line) for line in lines]
+    begin = events[0] if events else None
+    if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
+        raise ValueError(f"the first line is no begin of schema {RECORD_SCHEMA}")
+    known = [event for event in events[1:] if event]
+    end = next((event for event in known if event.get("event") == "end"), {})
+    return Run(
+        when=parse_text(begin.get("when")),
+        torchyard=parse_text(begin.get("torchyard")),
+        command=parse_texts(begin.get("command")),
+        profile=parse_text(begin.get("profile")),
+        pid=parse_integer(begin.get("pid")) or 0,
+        host=parse_mapping(begin.get("host")),
+        settings=parse_mapping(begin.get("asked")),
+        resolution=parse_mapping(begin.get("decided")),
+        graph=tuple(map(_parse_node, parse_mappings(begin.get("stages")))),
+        stages=_parse_stages(known),
+        messages=tuple(_parse_message(event) for event in known if event.get("event") == "said"),
+        outcome=parse_text(end.get("outcome")),
+        code=parse_integer(end.get("code")),
+        seconds=max(map(_read_event_time, known), default=0.0),
+        unread=sum(event is None for event in events[:-1]),  # a last one is cut by any kill
+    )
+
+
+def _parse_event(line: str) -> Mapping[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event.get("event") in {"stage", "sample", "edges", "done"} and parse_text(
+            event.get("stage")
+        ):
+            by_name.setdefault(event["stage"], []).append(event)
+    found = [_parse_stage(name, told) for name, told in by_name.items()]
+    return tuple(sorted(found, key=lambda one: one.began))
+
+
+def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
+    def select_events(kind: str) -> list[Mapping[str, Any]]:
+        return [event for event in events if event["event"] == kind]
+
+    done = select_events("done")[-1] if select_events("done") else {}
+    seconds = parse_number(done.get("seconds"))
+    began = (
+        _read_event_time(select_events("stage")[0])
+        if select_events("stage")
+        else max(0.0, _read_event_time(events[0]) - (seconds or 0.0))
+    )
+    return StageRun(
+        name=name,
+        began=began,
+        reason=parse_text(select_events("stage")[0].get("reason"))
+        if select_events("stage")
+        else "",
+        outcome=parse_text(done.get("outcome")),
+        seconds=max(map(_read_event_time, events)) - began if seconds is None else seconds,
+        outputs=parse_mapping(done.get("outputs")),
+        cache=parse_mapping(done.get("cache")),
+        workers=parse_mapping(done.get("workers")),
+        error=parse_mapping(done.get("error")),
+        diagnosis=parse_mapping(done.get("diagnosis")),
+        edges=tuple(
+            edge
+            for event in select_events("edges")
+            for item in parse_mappings(event.get("edges"))
+            if (edge := _parse_edge(item))
+        ),
+        samples=tuple(map(_parse_sample, select_events("sample"))),
+        auto_fix=parse_text(done.get("healed")),
+    )
+
+
+def _parse_edge(item: Mapping[str, Any]) -> Edge | None:
+    output, began, ended = (item.get(name) for name in ("output", "began", "ended"))
+    first, last = parse_number(began), parse_number(ended)
+    if not isinstance(output, str) or first is None or last is None or last < first:
+        return None
+    return Edge(
+        output, first, last, parse_integer(item.get("peak_mib")), item.get("failed") is True
+    )
+
+
+def _parse_sample(event: Mapping[str, Any]) -> Sample:
+    names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
+    counts = {name: parse_integer(event.get(name)) for name in names}
+    return Sample(_read_event_time(event), hit_rate=parse_number(event.get("hit_rate")), **counts)
+
+
+def _parse_message(event: Mapping[str, Any]) -> LoggedMessage:
+    return LoggedMessage(
+        _read_event_time(event),
+        *(parse_text(event.get(name)) for name in ("stage", "kind", "text")),
+    )
+
+
+def _parse_node(item: Mapping[str, Any]) -> StageNode:
+    return StageNode(parse_text(item.get("name")), parse_texts(item.get("after")))
+
+
+def _read_event_time(event: Mapping[str, Any]) -> float:
+    return parse_number(event.get("at")) or 0.0
+
+
+_MAX_VALUE_LENGTH = 20_000  # signs of an output that is left out
+
+
+def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
+    """The outcome of a stage that `error` ended, and what, where and what to do."""
+    match error:
+        case InterruptedRunError() | SystemExit() | KeyboardInterrupt():
+            return "stopped", None
+        case TorchyardError():
+            return "failed", {"what": error.message, "where": error.location, "todo": error.hint}
+        case OSError():
+            where = str(error.filename or "")
+            return "failed", {"what": str(error.strerror or error), "where": where, "todo": ""}
+    return "failed", {"what": f"{type(error).__name__}: {error}", "where": "", "todo": ""}
+
+
+def build_sample_event(progress: Progress) -> dict[str, Json]:
+    """How far it is and what is at work, None for what nobody knows."""
+    work = progress.at_work
+    known = bool(work.limit_mib)
+    return {
+        "jobs": work.jobs,
+        "held_back": work.held_back if work.jobs is not None else None,
+        "used_mib": work.used_mib if known else None,
+        "limit_mib": work.limit_mib if known else None,
+        "hit_rate": None if work.hit_rate is None else round(work.hit_rate, 4),
+        "done": progress.done,
+        "total": progress.total,
+    }
+
+
+def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
+    """One that is timed by a clock which told `started` when the run began."""
+    told: dict[str, Json] = {
+        "output": one.output,
+        "began": round(max(0.0, one.began - started), 3),
+        "ended": round(max(0.0, one.ended - started), 3),
+    }
+    peak = {} if one.peak_mib is None else {"peak_mib": one.peak_mib}
+    return told | peak | ({"failed": True} if one.failed else {})
+
+
+def trim_manifest(outputs: Any) -> Json:
+    """A manifest without what is large in it, and without secrets."""
+    found = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
+    if not isinstance(found, dict):
+        return None
+    return {
+        name: value for name, value in found.items() if len(json.dumps(value)) <= _MAX_VALUE_LENGTH
+    }

@@ -1,0 +1,385 @@
+"""The records of a profile's runs: `build/PROFILE/records/runs`, a file a run, bounded.
+
+One that cannot be read is set aside, and no run ends for it. Files are written by
+`tasks.runlog.recording`, and their names sort by time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks import __version__
+from tasks.core.canonical_json import convert_to_json
+from tasks.core.errors import redact_secrets
+from tasks.core.model import Json
+from tasks.core.ninja_progress import Progress
+from tasks.runlog import run_record as runevents
+from tasks.runlog.run_record import RECORD_SCHEMA, Edge, Run, parse_run
+from tasks.system import output
+from tasks.system.files import read_lock_holder
+from tasks.system.output import OutputListener, print_warning
+
+MAX_RUNS, MAX_RECORDS_BYTES = 50, 64 * 2**20
+_RESERVED_BYTES = 9 * 2**20  # of the one that is about to be written
+_ALWAYS_KEPT = 3
+_COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as they are written
+_RECORD_NAME = re.compile(r"\d{8}T\d{6}Z-(?P<pid>\d+)\.jsonl(?P<aside>\.corrupt)?")
+
+
+def read_runs(folder: PurePath) -> Iterator[Run]:
+    """Those that can be read, the newest first."""
+    for path in _list_records(Path(folder)):
+        if not path.name.endswith(".jsonl"):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield parse_run(
+                filter(None, text.split("\n"))
+            )  # and nowhere else: a text may hold U+2028
+        except OSError as error:
+            print_warning(f"{path} cannot be read: {error.strerror}")
+        except ValueError as error:
+            if not _is_process_alive(_parse_pid(path)):  # it may be at its first line
+                _move_corrupt_record(path, error)
+
+
+def is_run_active(folder: PurePath, run: Run) -> bool:
+    """Whether the process that wrote it is at work yet in that profile."""
+    holder = read_lock_holder(Path(folder).parents[1]).partition("-")[0]
+    return not run.outcome and holder == str(run.pid) and _is_process_alive(run.pid)
+
+
+def prune_records(folder: PurePath) -> None:
+    """Remove what a person misses least where there are more than fit, so that there is room for
+    one more. Who asks holds the lock of the profile: none of them is at work.
+    """
+    sizes = {path: _read_size(path) for path in _list_records(Path(folder))}
+    if _fits_limits(sizes.values()):
+        return
+    for path in _sort_for_removal(list(sizes)):
+        with suppress(OSError):  # one that stays is no reason to write none of this run
+            path.unlink()
+        del sizes[path]
+        if _fits_limits(sizes.values()):
+            return
+
+
+def _fits_limits(sizes: Collection[int]) -> bool:
+    return len(sizes) < MAX_RUNS and sum(sizes) <= MAX_RECORDS_BYTES - _RESERVED_BYTES
+
+
+def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
+    """Of `known`, the newest first: the oldest that made nothing, then the oldest. The last ones
+    stay whatever comes, and so do the last that have what was compiled: many that fail at once
+    would push out the build that took hours.
+    """
+    held = {path: _read_marks(path) for path in known}
+    compiled = [path for path in known if _COMPILED_MARK in held[path]]
+    stay = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
+    going = [path for path in reversed(known) if path not in stay]
+    return sorted(going, key=lambda path: bool(held[path]))
+
+
+def _read_marks(path: Path) -> set[bytes]:
+    """Which of the two a record holds, without reading what it means: there can be 64 MiB."""
+    try:
+        text = path.read_bytes() if path.suffix == ".jsonl" else b""
+    except OSError:
+        return set()
+    return {kind for kind in (_COMPILED_MARK, _CHANGED_MARK) if kind in text}
+
+
+def _list_records(folder: Path) -> list[Path]:
+    """The newest first; of two that began in one second, the one that was written to last."""
+    found = [path for path in _list_folder(folder) if _RECORD_NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (path.name[:16], _read_mtime(path)), reverse=True)
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read_mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # it made room for a new one, or was set aside
+        return 0
+
+
+def _read_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _parse_pid(path: Path) -> int:
+    found = _RECORD_NAME.fullmatch(path.name)
+    return int(found["pid"]) if found else 0
+
+
+def _is_process_alive(pid: int) -> bool:
+    import psutil  # noqa: PLC0415 - only for what is left over, or has no end
+
+    return psutil.pid_exists(pid)
+
+
+def _move_corrupt_record(path: Path, error: ValueError) -> None:
+    aside = path.with_name(f"{path.name}.corrupt")
+    try:
+        path.replace(aside)
+    except OSError:
+        print_warning(f"{path} is no record of a run, and cannot be moved away: {error}")
+    else:
+        print_warning(f"this is no record of a run ({error}); it is set aside: {aside}")
+
+
+_SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = (
+    2.0,
+    1000,
+)  # seconds between samples of a stage; twice that after so many
+_EDGES_PER_LINE = 1000  # in a line
+_MAX_RECORD_BYTES = 8 * 2**20  # bytes, after which a record has what begins and ends alone
+_DETAIL_EVENTS = {"sample", "said", "edges"}
+
+
+@dataclass
+class StageOutcome:
+    """What came of a stage: its block says so, and is right about failures without saying it."""
+
+    outcome: str = ""
+    outputs: Any = None
+    auto_fix: str = ""
+    error: dict[str, Json] | None = None
+    diagnosis: Mapping[str, Any] | None = None
+
+
+@dataclass
+class _SampleState:
+    when: float = -_SAMPLE_INTERVAL
+    many: int = 0
+
+
+@dataclass
+class RunRecorder:
+    """The record of this run, in `folder`; nowhere where that is None. `head` tells what is known
+    at its begin.
+    """
+
+    folder: PurePath | None = None
+    head: Callable[[], Mapping[str, Json]] = dict
+    when: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    started: float = field(default_factory=time.monotonic)
+    begun: bool = False
+    _file: FileIO | None = None
+    _size: int = 0
+    _has_warned: bool = False
+    _refusals: dict[str, str] = field(default_factory=dict)
+    _sample_states: dict[str, _SampleState] = field(default_factory=dict)
+    _caches: dict[str, dict[str, Json]] = field(default_factory=dict)
+    _workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def start_record(self) -> None:
+        """Open it, once: the build folder has to be ours, and locked. Older ones make room."""
+        if self.begun or self.folder is None:
+            return
+        self.begun = True
+        try:
+            self._file = self._open_file(Path(self.folder))
+        except OSError as error:
+            self.warn_incomplete(error)
+        facts = {"schema": RECORD_SCHEMA, "when": self.when.isoformat(timespec="seconds")}
+        self._write_line(
+            "begin", {**facts, "torchyard": __version__, "pid": os.getpid(), **self.head()}
+        )
+        output.set_listener(_RecordingListener(output.read_listener(), self))
+        _active_recorders[:] = [self]
+
+    @contextmanager
+    def record_stage(self, name: str, reason: str) -> Iterator[StageOutcome]:
+        """A stage at work, until the block ends in one way or another."""
+        started, done = self._write_event("stage", stage=name, reason=reason), StageOutcome()
+        try:
+            yield done
+        except BaseException as error:
+            done.outcome, done.error = runevents.classify_error(error)
+            done.diagnosis = getattr(error, "diagnosis", None)  # where a log was read
+            raise
+        finally:
+            self._write_event(
+                "done",
+                stage=name,
+                outcome=done.outcome,
+                seconds=round(self.compute_elapsed() - started, 3),
+                outputs=runevents.trim_manifest(done.outputs),
+                cache=self._caches.pop(name, None),
+                **self._pop_workers(name),
+                error=done.error,
+                diagnosis=convert_to_json(done.diagnosis),
+                **({"healed": done.auto_fix} if done.auto_fix else {}),
+            )
+
+    def _pop_workers(self, stage: str) -> dict[str, Json]:
+        by_host = self._workers.pop(stage, {})
+        return {"workers": dict(by_host)} if by_host else {}
+
+    def record_refusal(self, stage: str, why: str) -> None:
+        """A stage could not even begin: told at the end, as there may be no folder to write in."""
+        self._refusals.setdefault(stage, why.strip())
+
+    def finish_record(self, outcome: str, code: int) -> None:
+        """The run is over: "done", "failed" or "interrupted"."""
+        for stage, why in self._refusals.items():
+            error = {"what": why, "where": "", "todo": ""}
+            self._write_event("done", stage=stage, outcome="failed", seconds=0.0, error=error)
+        self._write_event("end", outcome=outcome, code=code)
+        with self._lock:  # another thread may be about to write
+            if self._file:
+                self._file.close()
+            self._file = None
+        _active_recorders.clear()
+
+    def record_message(self, kind: str, text: str) -> None:
+        """A line that the stage at work said."""
+        self._write_event("said", stage=output.read_output_stage(), kind=kind, text=text)
+
+    def record_sample(self, progress: Progress) -> None:
+        """What the stage at work is at; now and then of all that are told."""
+        stage, now = output.read_output_stage(), self.compute_elapsed()
+        with self._lock:
+            last = self._sample_states.setdefault(stage, _SampleState())
+            if now - last.when < _SAMPLE_INTERVAL * 2 ** (last.many // _SAMPLES_BEFORE_DOUBLING):
+                return
+            last.when, last.many = now, last.many + 1
+        self._write_event("sample", stage=stage, **runevents.build_sample_event(progress))
+
+    def record_edges(self, found: Iterable[Edge]) -> None:
+        """What the stage at work made, by the steady clock."""
+        told = [runevents.build_edge_entry(one, self.started) for one in found]
+        for first in range(0, len(told), _EDGES_PER_LINE):
+            self._write_event(
+                "edges",
+                stage=output.read_output_stage(),
+                edges=told[first : first + _EDGES_PER_LINE],
+            )
+
+    def record_cache(self, hits: int, misses: int) -> None:
+        """What a compiler cache did for the stage at work."""
+        self._caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
+
+    def record_workers(self, by_host: Mapping[str, int]) -> None:
+        """How many compilations which machine did for the stage at work."""
+        self._workers[output.read_output_stage()] = dict(by_host)
+
+    def compute_elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.started
+
+    def warn_incomplete(self, error: OSError) -> None:
+        """Say once that it is not all there."""
+        if not self._has_warned:
+            self._has_warned = True
+            output.print_warning(
+                f"the record of this run is not whole: {self.folder}: {error.strerror}"
+            )
+
+    def _open_file(self, folder: Path) -> FileIO:
+        prune_records(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        while (path := folder / f"{self.when:%Y%m%dT%H%M%SZ}-{os.getpid()}.jsonl").exists():
+            self.when += datetime.timedelta(seconds=1)  # the clock was set back
+        return FileIO(path, "x")
+
+    def _write_event(self, event: str, **facts: Any) -> float:
+        at = self.compute_elapsed()
+        if event not in _DETAIL_EVENTS or self._size < _MAX_RECORD_BYTES:
+            self._write_line(event, {"at": round(at, 3), **facts})
+        return at
+
+    def _write_line(self, event: str, facts: Mapping[str, Any]) -> None:
+        """One call of the system: a signal comes before it or after it."""
+        line = redact_secrets(json.dumps({"event": event, **facts}, ensure_ascii=False))
+        data = f"{line}\n".encode("utf-8", "replace")
+        with self._lock:
+            if self._file is None:
+                return
+            try:
+                _write_all_bytes(self._file, data)
+                self._size += len(data)
+            except OSError as error:
+                with suppress(OSError):
+                    self._file.truncate(self._size)
+                    self._file.seek(self._size)
+                self.warn_incomplete(error)
+
+
+@dataclass(frozen=True)
+class _RecordingListener:
+    """Who listened still does, and what is said is in the record, too."""
+
+    listener: OutputListener
+    record: RunRecorder
+
+    def print_line(self, text: str) -> None:
+        self.listener.print_line(text)
+        self.record.record_message("say", text)
+
+    def print_report(self, text: str) -> None:
+        self.listener.print_report(text)
+
+    def print_warning(self, text: str) -> None:
+        self.listener.print_warning(text)
+        self.record.record_message("warn", text)
+
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
+        self.listener.show_progress(text, progress)
+        if progress and progress.total:
+            self.record.record_sample(progress)
+
+
+def _write_all_bytes(file: FileIO, data: bytes) -> None:
+    if file.write(data) != len(data):  # as much as the disk had room for
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+_active_recorders: list[RunRecorder] = []
+
+
+def record_edges(found: Iterable[Edge]) -> None:
+    """What the stage at work made, for the record of the run that is at work, if any. It is asked
+    where a build may have failed, and must not hide why: whatever `found` raises is told.
+    """
+    try:
+        for record in _active_recorders:
+            record.record_edges(found)
+    except Exception as error:  # noqa: BLE001 - a bug of ours, too
+        why = f"{type(error).__name__}: {error}"
+        output.print_warning(f"what was made is not in the record of this run: {why}")
+
+
+def record_cache(hits: int, misses: int) -> None:
+    """What a compiler cache did for it."""
+    for record in _active_recorders:
+        record.record_cache(hits, misses)
+
+
+def record_workers(by_host: Mapping[str, int]) -> None:
+    """How many compilations which machine did for it."""
+    for record in _active_recorders:
+        record.record_workers(by_host)

@@ -1,0 +1,151 @@
+"""How a stage went, for people: its inputs, what it read, why it ran, how long. And from that, why
+it runs again.
+
+A record stands beside its manifest and decides nothing; it may hold what a manifest must not: times
+and versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.core.canonical_json import (
+    convert_to_json,
+    convert_to_redacted_json,
+    find_changes,
+    format_canonical_json,
+)
+from tasks.core.errors import redact_secrets
+from tasks.core.input_changes import describe_input_changes
+from tasks.core.model import Stage
+from tasks.core.text_formatting import format_short_reasons
+from tasks.runlog.run_record import ALWAYS_CHECKED
+from tasks.system import manifests
+from tasks.system.files import read_artifact, write_atomic
+from tasks.system.manifests import build_record_path
+
+# What is known of a manifest that changed, in words; none where nobody can tell
+ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
+
+
+def _explain_nothing(_: PurePath) -> tuple[str, ...]:
+    return ()
+
+
+def write_stage_record(
+    stage: Stage, reason: str, seconds: float, version: str, healed: str = ""
+) -> None:
+    """Keep how it went beside the first manifest of the stage, and what was done about a failure on
+    the way.
+    """
+    record = {
+        "stage": stage.name,
+        "reason": reason,
+        "seconds": round(seconds, 3),
+        "finished": manifests.format_current_time(),
+        "torchyard": version,
+        "inputs": convert_to_json(stage.fingerprint),
+        "reads": _hash_input_manifests(stage),
+        **({"healed": healed} if healed else {}),
+        "leaves": _compute_digests(stage.outputs),
+    }
+    write_atomic(build_record_path(stage.outputs[0]), redact_secrets(format_canonical_json(record)))
+
+
+def summarize_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> str:
+    """Why this stage runs, in a few words: the first changed input, a changed manifest, or a
+    missing result.
+    """
+    found = find_rebuild_reasons(stage, told)
+    return format_short_reasons(found) if found else DEFAULT_REASONS[stage.uptodate_check]
+
+
+def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> tuple[str, ...]:
+    """All that files alone tell of why it has to run: of the gravest kind, changed inputs before
+    changed manifests before missing results; none where nothing did. `told` may know what moved in
+    a manifest.
+    """
+    last = read_last_record(stage)
+    if last is None:
+        return ("first time",)
+    now = convert_to_redacted_json(stage.fingerprint)
+    if moved := tuple(describe_input_changes(stage.kind, find_changes(last["inputs"], now))):
+        return moved
+    if newer := tuple(_explain_changed_manifests(stage, last["reads"], told)):
+        return newer
+    gone = [
+        Path(path).name
+        for path in (*stage.outputs, *stage.extra_outputs)
+        if not Path(path).exists()
+    ]
+    if gone:
+        return (f"{', '.join(gone)} is not there" + _explain_removal(gone[0], stage),)
+    return (
+        ()
+        if has_intact_manifests(stage)
+        else (f"{stage.outputs[0].name} is not what this stage left",)
+    )
+
+
+def note_removal(manifest: PurePath, command: str) -> None:
+    """Record which command removed the manifest of a stage; `reasons` shows it."""
+    path = Path(build_record_path(manifest))
+    with suppress(OSError, ValueError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        write_atomic(path, format_canonical_json({**found, "removed_by": command}))
+
+
+def _explain_removal(gone: str, stage: Stage) -> str:
+    """What takes a manifest away where no person did."""
+    if gone != stage.outputs[0].name:
+        return ""
+    by = (read_last_record(stage) or {}).get("removed_by")
+    return f": {by} removed it" if by else ", as after a failure or doit clean"
+
+
+def _explain_changed_manifests(
+    stage: Stage, before: Mapping[str, str], told: ChangeExplainer
+) -> Iterator[str]:
+    now = _hash_input_manifests(stage)
+    changed = {name for name, digest in now.items() if before.get(name) != digest}
+    words = {path.name: told(path) for path in stage.inputs if path.name in changed}
+    yield from (line for lines in words.values() for line in lines)
+    if silent := [name for name, lines in words.items() if not lines]:
+        yield f"{', '.join(silent)} changed"
+
+
+UNFINISHED = "the last run failed, or did not finish"
+DEFAULT_REASONS = {
+    "always": ALWAYS_CHECKED,
+    "moved": "its source, or what it made, was changed since, or could not be reached",
+    "": UNFINISHED,
+}
+
+
+def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
+    """The record of the last finished run, None where there is none that can be read."""
+    try:
+        found = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
+        return found if {"inputs", "reads"} <= found.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def has_intact_manifests(stage: Stage) -> bool:
+    """Whether the manifests are those that it left, as far as its record tells: a disk, or a
+    person, may have written into them.
+    """
+    left = (read_last_record(stage) or {}).get("leaves")
+    return left is None or left == _compute_digests(stage.outputs)
+
+
+def _hash_input_manifests(stage: Stage) -> dict[str, str]:
+    return _compute_digests(stage.inputs)
+
+
+def _compute_digests(paths: Iterable[PurePath]) -> dict[str, str]:
+    return {Path(path).name: read_artifact(path).sha256 for path in paths if Path(path).is_file()}

@@ -1,0 +1,204 @@
+"""Layered settings: default.yaml, the profile, local.yaml, the environment, and the cell of a
+matrix (`profile=NAME@CELL`); each leaf remembers its layer and line.
+
+YAML is read strictly: no tags, no duplicate keys, and a version that YAML would take for a number
+(`python: 3.10` is 3.1) is named with its line instead of silently changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tasks.core.errors import SettingsError, redact_secrets
+from tasks.core.text_formatting import format_did_you_mean
+from tasks.settings.schema import Settings
+from tasks.settings.setting_errors import ENV_PREFIX
+from tasks.settings.yaml_tree import (
+    Leaf,
+    Tree,
+    parse_variable_value,
+    parse_yaml_tree,
+    read_yaml_tree,
+)
+
+# How a leaf from there begins to say where it is from
+DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """The settings of a profile, and where each leaf (dotted key) is from. `places` also
+    has the origin of values inside lists: `extensions.0.path`.
+    """
+
+    profile: str
+    settings: Settings
+    origin: Mapping[str, str]
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_profiles(config: Path) -> tuple[str, ...]:
+    """The names under config/profiles."""
+    return tuple(sorted(path.stem for path in (config / "profiles").glob("*.yaml")))
+
+
+def load_settings(
+    config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
+) -> LoadedSettings:
+    """Read and validate; `local` is taken for the text of local.yaml where it is given. Raises
+    `SettingsError` that names file, line, dotted key and what to do.
+    """
+    name, at, cell = profile.partition("@")
+    merged: Tree = {}
+    for tree in (*_read_layer_files(config, name, local), _build_environment_tree(environ)):
+        merge_tree(merged, tree)
+    loaded = _validate_tree(profile, merged)
+    if not at:
+        return loaded
+    merge_tree(merged, _build_entry_tree(loaded, name, cell))
+    return _validate_tree(profile, merged)
+
+
+def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
+    values, origin = split_tree(merged)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        from tasks.settings.setting_errors import explain_validation_error  # noqa: PLC0415 - only for a mistake
+
+        raise explain_validation_error(error, merged) from error
+    _require_no_password(settings, origin)
+    return LoadedSettings(profile, settings, origin, {**origin, **dict(_list_item_origins(merged))})
+
+
+def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
+    """A file of settings is shared, and shown."""
+    key = "build.cache_remote"
+    remote, where = settings.build.cache_remote or "", origin.get(key, "")
+    if redact_secrets(remote) != remote and not where.upper().startswith(ENV_PREFIX):
+        raise SettingsError(
+            f"{key}: this URL has a password in it",
+            location=where,
+            hint=f"give it in the environment: {ENV_PREFIX}BUILD__CACHE_REMOTE",
+        )
+
+
+def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
+    """What a cell of the matrix says: over all others, or it would not be that cell."""
+    from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only where a matrix is asked for
+
+    tree: Tree = {}
+    for axis, value in find_matrix_entry(loaded.settings.matrix, profile, name).items():
+        *above, last = AXIS_KEYS[axis].split(".")
+        branch: Any = tree
+        for key in above:
+            branch = branch.setdefault(key, {})
+        branch[last] = Leaf(value, f"{_find_axis_origin(loaded, axis)} (cell {name})")
+    return tree
+
+
+def _find_axis_origin(loaded: LoadedSettings, axis: str) -> str:
+    """Where the axis has its values, or what adds one."""
+    listed = getattr(loaded.settings.matrix, axis)
+    return loaded.origin.get(f"matrix.{axis if listed else 'include'}", "matrix")
+
+
+def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tree]:
+    known = list_profiles(config)
+    if profile not in known:
+        local = "config/local.yaml counts in every profile; " if profile == "local" else ""
+        raise SettingsError(
+            f'there is no profile "{profile}"{format_did_you_mean(profile, known)}',
+            location="config/profiles",
+            hint=f"{local}choose one of: {', '.join(known)}",
+        )
+    own = config / "local.yaml"
+    paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]
+    if local is None and own.is_file():
+        paths.append(own)
+    trees = [read_yaml_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
+    return trees if local is None else [*trees, parse_yaml_tree(local, "config/local.yaml")]
+
+
+def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
+    tree: Tree = {}
+    for name, text in sorted(environ.items()):
+        if not name.upper().startswith(ENV_PREFIX):
+            continue
+        branch = tree
+        *above, last = _split_variable_name(name)
+        for key in above:
+            step = branch.setdefault(key, {})
+            if not isinstance(step, dict):
+                raise _create_duplicate_error(name)
+            branch = step
+        if last in branch:
+            raise _create_duplicate_error(name)
+        branch[last] = parse_variable_value(text, name)
+    return tree
+
+
+def _split_variable_name(name: str) -> list[str]:
+    """Sections and their keys are in lower case; below them are names of a person's own, such as
+    those in build.env.
+    """
+    keys = name[len(ENV_PREFIX) :].split("__")
+    if not all(keys):
+        raise SettingsError(
+            "this variable names no key", location=name, hint="write TORCHYARD__SECTION__KEY"
+        )
+    return [key.lower() for key in keys[:2]] + keys[2:]
+
+
+def _create_duplicate_error(name: str) -> SettingsError:
+    return SettingsError(
+        "this variable and another set the same key", location=name, hint="keep one of them"
+    )
+
+
+def merge_tree(into: Tree, tree: Tree) -> None:
+    """Put `tree` over `into`: mappings are merged, everything else is replaced."""
+    for key, value in tree.items():
+        present = into.get(key)
+        if isinstance(present, dict) and _is_empty_mapping(value):
+            continue
+        if isinstance(value, dict):
+            below = present if isinstance(present, dict) else {}
+            into[key] = below
+            merge_tree(below, value)
+        else:
+            into[key] = value
+
+
+def _is_empty_mapping(value: Leaf | Tree) -> bool:
+    return isinstance(value, Leaf) and value.value == {}
+
+
+def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Its values, and where each leaf (dotted key) is from."""
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for key, node in tree.items():
+        dotted = f"{prefix}.{key}" if prefix else key
+        if isinstance(node, Leaf):
+            values[key], origin[dotted] = node.value, node.location
+        else:
+            values[key], below = split_tree(node, dotted)
+            origin.update(below)
+    return values, origin
+
+
+def _list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted key and the origin of every value inside a list."""
+    for key, node in tree.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(node, Leaf):
+            for path, where in node.lines.items():
+                yield ".".join(map(str, (dotted, *path))), where
+        else:
+            yield from _list_item_origins(node, f"{dotted}.")

@@ -1,0 +1,131 @@
+"""Find the file and line, or the environment variable, of the setting that an error is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
+from tasks.settings.layers import DEFAULTS_PREFIX, LoadedSettings
+from tasks.settings.schema import Settings
+
+# "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
+_SETTING_KEY = re.compile(
+    r"(?P<list>\w+)(?P<index>\.\d+)?(?: \((?P<name>[^)]*)\))?(?P<below>(?:\.\w+)*)"
+)
+# Settings that cause such an error if the section itself has only defaults
+_RELATED_KEYS = {
+    "toolkit": ("target.gpus", "torch.version", "torch.strategy"),
+    "torch": ("target.gpus", "toolkit.version", "python"),
+    "target": ("torch.version", "toolkit.version"),
+    "python": ("torch.strategy", "torch.version"),
+}
+
+
+@contextmanager
+def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
+    """Add to an error that names a setting where it was set, as errors while loading have it."""
+    try:
+        yield
+    except TorchyardError as error:
+        key, place = _find_setting_location(error, loaded)
+        if place:
+            error.location = f"{place}: {key}"
+        raise
+
+
+def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
+    """Return the key, and `config/local.yaml:12` or a variable's name; "" for both if only defaults
+    are involved or the error names no setting.
+    """
+    found = _SETTING_KEY.fullmatch(error.location)
+    if found is None or found["list"] not in Settings.model_fields:
+        return "", ""
+    section, below = found["list"], found["below"]
+    value: Any = getattr(loaded.settings, section)
+    index = found["index"] or (_find_item_index(value, found["name"]) if found["name"] else "")
+    if not index:
+        for part in below.split(".")[1:]:
+            value = getattr(value, part, None)
+        below += _find_item_index(value, error.message)
+    given = {one: at for one, at in loaded.places.items() if not at.startswith(DEFAULTS_PREFIX)}
+    beside = (key for key in given if key.startswith(f"{section}."))
+    for key in (*_list_parent_keys(f"{section}{index}{below}"), *beside):
+        if key in given:
+            return error.location, given[key]
+    related = (key for key in _RELATED_KEYS.get(section, ()) if key in given)
+    return next(((key, given[key]) for key in related), ("", ""))
+
+
+def _find_item_index(value: Any, text: str) -> str:
+    """Return `.1` for the list item that `text` names first, "" if it names none."""
+    found = []
+    for index, one in enumerate(value if isinstance(value, tuple) else ()):
+        name = re.escape(str(getattr(one, "name", one)))
+        if named := re.search(rf"(?<![\w.-]){name}(?![\w-])", text):
+            found.append((named.start(), f".{index}"))
+    return min(found, default=(0, ""))[1]
+
+
+def _list_parent_keys(key: str) -> Iterator[str]:
+    """Yield the key and its parent keys, the innermost first."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
+
+
+_KEY_ASSIGNMENT = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
+
+
+def list_nondefault_settings(loaded: LoadedSettings) -> dict[str, Any]:
+    """What a person, or a profile, set: every key that is not from config/default.yaml."""
+    given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS_PREFIX))
+    return {key: find_setting_value(loaded.settings, key) for key in given}
+
+
+def find_setting_value(settings: Settings, key: str) -> Any:
+    """The value of a dotted key."""
+    return _mask_value(key, _resolve_dotted_key(settings, key))
+
+
+def _resolve_dotted_key(settings: Any, key: str) -> Any:
+    """The keys of a mapping (mirrors) can hold dots themselves."""
+    value = settings
+    while key:
+        if isinstance(value, dict):
+            return value[key]
+        part, _, key = key.partition(".")
+        value = getattr(value, part)
+    return value
+
+
+def _mask_value(key: str, value: Any) -> Any:
+    if is_secret_name(key.rpartition(".")[2]):
+        return "***"
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, tuple):
+        return [_mask_value(key, item) for item in value]
+    if isinstance(value, dict):
+        return {name: _mask_value(name, item) for name, item in value.items()}
+    return redact_secrets(value) if isinstance(value, str) else value
+
+
+def mask_settings_text(text: str) -> list[str]:
+    """The lines of a file of settings, whether it is YAML or not: what is after a key that is
+    called like a secret is left out, to the end of the line and with the deeper lines below it.
+    """
+    found, depth = [], -1
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip(" "))
+        if depth >= 0 and (not line.strip() or indent > depth or line[indent:].startswith("- ")):
+            found.append(f"{line[:indent]}***" if line.strip() else line)
+            continue
+        secret = next(
+            (key for key in _KEY_ASSIGNMENT.finditer(line) if is_secret_name(key[1])), None
+        )
+        depth = indent if secret else -1
+        found.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
+    return found

@@ -1,0 +1,254 @@
+"""pydantic's errors as one sentence a person can act on: file and line, dotted key, what is wrong,
+what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from tasks.core.errors import SettingsError
+from tasks.core.text_formatting import find_nearest_word, format_did_you_mean, format_short_list
+from tasks.settings.schema import Settings
+from tasks.settings.values import PATTERN_HINTS, Section
+from tasks.settings.yaml_tree import Leaf, Tree, YamlNumber
+
+ValidationProblem = Mapping[str, Any]  # one of pydantic's ErrorDetails
+
+
+def describe_problem(
+    problem: ValidationProblem, alike: Sequence[ValidationProblem]
+) -> tuple[str, str]:
+    """What is wrong, and what to write. `alike` are all problems of the same value: one for each
+    form that would have been accepted.
+    """
+    value = problem["input"]
+    match problem["type"]:
+        case "missing":
+            return "this key must be there", "add it"
+        case "value_error":
+            return str(problem["ctx"]["error"]), ""
+        case "string_pattern_mismatch":
+            return f"{format_yaml_value(value)} does not have the right form", PATTERN_HINTS[
+                problem["ctx"]["pattern"]
+            ]
+    if value is None:
+        return "it has no value", f"{_format_expected_values(alike)}, or leave the key out"
+    if any(other["type"] == "string_type" for other in alike) and _is_scalar(value):
+        kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
+        return f"{format_yaml_value(value)} is {kind}", f'quote it: "{format_yaml_value(value)}"'
+    return f"{format_yaml_value(value)} is not accepted", _format_expected_values(alike)
+
+
+def format_yaml_value(value: Any) -> str:
+    """A value as YAML writes it, what is long by its kind."""
+    match value:
+        case YamlNumber():
+            return value.text
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return str(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, YamlNumber | bool | int)
+
+
+def _format_expected_values(alike: Iterable[ValidationProblem]) -> str:
+    return f"write {' or '.join(dict.fromkeys(_describe_expected_value(problem) for problem in alike))}"
+
+
+def _describe_expected_value(problem: ValidationProblem) -> str:
+    kind = str(problem["type"])
+    limits = problem.get("ctx", {})
+    match kind.partition("_")[0]:
+        case "literal":
+            return str(limits["expected"]).replace("'", "")
+        case "tuple":
+            return 'a list: ["…"]'
+        case "int" | "greater":
+            return f"a whole number from {limits.get('ge', 1)}"
+        case "bool":
+            return "true or false"
+        case "model" | "dict":
+            return "keys and values"
+    return "a text"
+
+
+ENV_PREFIX = "TORCHYARD__"
+PROFILE_VARIABLE = "TORCHYARD_PROFILE"
+# What programs find that torchyard starts, and a doit that one of them starts
+_EXPORTED_VARIABLES = frozenset(
+    f"TORCHYARD_{name}" for name in ("RUN", "DISTRIBUTE", "OUTCOME", "SECONDS", "MESSAGE")
+)
+_TEST_PREFIXES = ("TORCHYARD_TEST_", "TORCHYARD_BENCHMARK_")
+
+
+def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
+    """A sentence for each that a person set in vain."""
+    for name in sorted(names):
+        ours = name.startswith("TORCHYARD_") and not name.startswith((ENV_PREFIX, *_TEST_PREFIXES))
+        if ours and name != PROFILE_VARIABLE and name not in _EXPORTED_VARIABLES:
+            right = find_nearest_variable(name)
+            near = f"; did you mean {right}?" if right else ""
+            yield f"{name} is set, and nothing reads it{near}"
+
+
+def find_nearest_variable(name: str) -> str:
+    """The variable that is read and most like it, "" where none is."""
+    read = (PROFILE_VARIABLE, *_list_setting_variables())
+    rest = name[len("TORCHYARD") :].lstrip("_")
+    if ENV_PREFIX + "__".join(rest.split("__")[:2]).upper() in read:
+        return ENV_PREFIX + rest  # below a mapping, build.env, any name can stand
+    alone = [one for one in read if one.endswith(f"__{rest.upper()}")]
+    if len(alone) == 1:
+        return alone[0]
+    known = {_normalize_variable_name(one): one for one in read}
+    near = find_nearest_word(_normalize_variable_name(name), known)
+    return known[near] if near else ""
+
+
+def _list_setting_variables() -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        inside = isinstance(field.default, Section)
+        keys = type(field.default).model_fields if inside else ("",)
+        yield from (f"{ENV_PREFIX}{name}__{key}".rstrip("_").upper() for key in keys)
+
+
+def _normalize_variable_name(name: str) -> str:
+    """Without what all begin with, and however its words are joined."""
+    return re.sub(r"_+", "_", name.lower().removeprefix("torchyard")).strip("_")
+
+
+KeyPath = tuple[Any, ...]
+
+_MAX_OTHER_PROBLEMS = 5  # that are named beside the first
+
+# What a key was called before, which resembles its name of today too little to be guessed
+_RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
+
+
+def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsError:
+    """The first problem as a `SettingsError`; where the others are is said too."""
+    problems: Sequence[ValidationProblem] = error.errors(include_url=False)
+    problem = _select_main_problem(problems)
+    path = _find_key_path(problem)
+    if problem["type"] == "extra_forbidden":
+        what, todo = _describe_unknown_key(path, find_key_location(path, tree))
+    else:
+        what, todo = describe_problem(problem, [p for p in problems if _find_key_path(p) == path])
+    if others := [
+        _format_key_location(one, tree) for one in _find_wrong_keys(problems) if one != path
+    ]:
+        also = f"wrong as well: {format_short_list(sorted(others), _MAX_OTHER_PROBLEMS)}"
+        todo = "; ".join(part for part in (todo, also) if part)
+    return SettingsError(
+        f"{_join_key_path(path)}: {what}", location=find_key_location(path, tree), hint=todo
+    )
+
+
+def _format_key_location(path: KeyPath, tree: Tree) -> str:
+    return f"{_join_key_path(path)} ({find_key_location(path, tree)})"
+
+
+def _join_key_path(path: KeyPath) -> str:
+    return ".".join(map(str, path))
+
+
+def _select_main_problem(problems: Sequence[ValidationProblem]) -> ValidationProblem:
+    """A value with several accepted forms fails each of them: the deepest complaint is about the
+    one that was meant.
+    """
+    first = problems[0]["loc"]
+    return max((p for p in problems if p["loc"][:2] == first[:2]), key=_rank_problem)
+
+
+def _rank_problem(problem: ValidationProblem) -> tuple[bool, bool, int]:
+    unknown_key = problem["type"] == "extra_forbidden"
+    return isinstance(problem.get("input"), YamlNumber), unknown_key, len(_find_key_path(problem))
+
+
+def _find_wrong_keys(problems: Sequence[ValidationProblem]) -> set[KeyPath]:
+    """The keys that have to be mended; a list is not one beside the item that spoils it."""
+    paths = {_find_key_path(problem) for problem in problems}
+    return {p for p in paths if not any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
+
+
+def _find_key_path(problem: ValidationProblem) -> KeyPath:
+    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of a `KeyMistakeError`
+    return (*(part for part in problem["loc"] if not _is_union_variant(part)), *within)
+
+
+def _is_union_variant(part: Any) -> bool:
+    """pydantic names the member of a union in the path ("literal['auto']", "tuple[str, ...]")."""
+    return isinstance(part, str) and (
+        any(c in part for c in "[(") or part in {"str", "int", "bool", "constrained-int"}
+    )
+
+
+def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
+    if (
+        len(path) == 1
+        and where.upper().startswith(ENV_PREFIX)
+        and (right := find_nearest_variable(where))
+    ):
+        return "unknown key", f"did you mean {right}?"
+    known = _list_known_keys(path[:-1])
+    today = _RENAMED_KEYS.get(path, str(path[-1]))
+    return f"unknown key{format_did_you_mean(today, known)}", f"known here: {', '.join(known)}"
+
+
+def _list_known_keys(path: KeyPath) -> list[str]:
+    model: type[BaseModel] = Settings
+    for part in path:
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
+        model = _find_section_model(field.annotation) if field else model
+    return sorted(model.model_fields)
+
+
+def _find_section_model(annotation: Any) -> type[BaseModel]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(
+        (
+            _find_section_model(arg)
+            for arg in get_args(annotation)
+            if arg is not Ellipsis and _has_model(arg)
+        ),
+        Settings,
+    )
+
+
+def _has_model(annotation: Any) -> bool:
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return is_model or any(_has_model(arg) for arg in get_args(annotation))
+
+
+def find_key_location(path: KeyPath, tree: Tree) -> str:
+    """The line of the value, or of the nearest thing around it that has one."""
+    node: Leaf | Tree = tree
+    for depth, part in enumerate(path):
+        if isinstance(node, Leaf):
+            return _find_item_location(node, path[depth:])
+        if part not in node:
+            break
+        node = node[part]
+    while isinstance(node, dict) and node:
+        node = next(iter(node.values()))
+    return node.location if isinstance(node, Leaf) else "config"
+
+
+def _find_item_location(leaf: Leaf, path: KeyPath) -> str:
+    inner = (leaf.lines.get(path[:length]) for length in range(len(path), 0, -1))
+    return next((where for where in inner if where), leaf.location)

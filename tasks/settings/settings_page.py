@@ -1,0 +1,261 @@
+"""docs/settings.md: every key with its type, its default, what it does, what it has run again, and
+a value to copy.
+
+`python -m tasks.settings.page > docs/settings.md` writes it; a test keeps it fresh. Types, defaults
+and texts are the model's, values and stages those of `tasks.settings.examples`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from tasks.settings import values
+from tasks.settings.json_schema import render_json_schema as schema_text
+from tasks.settings.schema import Settings
+from tasks.settings.values import Section
+
+_EXAMPLE_SHA256 = "0" * 64
+
+
+@dataclass(frozen=True)
+class SettingExample:
+    """A `value` to copy, and the `stages` that it has run again; `beside` are other keys of its
+    section without which it is refused.
+    """
+
+    value: Any
+    stages: tuple[str, ...] = ()
+    required_keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+SETTING_EXAMPLES: Mapping[str, SettingExample] = {
+    "python": SettingExample("3.12", ("deps",)),
+    "target.gpus": SettingExample(
+        ["RTX 5060 Ti", "8.9"], ("env", "compile", "wheel", "extensions", "validate")
+    ),
+    "target.ptx": SettingExample(True, ("env",)),
+    "toolkit.provider": SettingExample("system", ("deps",)),
+    "toolkit.version": SettingExample("13.0", ("deps", "env", "wheel", "extensions")),
+    "toolkit.path": SettingExample("/usr/local/cuda-13.2", ("deps",)),
+    "torch.strategy": SettingExample("source", ("deps", "source", "env", "compile", "wheel")),
+    "torch.version": SettingExample("2.14.1", ("deps", "source", "env", "wheel", "extensions")),
+    "torch.index": SettingExample("https://download.pytorch.org/whl/cu128", ("wheel",)),
+    "torch.local": SettingExample("cu132.sm120.g1a2b3c4", ("wheel",)),
+    "torch.sha256": SettingExample(_EXAMPLE_SHA256, ("wheel",)),
+    "source.git": SettingExample("https://example.org/pytorch.git", ("source",)),
+    "source.ref": SettingExample("main", ("source",)),
+    "source.submodules": SettingExample(False, ("source",)),
+    "source.path": SettingExample("~/src/pytorch", ("source",)),
+    "source.tarball": SettingExample("~/Downloads/pytorch-2.15.0.tar.gz", ("source",)),
+    "source.sha256": SettingExample(_EXAMPLE_SHA256, ("source",)),
+    "source.patches": SettingExample(["patches/mine.patch"], ("source",)),
+    "source.mirrors": SettingExample({"https://github.com/": "https://mirror.example/"}),
+    "build.type": SettingExample("RelWithDebInfo", ("env", "compile", "wheel")),
+    "build.flags": SettingExample({"USE_NCCL": False, "BUILD_TEST": False}, ("env", "compile")),
+    "build.env": SettingExample({"CC": "gcc-13", "CXX": "g++-13"}, ("deps", "env", "compile")),
+    "build.jobs": SettingExample(8),
+    "build.jobs_exact": SettingExample(True),
+    "build.cache": SettingExample("ccache", ("deps", "env")),
+    "build.cache_size": SettingExample("50G", ("env",)),
+    "build.cache_remote": SettingExample("redis://cache.lab:6379"),
+    "build.distribute": SettingExample("distcc", ("env",), {"hosts": ["10.0.0.5/8"]}),
+    "build.hosts": SettingExample(["10.0.0.5/8", "builder:3632/16,lzo"]),
+    "build.target": SettingExample("c10", ("compile",)),
+    "build.backend": SettingExample("cmake", ("compile",)),
+    "build.heal": SettingExample(True),
+    "build.blas": SettingExample("mkl", ("deps", "env")),
+    "runtime.env": SettingExample({"DEVICE": "auto"}, ("env",)),
+    "runtime.launch_blocking": SettingExample(True, ("env",)),
+    "wheel.local_version": SettingExample("lab.1", ("wheel",)),
+    "wheel.cuda": SettingExample("packages", ("deps", "wheel")),
+    "wheel.wheelhouse": SettingExample("~/wheels", ("wheel",)),
+    "install.into": SettingExample("~/miniconda3/envs/gs/bin/python", ("install",)),
+    "install.partial": SettingExample(True, ("install",)),
+    "companions": SettingExample(["torchvision"], ("extensions",)),
+    "extensions": SettingExample(["simple-knn"], ("extensions",)),
+    "publish.dest": SettingExample("me@wheels.lab:/srv/simple"),
+    "publish.keep": SettingExample(2),
+    "matrix.torch": SettingExample(["2.15.0", "2.14.1"]),
+    "matrix.python": SettingExample(["3.12", "3.13"]),
+    "matrix.cuda": SettingExample(["13.2", "auto"]),
+    "matrix.gpus": SettingExample(["RTX 5090", ["8.9", "9.0"], []]),
+    "matrix.exclude": SettingExample([{"torch": "2.14.1", "python": "3.13"}]),
+    "matrix.include": SettingExample([{"torch": "2.9.0", "gpus": "12.0"}]),
+    "validation.only": SettingExample(["import", "machine_code"], ("validate",)),
+    "validation.timeout": SettingExample(120),
+    "doctor.ignore": SettingExample(["disk"]),
+    "notify.bell": SettingExample(False),
+    "notify.command": SettingExample(["notify-send", "torchyard", "see the terminal"]),
+    "mirrors": SettingExample(["sjtu"]),
+    "lock": SettingExample(False),
+    "offline": SettingExample("/media/usb/torch.tar"),
+}
+
+_EXTENSION_STAGES = ("extensions",)
+# The keys of one extension, beside its name and, where none is given, path: ~/code/mine
+EXTENSION_EXAMPLES: Mapping[str, SettingExample] = {
+    "name": SettingExample("mine", _EXTENSION_STAGES),
+    "git": SettingExample("https://example.org/mine.git", _EXTENSION_STAGES),
+    "ref": SettingExample("v1.2", _EXTENSION_STAGES),
+    "submodules": SettingExample(False, _EXTENSION_STAGES),
+    "path": SettingExample("~/code/my-extension", _EXTENSION_STAGES),
+    "sdist": SettingExample("torch-cluster==1.6.3", _EXTENSION_STAGES),
+    "sha256": SettingExample(_EXAMPLE_SHA256, _EXTENSION_STAGES),
+    "subdirectory": SettingExample("python", _EXTENSION_STAGES),
+    "patches": SettingExample(["mine.patch"], _EXTENSION_STAGES),
+    "requires": SettingExample(["psutil", "setuptools<82"], _EXTENSION_STAGES),
+    "after": SettingExample(["simple-knn"], _EXTENSION_STAGES),
+    "imports": SettingExample(["my_extension"], _EXTENSION_STAGES),
+    "env": SettingExample({"MAX_JOBS": "4"}, _EXTENSION_STAGES),
+    "cuda": SettingExample("required", _EXTENSION_STAGES),
+    "includes": SettingExample(["cfloat"], _EXTENSION_STAGES),
+    "smoke": SettingExample({"script": "check.py", "gpu": True}),
+    "optional": SettingExample(True),
+}
+
+
+_PAGE_HEADER = """\
+# Settings
+
+<!-- Made of the settings model: python -m tasks.settings.page > docs/settings.md.
+     Change tasks/settings, not this page. -->
+
+A value comes from the first of these that has it:
+
+1. `TORCHYARD__SECTION__KEY` in the environment: `TORCHYARD__TORCH__VERSION=2.14.1`
+2. `config/local.yaml`: yours; git ignores it
+3. `config/profiles/NAME.yaml`: the profile, chosen by `profile=NAME`; it holds only what differs
+4. `config/default.yaml`: every key with its default
+
+A list replaces the list of an earlier file. `doit settings` shows every value and where it is from.
+An unknown key, or a value of another type, is refused with file and line before anything runs.
+A run that builds warns of what is set and read by nothing, such as `torch.sha256` of a built torch.
+A `TORCHYARD_` variable that nothing reads is a warning, with the one that was meant.
+
+**Runs again** names the stages that a change sets going. What comes after them runs only where what
+they leave has other bytes. *Nothing* means that no stage runs for it.
+
+"""
+_TYPE_NAMES = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "whole number",
+    "null": "null",
+    "object": "names with values",
+}
+_MODEL_DESCRIPTIONS = {
+    "Extension": "[an extension](#one-of-extensions)",
+    "Smoke": "`script` (a Python file; exit 0 passes) and `gpu` (whether it needs a card)",
+    "Entry": "some of `torch`, `python`, `cuda`, `gpus`",
+}
+_PATTERN_DESCRIPTIONS = {
+    values.SHA256_PATTERN: "64 hexadecimal digits",
+    values.CUDA_PATTERN: '`auto` or "major.minor"',
+    values.SIZE_PATTERN: "`auto` or a number with M, G or T",
+    values.LOCAL_VERSION_PATTERN: "`auto`, `none` or a text",
+    values.REMOTE_PATTERN: "URL",
+    values.SDIST_PATTERN: "name==version",
+}
+
+
+def render_settings_page() -> str:
+    """The page."""
+    schema = json.loads(schema_text())
+    parts = [
+        _PAGE_HEADER,
+        *_render_plain_keys(schema),
+        *_render_sections(schema),
+        *_render_extension(schema),
+    ]
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The keys that stand in no section."""
+    yield "## Without a section\n\n"
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
+            yield _render_key(name, schema["properties"][name], SETTING_EXAMPLES[name])
+
+
+def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
+            continue
+        section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
+        yield f"## {name}\n\n{section['description']}\n\n"
+        for key in _list_section_fields(name):
+            dotted = f"{name}.{key}"
+            yield _render_key(dotted, section["properties"][key], SETTING_EXAMPLES[dotted])
+
+
+def _list_section_fields(section: str) -> Iterator[str]:
+    """In the order of the model; the schema is sorted."""
+    yield from type(Settings.model_fields[section].default).model_fields
+
+
+def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
+    section = schema["$defs"]["Extension"]
+    yield f"## One of extensions\n\n{section['description']}\n\n"
+    for key, example in EXTENSION_EXAMPLES.items():
+        described = section["properties"][key]
+        yield _render_key(f"extensions.{key}", described, example, [build_example_extension(key)])
+
+
+def build_example_extension(key: str) -> dict[str, Any]:
+    """An extension that has this key, among those that it needs."""
+    told = EXTENSION_EXAMPLES[key].value
+    source = {} if key in {"git", "sdist"} else {"path": EXTENSION_EXAMPLES["path"].value}
+    return {"name": "mine", **source, key: told}
+
+
+def _render_key(
+    dotted: str, described: Mapping[str, Any], example: SettingExample, whole: Any = None
+) -> str:
+    name, _, key = dotted.partition(".")
+    value = whole or ({**example.required_keys, key: example.value} if key else example.value)
+    again = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
+    default = (
+        f" **Default** {_format_default(described['default'])}." if "default" in described else ""
+    )
+    return (
+        f"### {dotted}\n\n{described['description']}\n\n"
+        f"**Type** {_describe_type(described)}.{default} **Runs again** {again}.\n\n"
+        f"```yaml\n{name}: {_dump_yaml_line(value)}\n```\n\n"
+    )
+
+
+def _dump_yaml_line(value: Any) -> str:
+    """In one line, as the profiles have it."""
+    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
+    return flow.removesuffix("...\n").rstrip("\n")
+
+
+def _format_default(value: Any) -> str:
+    return f"`{json.dumps(value) if not isinstance(value, str) else value}`"
+
+
+def _describe_type(described: Mapping[str, Any]) -> str:
+    if "anyOf" in described:
+        return " or ".join(dict.fromkeys(map(_describe_type, described["anyOf"])))
+    if "$ref" in described:
+        return _MODEL_DESCRIPTIONS[described["$ref"].rpartition("/")[2]]
+    if "const" in described:
+        return f"`{described['const']}`"
+    if "enum" in described:
+        return "one of " + ", ".join(f"`{word}`" for word in described["enum"])
+    if described["type"] == "array":
+        return f"list ({_describe_type(described['items'])})"
+    return _PATTERN_DESCRIPTIONS.get(described.get("pattern", ""), _TYPE_NAMES[described["type"]])
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(
+        render_settings_page().encode()
+    )  # whatever a terminal or a pipe is in otherwise

@@ -1,0 +1,266 @@
+"""How deep Ninja's pool of flash-attention's kernels is, in trees that have one.
+
+The depth is written into build.ninja when CMake runs, so it comes of what stays the same from run
+to run: not of the memory that is free now, which would make CMake run again each time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache import cache_program_io
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError
+from tasks.jobs import ninja_steps_io
+from tasks.jobs.job_scheduler_io import resolve_fixed_jobs
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.facts import FolderRule
+from tasks.runlog import build_history_io
+from tasks.stages.compile import build_folder_io
+from tasks.stages.compile.build_backends import BACKENDS, Backend, detect_backend
+from tasks.stages.compile.build_commands import BuildSpec
+from tasks.stages.compile.build_folder_decision import FolderDecision, choose_folder_action
+from tasks.stages.compile.configure_fingerprint import (
+    ConfigureFingerprint,
+    build_cmake_definitions,
+    is_same_value,
+)
+from tasks.stages.compile.model import BackendName, CompileJob
+from tasks.stages.env.model import LAUNCHER_VARIABLES, Environment
+from tasks.stages.source.model import SourceTree
+from tasks.system import manifests
+from tasks.system.hardware import capacity, toolchain
+
+KERNEL_JOBS_VARIABLE = "FLASH_ATTENTION_MAX_JOBS"
+# PyTorch's list of variables that CMake takes from the environment; in a comment it is only told
+_FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILINE)
+
+
+def build_kernel_variables(
+    tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
+) -> dict[str, str]:
+    """The variable that a build of `tree` gets beside its own `variables`; none where the tree
+    knows no such pool, nothing is built for CUDA, or a person chose.
+
+    `jobs` is a number of compilers that is asked for. Where a pool of ours is `elastic`, memory
+    governs that, and this one is not to be the limit.
+    """
+    if (
+        KERNEL_JOBS_VARIABLE in variables
+        or not is_same_value(variables.get("USE_CUDA", ""), "1")
+        or not find_forwarded_variables(tree)
+    ):
+        return {}
+    if elastic:
+        return {KERNEL_JOBS_VARIABLE: str(jobs or capacity.count_processors())}
+    return {
+        KERNEL_JOBS_VARIABLE: str(capacity.compute_kernel_jobs(jobs or capacity.count_processors()))
+    }
+
+
+def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
+    """The variable, where the tree takes it: even so CMake may say that nothing used it."""
+    path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """A build about to begin: the tree's backend, its folder, and what is wanted of it.
+
+    `held` is what CMakeCache.txt of the folder has, `before` what the folder is configured from.
+    `most_jobs` is the number of jobs in the settings. `kept` are variables that the wheel's command
+    has to have as well, so that it finds the folder as compile left it.
+    """
+
+    name: BackendName
+    backend: Backend
+    work: BuildSpec
+    max_jobs: int | None
+    folder: PurePath
+    rules: tuple[FolderRule, ...]
+    cache_entries: Mapping[str, str]
+    before: ConfigureFingerprint
+    requested: ConfigureFingerprint
+    environment: Environment
+    wheel_variables: Mapping[str, str]
+
+    def choose_action(self) -> FolderDecision:
+        """What the folder needs; changes nothing."""
+        return choose_folder_action(self.rules, self.cache_entries, self.before, self.requested)
+
+
+def resolve_build_folder(job: CompileJob) -> PurePath:
+    """Where CMake works."""
+    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
+    work = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
+    return BACKENDS[_select_backend(job, tree)].find_build_folder(work)
+
+
+def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
+    """What is to be built where; reads manifests and the tree, changes nothing. An `environment`
+    is one that takes the place of the manifest's.
+    """
+    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    asked = environment or manifests.read_manifest(job.environment, Environment)
+    name = _select_backend(job, tree)
+    backend, work = BACKENDS[name], create_build_spec(job, deps, tree)
+    folder = backend.find_build_folder(work)
+    held = build_folder_io.read_cmake_cache(folder)
+    settled = _keep_folder_launchers(asked, held)
+    ninja = held.get("CMAKE_MAKE_PROGRAM", "")
+    work = replace(
+        work, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
+    )
+    rules = load_knowledge(Path(job.knowledge)).folder_rules
+    launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    asked_jobs = job.jobs or _parse_job_count(settled.set.get("MAX_JOBS", ""))
+    jobs = asked_jobs if job.jobs_exact else None
+    jobs = jobs or resolve_fixed_jobs(asked_jobs, job.pool, work.ninja, deps, (launcher,))
+    deep = build_kernel_variables(tree, settled.set, asked_jobs, elastic=jobs is None)
+    settled = replace(settled, set={**settled.set, **deep})
+    wanted = ConfigureFingerprint(settled.set, _identify_toolchain(deps, settled.set, work))
+    return BuildContext(
+        name=name,
+        backend=backend,
+        work=replace(work, definitions=build_cmake_definitions(rules, wanted), jobs=jobs),
+        max_jobs=asked_jobs,
+        folder=folder,
+        rules=rules,
+        cache_entries=held,
+        before=build_folder_io.read_configured_fingerprint(folder, held, rules, wanted),
+        requested=wanted,
+        environment=settled,
+        wheel_variables={
+            key: settled.set.get(key, "") for key in asked.offered if key in asked.set
+        },
+    )
+
+
+def _parse_job_count(text: str) -> int | None:
+    """A person's own number of jobs, in build.env."""
+    return int(text) if text.isdecimal() else None
+
+
+def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
+    """The build of that tree, before a folder and its variables are looked at. Pure."""
+    return BuildSpec(
+        tree=tree,
+        build_root=job.build,
+        python=deps.python,
+        cmake=deps.cmake.path,
+        ninja=deps.ninja.path,
+        type=job.type,
+        definitions={},
+        target=job.target,
+        jobs=job.jobs,
+    )
+
+
+def _keep_folder_launchers(asked: Environment, held: Mapping[str, str]) -> Environment:
+    """With the compiler cache that the folder was configured with, as long as that is here."""
+    launchers = [held.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
+    gone = any(
+        name and not cache_program_io.is_program_installed(name.split(";")[0]) for name in launchers
+    )
+    return asked if gone or not held else asked.keep_configured_launchers(held)
+
+
+def _select_backend(job: CompileJob, tree: Path) -> BackendName:
+    if job.backend != "auto":
+        return job.backend
+    pyproject = tree / "pyproject.toml"
+    return detect_backend(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
+
+
+def _identify_toolchain(
+    deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
+) -> dict[str, str]:
+    """The identity of each tool that is used; one that is not is left out."""
+    used = {
+        "cc": _resolve_compiler(variables.get("CC", ""), deps.cc.path),
+        "cxx": _resolve_compiler(variables.get("CXX", ""), deps.cxx.path),
+        "nvcc": variables.get("CUDACXX", ""),
+        "cudahost": variables.get("CUDAHOSTCXX", ""),
+        "cmake": deps.cmake.version.partition(".")[0],
+        "python": deps.python,
+        "python_version": deps.python_version,
+        "ninja": work.ninja,
+        "tree": str(work.tree),
+        "release": _read_tree_version(Path(work.tree)),
+    }
+    named = {f"toolchain.{name}": value for name, value in used.items() if value}
+    return {name: toolchain.resolve_tool_identity(name, value) for name, value in named.items()}
+
+
+def _resolve_compiler(named: str, ours: str) -> str:
+    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.msvc`."""
+    return ours if named in {"", "cl"} else named
+
+
+def _read_tree_version(tree: Path) -> str:
+    """What version.txt says, "" where there is none."""
+    path = tree / "version.txt"
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+@dataclass(frozen=True)
+class BuildPreview:
+    """The verdict on the build folder; what Ninja would make in it, None where only CMake can
+    tell; and how many objects the last whole build made, 0 for none that is known.
+    """
+
+    decision: FolderDecision
+    ninja: ninja_steps_io.NinjaDryRun | None
+    last_object_count: int
+
+    def __str__(self) -> str:
+        return f"{self.decision}; {self._describe_work()}"
+
+    def _describe_work(self) -> str:
+        if self.decision.action in ("configure", "wipe"):
+            known = (
+                f" (the last whole build made {self.last_object_count:,})"
+                if self.last_object_count
+                else ""
+            )
+            return f"every object is made{known}"
+        if self.ninja is None:
+            return "how many objects that makes is known when CMake has run"
+        more = ", after CMake, which may add to them" if self.ninja.configures else ""
+        objects = _format_count(self.ninja.objects, "object")
+        return f"Ninja would make {objects} in {_format_count(self.ninja.steps, 'step')}{more}"
+
+
+def _format_count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def preview_build(job: CompileJob, environment: Environment | None = None) -> BuildPreview | None:
+    """The outlook, in the `environment` that there will be, or in the one that there is; None where
+    the stages before have not run yet.
+    """
+    try:
+        bench = read_build_context(job, environment)
+    except TorchyardError:
+        return None
+    decision = bench.choose_action()
+    whole = [
+        run
+        for run in build_history_io.read_history(job.runs)
+        if run["decision"] in ("configure", "wipe")
+    ]
+    last = len([one for one in whole[-1]["objects"] if ".o" in one["output"]]) if whole else 0
+    target = job.target or "all"
+    asked = decision.action == "reuse"
+    ninja = (
+        ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, target)
+        if asked
+        else None
+    )
+    return BuildPreview(decision, ninja, last)

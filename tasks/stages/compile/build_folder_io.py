@@ -1,0 +1,176 @@
+"""A CMake folder as it is: its cache, the note of what it was configured from, and whose it is.
+
+The note lies in the folder itself, so that it goes when the folder goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from tasks.core.canonical_json import format_canonical_json
+from tasks.core.errors import TorchyardError
+from tasks.knowledge.facts import FolderRule
+from tasks.stages.compile.build_folder_decision import FolderDecision, list_missing_values
+from tasks.stages.compile.configure_fingerprint import (
+    ConfigureFingerprint,
+    find_folder_rule,
+    format_setting_name,
+    list_cache_entries,
+    list_expected_entries,
+)
+from tasks.system import files, manifests
+from tasks.system.hardware import toolchain
+
+_CACHE_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
+_NOTE_NAME = "torchyard-request.json"
+# What the cache itself tells of a folder that a person, or another tool, configured.
+_TOOL_ENTRIES = {
+    "toolchain.cc": "CMAKE_C_COMPILER",
+    "toolchain.cxx": "CMAKE_CXX_COMPILER",
+    "toolchain.nvcc": "CMAKE_CUDA_COMPILER",
+    "toolchain.cudahost": "CUDA_HOST_COMPILER",
+    "toolchain.cmake": "CMAKE_CACHE_MAJOR_VERSION",
+    "toolchain.python": "Python_EXECUTABLE",
+    "toolchain.ninja": "CMAKE_MAKE_PROGRAM",
+    "toolchain.tree": "CMAKE_HOME_DIRECTORY",
+}
+
+
+def read_cmake_cache(folder: PurePath) -> dict[str, str]:
+    """The entries of CMakeCache.txt by name; empty where configuring never finished."""
+    cache = Path(folder) / "CMakeCache.txt"
+    if not cache.is_file() or not (Path(folder) / "build.ninja").is_file():
+        return {}
+    return _read_cache_entries(cache)
+
+
+def _read_cache_entries(cache: Path) -> dict[str, str]:
+    lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
+    return {entry["name"]: entry["value"] for entry in found if entry}
+
+
+def read_configured_fingerprint(
+    folder: PurePath,
+    cache: Mapping[str, str],
+    rules: tuple[FolderRule, ...],
+    wanted: ConfigureFingerprint,
+) -> ConfigureFingerprint:
+    """What the folder was configured from; what no note tells, its cache does."""
+    told = {name: cache.get(entry, "") for name, entry in _TOOL_ENTRIES.items()}
+    known = {
+        name: toolchain.resolve_tool_identity(name, value) for name, value in told.items() if value
+    }
+    if has_configure_note(folder):
+        note = manifests.read_manifest(_resolve_note_path(folder), ConfigureFingerprint)
+        return replace(note, toolchain={**known, **note.toolchain})
+    return ConfigureFingerprint(dict(_list_known_values(cache, rules, wanted)), known)
+
+
+def _list_known_values(
+    cache: Mapping[str, str], rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+) -> Iterator[tuple[str, str]]:
+    """The values of what is asked for; of one that CMake does not cache nothing is known, and it is
+    taken for what is wanted.
+    """
+    for name, value in wanted.variables.items():
+        rule = find_folder_rule(rules, name)
+        names = list_cache_entries(rule, name)
+        if not names:
+            yield name, value
+        elif taken := cache.get(names[0]):
+            yield name, value if not rule.defines and value in taken else taken
+
+
+def has_configure_note(folder: PurePath) -> bool:
+    """Whether torchyard configured it, or used it, before."""
+    return _resolve_note_path(folder).exists()
+
+
+def write_pending_note(
+    folder: PurePath, before: ConfigureFingerprint, wanted: ConfigureFingerprint
+) -> None:
+    """Note that a configure is under way, before CMake changes anything."""
+    files.write_atomic(
+        _resolve_note_path(folder), format_canonical_json(replace(before, pending=wanted.variables))
+    )
+
+
+def prepare_build_folder(folder: PurePath) -> None:
+    """Before a first configure: a folder that is new, or empty, is marked as ours; what one of ours
+    left that did not end is dropped, since CMake would take its values.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if not any(child for child in path.iterdir() if not child.name.startswith(".lock")):
+        files.mark_owned(path)
+    cache = path / "CMakeCache.txt"
+    if files.is_marked(path):
+        cache.unlink(missing_ok=True)
+    elif cache.is_file() and _read_cache_entries(cache).get("CMAKE_GENERATOR", "Ninja") != "Ninja":
+        raise _create_unmanaged_error(
+            folder, f"generator {_read_cache_entries(cache)['CMAKE_GENERATOR']} → Ninja"
+        )
+
+
+def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
+    """Empty a folder that torchyard made; a `BuildError` with the remedy where it is another's."""
+    if not files.is_marked(folder):
+        raise _create_unmanaged_error(folder, str(decision).partition(": ")[2])
+    # without Ninja's log every object counts as old, so that one which an interruption leaves is
+    # never taken for the new compiler's
+    files.empty_owned(folder, first=(".ninja_log", ".ninja_deps", "CMakeCache.txt"))
+
+
+def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
+    return TorchyardError(
+        "this build folder was made by hand or by another tool, and what changed needs a new one: "
+        f"{change}",
+        location=str(folder),
+        hint="set it back, or remove the folder, which compiles everything again: "
+        f"python -c \"import shutil; shutil.rmtree(r'{folder}')\"",
+    )
+
+
+def require_cmake_values(
+    folder: PurePath, rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+) -> None:
+    """Raise a `BuildError` naming each value that was asked for and did not reach the cache."""
+    cache = read_cmake_cache(folder)
+    lacking = list_missing_values(rules, cache, wanted)
+    if lacking:
+        named = "; ".join(
+            f"{format_setting_name(change.name)}: asked for {change.before}, and CMake has "
+            f"{change.after or 'nothing'}"
+            for change in lacking
+        )
+        raise TorchyardError(
+            f"CMake did not take what was asked for: {named}",
+            location=str(Path(folder) / "CMakeCache.txt"),
+            hint="ask for what it has, or install what it misses: the log of compile tells why",
+        )
+
+
+def write_configure_note(
+    folder: PurePath,
+    rules: tuple[FolderRule, ...],
+    before: ConfigureFingerprint,
+    wanted: ConfigureFingerprint,
+) -> None:
+    """Note in the folder what it is configured from now; tools that are not used now stay known."""
+    cache = read_cmake_cache(folder)
+    held = {
+        entry: cache[entry]
+        for _, entry, _ in list_expected_entries(rules, wanted)
+        if entry in cache
+    }
+    tools = {**before.toolchain, **wanted.toolchain}
+    note = replace(wanted, toolchain=tools, held=held)
+    files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
+
+
+def _resolve_note_path(folder: PurePath) -> Path:
+    return Path(folder) / _NOTE_NAME

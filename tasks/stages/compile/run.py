@@ -1,0 +1,312 @@
+"""What a run of compile tells of itself, for `tasks.runlog.runs`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tasks.compiler_cache import cache_program_io, remote_cache_io
+from tasks.compiler_cache import distributed_compilation_io as distribute
+from tasks.core.build_activity import find_slowest_outputs
+from tasks.core.deps_model import CompilerCache
+from tasks.core.model import Command, Json
+from tasks.jobs import ninja_steps_io, progress_io
+from tasks.jobs.build_output import is_warning
+from tasks.jobs.forecast import Forecast
+from tasks.jobs.job_scheduler_io import JOB_COUNT_VARIABLES, JobScheduler, LineHandler
+from tasks.jobs.ninja_steps_io import EdgeTimes
+from tasks.jobs.progress_io import ProgressMonitor
+from tasks.runlog import build_history_io, run_record_io
+from tasks.stages.compile import build_context_io, build_folder_io, library_digest_io
+from tasks.stages.compile.build_commands import BuildStep, create_reconfigure_step
+from tasks.stages.compile.build_context_io import (
+    BuildContext,
+    read_build_context,
+    resolve_build_folder,
+)
+from tasks.stages.compile.build_folder_decision import FolderDecision, build_reconfigure_arguments
+from tasks.stages.compile.model import CompileJob, CompileResult
+from tasks.stages.env.model import LAUNCHER_VARIABLES
+from tasks.stages.source.model import SourceTree
+from tasks.system import files, manifests, shell
+from tasks.system.output import print_line, print_warning
+from tasks.wheels.build_inputs import add_source_date
+
+
+@dataclass
+class CompileStatistics:
+    """A run as it goes: what was decided, MiB at the most by output, when outputs were made, jobs
+    at once, what the compiler cache served, the outputs whose compilers ran out of memory, whether
+    a make that knows no pool is part of it, lines with a warning, and the seconds that CMake took,
+    and Ninja.
+    """
+
+    decision: FolderDecision
+    peaks: Mapping[str, int] = field(default_factory=dict)
+    edge_times: EdgeTimes = field(default_factory=EdgeTimes)
+    jobs: int = 0
+    cache: Mapping[str, Json] = field(default_factory=dict)
+    killed: tuple[str, ...] = ()
+    old_make: bool = False
+    warnings: int = 0
+    configure_seconds: float = 0.0
+    ninja_seconds: float = 0.0
+
+    def build_run_facts(self) -> dict[str, Json]:
+        """For its line."""
+        return {
+            "configure_seconds": round(self.configure_seconds, 3),
+            "ninja_seconds": round(self.ninja_seconds, 3),
+            "decision": self.decision.action,
+            "changes": [str(change) for change in self.decision.changes],
+            "jobs": self.jobs,
+            "cache": dict(self.cache),
+            "warnings": self.warnings,
+            "killed": list(self.killed),
+            "old_make": self.old_make,
+        }
+
+
+_UNUSED_HEADING = "Manually-specified variables were not used by the project:"
+
+
+@dataclass
+class UnusedVariables:
+    """Reads the lines of a configure; `names` are those of the variables that were `asked` for."""
+
+    requested: Collection[str]
+    names: list[str] = field(default_factory=list)
+    _listing: bool = False
+
+    def read_line(self, line: str) -> None:
+        """One line of what CMake prints. The list is indented, with an empty line before it."""
+        text = line.strip()
+        if _UNUSED_HEADING in text:
+            self._listing = True
+        elif text and not line.startswith(" "):
+            self._listing = False
+        elif self._listing and text in self.requested and text not in self.names:
+            self.names.append(text)
+
+
+_MANAGED_VARIABLES = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
+
+
+def run(job: CompileJob) -> tuple[CompileResult]:
+    """Compile what is not up to date by Ninja's judgement, in a folder that is configured for what
+    is asked.
+
+    Raises `CommandFailedError` with the first error, and `BuildError` where CMake does not take
+    what is asked for, or where a folder would have to be wiped that is not ours.
+    """
+    folder = resolve_build_folder(job)
+    files.require_minimum_space(folder, "compiling PyTorch")
+    files.create_owned_folder(job.build)
+    with files.lock_folder(folder):  # of the tree, where another profile may be at work
+        bench = read_build_context(job)
+        told = CompileStatistics(bench.choose_action())
+        print_line(str(told.decision))
+        if told.decision.action == "wipe":
+            build_folder_io.wipe_build_folder(folder, told.decision)
+            bench = read_build_context(job)  # which takes the compiler cache that is here now
+        _build_and_record(bench, job, told)
+        return (_create_result(bench, job),)
+
+
+def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatistics) -> None:
+    """Configure and compile, and add what came of it to the runs, whatever that was."""
+    started, before = time.monotonic(), build_history_io.read_ninja_log(bench.folder)
+    env, log = _compute_environment(bench, job), Path(job.log).with_suffix(".cache.log")
+    cache = _find_active_cache(bench, job)
+    handed = distribute.CompileDistribution(env)
+    measured = cache_program_io.CacheMeasurement(env)
+    try:
+        with (
+            remote_cache_io.open_remote_environment(
+                cache, job.cache_remote, env, job.build
+            ) as shared,
+            _start_distribution(bench, job, shared) as handed,
+            cache_program_io.measure_cache(cache, handed.env, log) as measured,
+        ):
+            _configure_folder(bench, told, job, measured.env)
+            _compile_folder(bench, job, told, (measured, handed.slots), before)
+    finally:
+        if measured.counts and measured.counts.hits + measured.counts.misses:
+            told.cache = measured.counts.build_record(cache)
+            run_record_io.record_cache(measured.counts.hits, measured.counts.misses)
+            print_line(measured.counts.format_summary(cache))
+            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measured.counts)
+        made = build_history_io.find_new_entries(
+            before, build_history_io.read_ninja_log(bench.folder)
+        )
+        objects, seconds = (
+            build_history_io.build_object_entries(made, told.peaks),
+            time.monotonic() - started,
+        )
+        build_history_io.append_run(
+            job.runs, seconds, objects, **told.build_run_facts(), **handed.noted
+        )
+        run_record_io.record_edges(ninja_steps_io.build_edges(told.edge_times, made, told.peaks))
+    if told.warnings:
+        print_line(f"{told.warnings:,} warnings of compilers are in {job.log}")
+    if slow := find_slowest_outputs(build_history_io.collect_durations(made)):
+        print_line(f"slowest: {', '.join(map(str, slow))}")
+
+
+def _compute_environment(bench: BuildContext, job: CompileJob) -> dict[str, str]:
+    """The time of the source is none of what a folder is configured from: each commit would have
+    everything compiled again.
+    """
+    env = bench.environment.build_child_environment(shell.build_host_env())
+    return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
+
+
+def _find_active_cache(bench: BuildContext, job: CompileJob) -> CompilerCache:
+    """The compiler cache that is at work in the folder, which need not be the one of deps."""
+    found = (
+        manifests.read_manifest(job.cache, CompilerCache)
+        if Path(job.cache).exists()
+        else CompilerCache()
+    )
+    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    if launcher and cache_program_io.parse_cache_kind(launcher) != found.kind:
+        return cache_program_io.find_cache(launcher) or CompilerCache()
+    return found
+
+
+def _start_distribution(
+    bench: BuildContext, job: CompileJob, env: Mapping[str, str]
+) -> AbstractContextManager[distribute.CompileDistribution]:
+    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    compilers = [env.get(name, "") for name in ("CC", "CXX")]
+    log = Path(job.log).with_suffix(".workers.log")
+    return distribute.distribute_compilations(job.workers, launcher, compilers, env, log)
+
+
+def _configure_folder(
+    bench: BuildContext, told: CompileStatistics, job: CompileJob, env: Mapping[str, str]
+) -> None:
+    """Make the folder one that is configured for what is asked, and see that it is."""
+    before = bench.before
+    if told.decision.action == "reuse":
+        if not build_folder_io.has_configure_note(bench.folder):
+            build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
+        build_folder_io.write_configure_note(bench.folder, bench.rules, before, bench.requested)
+        return
+    known = _MANAGED_VARIABLES | build_context_io.find_forwarded_variables(bench.work.tree)
+    unused = UnusedVariables(bench.requested.variables.keys() - known - set(LAUNCHER_VARIABLES))
+    step = _select_configure_step(bench, told.decision)
+    if told.decision.action != "reconfigure":
+        before = replace(before, toolchain=bench.requested.toolchain)
+    build_folder_io.write_pending_note(bench.folder, before, bench.requested)
+    follow = progress_io.create_line_handler()
+
+    def read_configure_line(line: str) -> None:
+        unused.read_line(line)
+        follow(line)
+
+    told.configure_seconds = _run_step(
+        replace(step, env={**env, **step.env}), bench, job, read_configure_line
+    )
+    build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
+    build_folder_io.write_configure_note(bench.folder, bench.rules, before, bench.requested)
+    if unused.names:
+        print_warning(
+            f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env"
+        )
+
+
+def _select_configure_step(bench: BuildContext, decision: FolderDecision) -> BuildStep:
+    """The command that makes the folder what is asked."""
+    if decision.action == "reconfigure":
+        given = build_reconfigure_arguments(bench.rules, decision, bench.requested)
+        return create_reconfigure_step(bench.work, bench.folder, given)
+    build_folder_io.prepare_build_folder(bench.folder)
+    return bench.backend.create_configure_step(bench.work)
+
+
+def _compile_folder(
+    bench: BuildContext,
+    job: CompileJob,
+    told: CompileStatistics,
+    given: tuple[cache_program_io.CacheMeasurement, int],
+    before: Mapping[str, build_history_io.NinjaLogEntry],
+) -> None:
+    """Run Ninja; what its objects cost before tells how many fit, and how long it will take.
+    `given` are what counts the cache's hits, with the environment, and the slots of other machines.
+    """
+    measured, slots = given
+    past = tuple(build_history_io.read_history(job.runs))
+    plan = ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, job.target or "all")
+    costs = {
+        **build_history_io.collect_costs(past),
+        **{name: made.seconds for name, made in before.items()},
+    }
+    forecast = Forecast(plan.outputs if plan else (), costs)
+    growing = build_history_io.NinjaLogFollower(bench.folder, before)
+    watch = ProgressMonitor(
+        measured.hit_rate, lambda: build_history_io.collect_durations(growing.read_new_entries())
+    )
+    met = build_history_io.has_old_make(past)
+    limit = bench.max_jobs
+    crew = JobScheduler(
+        bench.work.jobs,
+        job.pool,
+        build_history_io.collect_peaks(past),
+        progress_monitor=watch,
+        old_make=met,
+        limit=limit,
+    )
+    crew.slots = slots
+
+    def start_ninja(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
+        step = bench.backend.create_compile_step(replace(bench.work, jobs=jobs))
+        env_now = {**measured.env, **step.env, **more}
+        if jobs is None:
+            env_now = {
+                name: value for name, value in env_now.items() if name not in JOB_COUNT_VARIABLES
+            }
+        with progress_io.report_build_progress(crew.sample_activity, forecast) as follow:
+
+            def read_ninja_line(line: str) -> None:
+                take(line)
+                follow(line)
+                told.warnings += is_warning(line)
+
+            told.ninja_seconds += _run_step(replace(step, env=env_now), bench, job, read_ninja_line)
+
+    try:
+        crew.run_build(start_ninja)
+    finally:
+        told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
+        told.old_make, told.edge_times = crew.old_make, crew.edge_times
+
+
+def _run_step(step: BuildStep, bench: BuildContext, job: CompileJob, take: LineHandler) -> float:
+    """Run it; the seconds it took."""
+    started = time.monotonic()
+    shell.run_command(
+        Command(step.argv, step.env, step.description, cwd=bench.work.tree, log=job.log), take
+    )
+    return time.monotonic() - started
+
+
+def _create_result(bench: BuildContext, job: CompileJob) -> CompileResult:
+    work, backend = bench.work, bench.backend
+    wheel = backend.create_wheel_step(work)
+    variables = {key: value for key, value in wheel.env.items() if key not in JOB_COUNT_VARIABLES}
+    known = Path(job.runs).with_name("libraries.json")
+    return CompileResult(
+        backend=bench.name,
+        tree=str(work.tree),
+        build=str(bench.folder),
+        target=work.target,
+        products=library_digest_io.compute_library_digest(
+            backend.list_output_folders(work), work.tree, known
+        ),
+        wheel=wheel.argv,
+        variables={**variables, **bench.wheel_variables},
+    )

@@ -1,0 +1,150 @@
+"""Make the environment, take stock of it, and write it down."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+from tasks.compiler_cache import cache_selection_io as cache
+from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
+from tasks.core.deps_model import CompilerCache, DepsJob, DepsManifest, Program, ToolchainStamps
+from tasks.core.errors import MissingToolError, TorchyardError
+from tasks.stages.deps import build_toolchain_io
+from tasks.system import environments, files, interpreters
+from tasks.system.hardware import msvc_toolsets, toolchain
+from tasks.system.hardware.operating_system import format_install_command
+from tasks.system.output import print_warning
+from tasks.system.package_installer import PackageInstaller
+from tasks.wheels import wheel_requirements_io
+
+
+def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
+    """Compilers first: what is missing there is known in a second, before anything is
+    downloaded.
+    """
+    cc, cxx, msvc = build_toolchain_io.find_host_compilers(job)
+    git = _find_required_git(job)
+    build_toolchain_io.require_blas(job, cxx)
+    found = cache.select_cache(job)
+    files.require_minimum_space(job.venv, "the build environment")
+    python = _prepare_environment(job)
+    if job.compiles:
+        build_toolchain_io.require_python_headers(python)
+    cuda = build_toolchain_io.prepare_cuda_toolkit(job, python)
+    scripts = _resolve_scripts_folder(job)
+    deps = DepsManifest(
+        python=python,
+        python_version=interpreters.find_interpreter(python).version,
+        identity=_read_environment_identity(job),
+        overlay=str(job.overlay) if job.existing else None,
+        scripts=str(scripts),
+        toolkit=cuda,
+        cuobjdump=build_toolchain_io.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
+        cc=_add_compiler_digest(cc),
+        cxx=_add_compiler_digest(cxx),
+        cmake=_find_build_tool(scripts, "cmake"),
+        ninja=_find_build_tool(scripts, "ninja"),
+        git=git,
+        msvc=msvc,
+    )
+    used = found or cache.install_cache(job, python, scripts)
+    return deps, used, _read_toolchain_stamps(deps, used)
+
+
+def _add_compiler_digest(compiler: Program) -> Program:
+    return replace(compiler, digest=toolchain.hash_program(compiler.path))
+
+
+def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> ToolchainStamps:
+    nvcc = [toolchain.build_nvcc_path(deps.toolkit.home)] if deps.toolkit else []
+    sdk = msvc_toolsets.find_sdk_header(deps.msvc)
+    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
+    return ToolchainStamps({path: toolchain.stamp_program(path) for path in paths})
+
+
+def _find_required_git(job: DepsJob) -> Program | None:
+    found = toolchain.find_program("git")
+    if not found and job.git_needed:
+        raise MissingToolError(
+            f"git is needed {job.git_needed}", hint=format_install_command("git")
+        )
+    return found
+
+
+def _prepare_environment(job: DepsJob) -> str:
+    """The interpreter to install into, with the tools beside it."""
+    uv = environments.find_uv()
+    if uv is None:
+        print_warning("uv cannot run here; pip does its work, more slowly")
+    if job.existing:
+        files.create_owned_folder(job.overlay)
+        PackageInstaller(job.base, uv, job.log, job.overlay).install_locked(job.locked)
+        missing = _list_missing_tools(job)
+        if missing:
+            PackageInstaller(job.base, uv, job.log, job.overlay).install_requirements(
+                missing, what="install the build tools"
+            )
+        return job.base
+    _ensure_venv(job, uv)
+    python = str(environments.find_venv_python(job.venv))
+    into = PackageInstaller(python, uv, job.log)
+    into.install_locked(job.locked)
+    into.install_requirements([*job.tools, *job.toolkit_packages], what="install the build tools")
+    return python
+
+
+def _ensure_venv(job: DepsJob, uv: str | None) -> None:
+    """A venv of another Python or toolkit is made anew; one of the same is filled up.
+
+    What another toolkit left behind (its libraries, the torch that was linked with them) would be
+    found beside the new one.
+    """
+    wanted = interpreters.find_interpreter(job.base).version
+    made_for = compute_text_sha256(format_canonical_json(job.toolkit_packages))
+    python = environments.find_venv_python(job.venv)
+    try:
+        usable = python.exists() and interpreters.find_interpreter(str(python)).version == wanted
+    except TorchyardError:
+        usable = False
+    if usable and _read_identity_lines(job)[1:] == [made_for]:
+        return
+    files.remove_owned(job.venv)
+    environments.create_venv(job.venv, job.base, uv, job.log)
+    files.write_atomic(_resolve_identity_file(job), f"{secrets.token_hex(8)}\n{made_for}\n")
+
+
+def _resolve_identity_file(job: DepsJob) -> Path:
+    return Path(job.overlay if job.existing else job.venv) / "torchyard-identity"
+
+
+def _read_environment_identity(job: DepsJob) -> str:
+    """Written once into a new environment; an existing interpreter is known by its path."""
+    return job.base if job.existing else _read_identity_lines(job)[0]
+
+
+def _read_identity_lines(job: DepsJob) -> list[str]:
+    file = _resolve_identity_file(job)
+    return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+
+
+def _list_missing_tools(job: DepsJob) -> list[str]:
+    """The tools that neither the existing interpreter nor the overlay has in the wanted version."""
+    have = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
+    return list(wheel_requirements_io.find_missing_requirements(job.tools, have))
+
+
+def _resolve_scripts_folder(job: DepsJob) -> Path:
+    """Beside an existing interpreter it is `bin`, on Windows too: pip takes the scheme posix_home
+    for --target, and uv joins that name.
+    """
+    folder = environments.find_scripts_folder(job.venv)
+    return Path(job.overlay) / "bin" if job.existing else folder
+
+
+def _find_build_tool(scripts: Path, name: str) -> Program:
+    own = environments.build_program_path(scripts, name)
+    found = toolchain.find_program(str(own)) or toolchain.find_program(name)
+    if not found:
+        raise MissingToolError(f"{name} is not there after it was installed", location=str(scripts))
+    return found

@@ -1,0 +1,39 @@
+"""Asked in each run, so it is small: do interpreter and compilers stand where they were found, and
+are the packages those of torchyard.lock?
+"""
+
+from __future__ import annotations
+
+from tasks.core.deps_model import DepsJob, ToolchainStamps
+from tasks.core.errors import TorchyardError
+from tasks.core.pip_requirements import describe_version_mismatches
+from tasks.system import environments, manifests
+from tasks.system.hardware import toolchain
+
+
+def is_stale(job: DepsJob) -> bool:
+    """Whether the environment's interpreter is gone, which an upgrade of the one beneath it can do,
+    a compiler was upgraded, replaced or removed since, or other packages are locked. Whether that
+    makes a difference is then told by deps.json.
+    """
+    if not job.existing and not environments.find_venv_python(job.venv).exists():
+        return True
+    try:
+        last = manifests.read_manifest(job.stamps, ToolchainStamps)
+    except TorchyardError:
+        return True
+    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in last.files.items())
+    return upgraded or bool(list_unlocked(job))
+
+
+def list_unlocked(job: DepsJob) -> tuple[str, ...]:
+    """What torchyard.lock holds and is not there."""
+    site = job.overlay if job.existing else environments.find_site_folder(job.venv)
+    return (
+        *describe_version_mismatches(
+            job.locked, environments.read_package_versions(site) if job.locked else {}
+        ),
+        *describe_version_mismatches(
+            job.locked_toolkit, environments.read_package_versions(job.toolkit_folder)
+        ),
+    )

@@ -1,0 +1,161 @@
+"""Variables of a person's shell that would change what is compiled, or what it is compiled with.
+Pure.
+
+The tool's own children never see them (`shell.PASSED` is an allow-list); the scripts take them away
+by hand. From the manuals of GCC, MSVC, nvcc, CMake, setuptools and scikit-build-core, and
+PyTorch's setup.py, tools/setup_helpers, cmake/EnvVarForwarding.cmake and
+torch/utils/cpp_extension.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.core.deps_model import DepsManifest
+from tasks.stages.env.model import Environment, EnvJob
+
+_COMPILER_VARIABLES = """
+CC CXX CPP CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDSHARED CUDAFLAGS ASMFLAGS AR CL _CL_ LINK _LINK_
+DISTUTILS_USE_SDK CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH COMPILER_PATH GCC_EXEC_PREFIX
+SOURCE_DATE_EPOCH
+"""
+_CUDA_VARIABLES = """
+CUDA_HOME CUDA_PATH CUDA_ROOT CUDA_BIN_PATH CUDA_TOOLKIT_ROOT_DIR CUDACXX CUDAHOSTCXX CUDAARCHS
+CUDA_NVCC_EXECUTABLE CUDA_NVCC_FLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN CUDNN_HOME
+CUDNN_ROOT CUDNN_LIB_DIR CUDNN_INCLUDE_DIR CUDNN_LIBRARY NCCL_ROOT NCCL_ROOT_DIR NCCL_LIB_DIR
+NCCL_INCLUDE_DIR CUSPARSELT_ROOT MAGMA_HOME
+"""
+_CMAKE_VARIABLES = """
+CMAKE_ARGS CMAKE_PREFIX_PATH CMAKE_GENERATOR CMAKE_GENERATOR_PLATFORM CMAKE_GENERATOR_TOOLSET
+CMAKE_GENERATOR_INSTANCE CMAKE_BUILD_TYPE CMAKE_CONFIG_TYPE CMAKE_TOOLCHAIN_FILE
+CMAKE_INSTALL_PREFIX CMAKE_BUILD_PARALLEL_LEVEL CMAKE_CUDA_ARCHITECTURES CMAKE_CUDA_COMPILER
+CMAKE_CUDA_HOST_COMPILER CMAKE_CUDA_FLAGS CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_C_FLAGS
+CMAKE_CXX_FLAGS CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER_LAUNCHER
+CMAKE_INCLUDE_PATH CMAKE_LIBRARY_PATH CMAKE_PROGRAM_PATH CMAKE_FRESH CMAKE_ONLY SKBUILD_CMAKE_ARGS
+SKBUILD_CMAKE_DEFINE SKBUILD_CMAKE_BUILD_TYPE SKBUILD_BUILD_DIR SKBUILD_EDITABLE_MODE MAKEFLAGS
+"""
+_PYTHON_VARIABLES = """
+PYTHONPATH PYTHONHOME PYTHONPLATLIBDIR PYTHONOPTIMIZE VIRTUAL_ENV CONDA_PREFIX CONDA_BUILD_SYSROOT
+SETUPTOOLS_USE_DISTUTILS SETUPTOOLS_SCM_PRETEND_VERSION
+"""
+_TORCH_VARIABLES = """
+MAX_JOBS DEBUG REL_WITH_DEB_INFO BLAS MKLROOT INTEL_MKL_DIR OpenBLAS_HOME PYTORCH_BUILD_VERSION
+PYTORCH_BUILD_NUMBER PYTORCH_EXTRA_INSTALL_REQUIREMENTS PYTORCH_NVCC TORCH_CUDA_ARCH_LIST
+TORCH_NVCC_FLAGS TORCH_BUILD_VERSION TORCH_DONT_CHECK_COMPILER_ABI TORCH_NO_COMPILER_WRAPPER
+TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES TORCH_NATIVE_AOT TH_BINARY_BUILD ATEN_STATIC_CUDA
+FLASH_ATTENTION_MAX_JOBS INSTALL_TEST NO_CUDA FORCE_CUDA USE_CUDA USE_ROCM USE_XPU USE_MPS USE_CUDNN
+USE_STATIC_CUDNN USE_CUSPARSELT USE_CUDSS USE_CUFILE USE_CUPTI_SO USE_CUDA_STATIC_LINK USE_NCCL
+USE_SYSTEM_NCCL USE_STATIC_NCCL USE_DISTRIBUTED USE_MPI USE_GLOO USE_TENSORPIPE USE_UCC USE_NVSHMEM
+USE_FLASH_ATTENTION USE_MEM_EFF_ATTENTION USE_FBGEMM USE_FBGEMM_GENAI USE_KINETO USE_MAGMA
+USE_MKLDNN USE_ONEDNN USE_OPENMP USE_NUMA USE_NUMPY USE_XNNPACK USE_NNPACK USE_QNNPACK
+USE_PYTORCH_QNNPACK USE_VULKAN USE_ITT USE_SYSTEM_LIBS USE_NATIVE_ARCH USE_PRECOMPILED_HEADERS
+USE_CCACHE USE_NINJA USE_ASAN USE_LITE_INTERPRETER_PROFILER BUILD_TEST BUILD_PYTHON BUILD_BINARY
+BUILD_SHARED_LIBS BUILD_SPLIT_CUDA BUILD_CUSTOM_PROTOBUF BUILD_FUNCTORCH BUILD_LIBTORCH_WHL
+BUILD_PYTHON_ONLY BUILD_LAZY_TS_BACKEND BUILD_CAFFE2 BUILD_JNI
+"""
+
+# What a variable of each group would do, were it left in a person's shell
+_VARIABLE_GROUPS = {
+    "would change what the compilers are given": _COMPILER_VARIABLES,
+    "would lead to another CUDA toolkit, or change nvcc's flags": _CUDA_VARIABLES,
+    "would change how CMake configures": _CMAKE_VARIABLES,
+    "would change which Python, or which packages, are found": _PYTHON_VARIABLES,
+    "would change what torch's build, or that of its extensions, makes": _TORCH_VARIABLES,
+}
+UNSET_REASONS: Mapping[str, str] = {
+    name: why for why, names in _VARIABLE_GROUPS.items() for name in names.split()
+}
+LEAKING_VARIABLES = frozenset(UNSET_REASONS)
+
+
+MAX_JOBS_REASON = (
+    "for use by hand: as many compilers as fit into memory; the tool goes by what is free"
+)
+
+_NO_USER_SITE_REASON = "packages of the user's own folder would shadow those of this environment"
+_LAUNCHER_REASON = "the compiler cache, or what hands on to other machines, stands before it"
+_CACHE_REASON = "lets the compiler cache hit in another folder, or checkout"
+SET_REASONS = {
+    "PYTHONNOUSERSITE": _NO_USER_SITE_REASON,
+    "VIRTUAL_ENV": "the environment that torch and the extensions are installed into",
+    "PYTHONPATH": "build tools that lie beside the existing interpreter",
+    "VSLANG": "compilers say what they have to say in English",
+    "MSSDK": "what older releases of setuptools ask for beside DISTUTILS_USE_SDK",
+    "DISTUTILS_USE_SDK": "setuptools is to take the compiler of this MSVC environment",
+    "CC": "the C compiler that was found fit; nvcc's host compiler for cpp_extension",
+    "CXX": "the C++ compiler that was found fit",
+    "CUDAHOSTCXX": "CMake gives it to nvcc as host compiler",
+    "CUDA_HOME": "the toolkit of this profile, for cpp_extension",
+    "CUDA_PATH": "the toolkit of this profile, for CMake and nvcc on Windows",
+    "CUDACXX": "the nvcc of this profile, for CMake",
+    "TORCH_CUDA_ARCH_LIST": "the targets, as torch reads them",
+    "CUDAARCHS": "the targets, as CMake reads them",
+    "CL": "options of cl.exe that this toolkit and torch need",
+    "NVCC_APPEND_FLAGS": "options of nvcc that this toolkit and torch need",
+    "USE_CUDA": "whether torch is built with CUDA",
+    "USE_CCACHE": "keeps torch's CMake from looking for a ccache of its own",
+    "CMAKE_C_COMPILER_LAUNCHER": _LAUNCHER_REASON,
+    "CMAKE_CXX_COMPILER_LAUNCHER": _LAUNCHER_REASON,
+    "CMAKE_CUDA_COMPILER_LAUNCHER": _LAUNCHER_REASON,
+    "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "/Z7: a cache cannot hold one .pdb that all write into",
+    "CMAKE_GENERATOR": "Ninja compiles what changed, and takes its jobs from the pool",
+    "CMAKE_BUILD_TYPE": "build.type says so",
+    "CMAKE_LINK_DEPENDS_NO_SHARED": "a changed library does not link again what uses it",
+    "CMAKE_BUILD_RPATH_USE_ORIGIN": "the wheel has the same bytes in whichever folder it is made",
+    "CMAKE_PREFIX_PATH": "MKL of Python packages lies in the environment",
+    "BLAS": "build.blas says so",
+    "CCACHE_NAMESPACE": "keeps objects apart by nvcc's own variables, which ccache does not see",
+    "CCACHE_DISABLE": "build.cache is off, and a folder may have been configured with ccache",
+    "CCACHE_MAXSIZE": "how big the compiler cache may get",
+    "SCCACHE_CACHE_SIZE": "how big the compiler cache may get",
+    "CCACHE_SLOPPINESS": "checks that cost hits and find nothing here",
+    "CCACHE_BASEDIR": _CACHE_REASON,
+    "SCCACHE_BASEDIRS": _CACHE_REASON,
+    "CCACHE_ABSSTDERR": "compilers' messages keep whole paths",
+    "CCACHE_COMPILERCHECK": "a compiler that came in a wheel is known by its bytes, not its time",
+    "CCACHE_NOHASHDIR": _CACHE_REASON,
+    "SCCACHE_IDLE_TIMEOUT": "its server is to outlive the longest compilation",
+    "SCCACHE_IGNORE_SERVER_IO_ERROR": "a server that went away is no reason to fail",
+    "CUDA_LAUNCH_BLOCKING": "errors are told at the kernel that made them",
+}
+_PREPEND_REASONS = {
+    "PATH": "this profile's programs go before those of the same name",
+    "LD_LIBRARY_PATH": "torch is linked against this toolkit, which the loader does not know",
+}
+
+
+def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
+    """The environment of a build, with its reasons."""
+    asked = _explain_msvc_variables(deps)
+    if job.strategy == "source":
+        asked |= dict.fromkeys(job.flags, "build.flags says so")
+        asked |= dict.fromkeys(job.variables, "build.env says so")
+    return _attach_reasons(environment, asked)
+
+
+def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
+    """The environment of programs that run, with its reasons."""
+    asked = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
+        del asked["CUDA_LAUNCH_BLOCKING"]  # whichever setting asked for it, this is what it is for
+    return _attach_reasons(environment, asked)
+
+
+def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
+    """Windows knows a name in any case, and the environment has it in capitals."""
+    if not deps.msvc:
+        return {}
+    return {name.upper(): deps.msvc.by for name in deps.msvc.set}
+
+
+def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environment:
+    found = {
+        **UNSET_REASONS,
+        **SET_REASONS,
+        **asked,
+        **{name: _PREPEND_REASONS.get(name, "") for name in environment.prepend},
+        # one that is asked for and empty is, on Windows, one that is taken away
+        **{name: asked.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
+    }
+    return replace(environment, why={n: found[n] for n in environment.names if found.get(n)})

@@ -1,0 +1,228 @@
+"""One extension's wheel, compiled with the environment's compilers against the installed torch.
+
+pip builds in the tree itself (from 21.3 on), so that what Ninja has made is still there when the
+build goes on with fewer jobs. pip before 25.3 removes it first where the project has no
+pyproject.toml, and scikit-build-core works in a folder that is gone afterwards: these begin anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache import cache_program_io, remote_cache_io
+from tasks.compiler_cache import distributed_compilation_io as distribute
+from tasks.compiler_cache.cache_program_io import CacheMeasurement
+from tasks.compiler_cache.distributed_compilation_io import CompileDistribution
+from tasks.core.build_activity import BuildActivity
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import CommandFailedError
+from tasks.core.model import Command
+from tasks.jobs import ninja_steps_io, progress_io
+from tasks.jobs.job_scheduler_io import JobScheduler, LineHandler, reserve_build_slot
+from tasks.jobs.progress_io import ProgressMonitor
+from tasks.knowledge import load_knowledge
+from tasks.runlog import build_history_io, run_record_io
+from tasks.runlog.run_record import Edge
+from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
+from tasks.stages.env.model import CacheEnvironment
+from tasks.stages.extensions import extension_sources_io
+from tasks.stages.extensions.extension_code_io import ArchGuard
+from tasks.stages.extensions.extension_environment_io import (
+    add_reproducible_flags,
+    compute_job_count,
+    find_job_limit,
+    read_build_environment,
+    set_job_count,
+)
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.system import files, manifests, shell
+from tasks.system.output import print_line, show_progress
+
+
+def distribute_compilation(
+    job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
+) -> contextlib.AbstractContextManager[CompileDistribution]:
+    """The environment for the commands of the block, C and C++ of which other machines compile."""
+    launcher = caching.cache.path if caching.cache.kind else job.workers.script
+    compilers = [env.get(name, "") for name in ("CC", "CXX")]
+    log = Path(job.work) / "workers.log"
+    return distribute.distribute_compilations(job.workers, launcher, compilers, env, log)
+
+
+@contextlib.contextmanager
+def use_compiler_cache(
+    job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
+) -> Iterator[CacheMeasurement]:
+    """The environment for the commands of the block, and afterwards what the cache did for them,
+    which is said here and written down by `build` with everything else of the run.
+
+    What the extension's own settings say stays as it is.
+    """
+    wrapped = caching.wrapped
+    if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
+        wrapped = _wrap_with_distributor(job.workers.script, env)
+    wrappers = {name: str(path) for name, path in _write_wrapper_scripts(job, wrapped).items()}
+    given = caching.build_compiler_environment(env, {**wrappers, **job.env})
+    log = Path(job.work) / "cache.log"
+    cache, measured = caching.cache, CacheMeasurement(given)
+    try:
+        with (
+            remote_cache_io.open_remote_environment(
+                cache, job.cache_remote, given, job.work
+            ) as shared,
+            cache_program_io.measure_cache(cache, shared, log) as measured,
+        ):
+            yield measured
+    finally:
+        if measured.counts:
+            print_line(measured.counts.format_summary(cache))
+            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measured.counts)
+
+
+def _wrap_with_distributor(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """As the cache would stand there: with CUDA, CC is nvcc's host compiler."""
+    names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
+    return {name: (script, env[name]) for name in names if name in env}
+
+
+def _write_wrapper_scripts(
+    job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
+) -> dict[str, Path]:
+    """A script for each variable that has to name one program, called as the compiler is."""
+    folder = Path(job.work) / "compilers"
+    if not wrapped or shlex.quote(str(folder)) != str(folder):
+        return {}  # torch before 2.14 puts CXX into a command line as it is
+    files.create_owned_folder(folder)
+    made = {}
+    for variable, words in wrapped.items():
+        path = folder / Path(words[-1]).name
+        files.write_atomic(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        path.chmod(0o755)
+        made[variable] = path
+    return made
+
+
+def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
+    """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error, and
+    `BuildError` if a target is left out.
+    """
+    landing = Path(job.work) / "landing"
+    files.remove_owned(landing)
+    files.create_owned_folder(landing)
+    argv = build_wheel_command(job, deps, tree)
+    show_progress("compiling")
+    env = add_reproducible_flags(
+        job, deps, read_build_environment(job), extension_sources_io.read_commit_date(job)
+    )
+    command = Command(argv, env, f"build {job.name}", log=job.log)
+    _compile_extension(job, deps, command, tree)
+    (wheel,) = landing.glob("*.whl")
+    return wheel
+
+
+def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -> tuple[str, ...]:
+    """The command that builds it. Pure."""
+    landing = job.work / "landing"
+    options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(landing))
+    return (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
+
+
+def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
+    """Run it, again where its jobs were too many, and add a line to the runs, whatever came of
+    it.
+    """
+    caching = manifests.read_manifest(job.caching, CacheEnvironment)
+    jobs = compute_job_count(job, deps, caching, command.env)
+    past = tuple(build_history_io.read_history(job.runs))
+    limit = find_job_limit(job)
+    maker = deps.toolkit.version if deps.toolkit else None
+    crew = JobScheduler(
+        jobs,
+        job.pool,
+        build_history_io.collect_peaks(past),
+        old_make=build_history_io.has_old_make(past),
+        limit=limit,
+    )
+    alone = (
+        crew.jobs is not None or limit != job.jobs
+    )  # the jobs of other builds are counted separately
+    started, handed = time.monotonic(), CompileDistribution(command.env)
+    measured = CacheMeasurement(command.env)
+    try:
+        with reserve_build_slot(alone=alone):
+            started = time.monotonic()
+            with (
+                distribute_compilation(job, caching, command.env) as handed,
+                use_compiler_cache(job, caching, handed.env) as measured,
+            ):
+                crew.slots = handed.slots
+                crew.progress_monitor = ProgressMonitor(measured.hit_rate)
+                guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), maker)
+                crew.run_build(
+                    _build_start_callback(job, crew, replace(command, env=measured.env), guard)
+                )
+    finally:
+        counts = measured.counts
+        if counts:
+            run_record_io.record_cache(counts.hits, counts.misses)
+        build_history_io.append_run(
+            job.runs,
+            time.monotonic() - started,
+            build_history_io.build_peak_entries(crew.peaks),
+            jobs=crew.allowed,
+            cache=counts.build_record(caching.cache) if counts else {},
+            killed=list(crew.killed),
+            old_make=crew.old_make,
+            **handed.noted,
+        )
+        run_record_io.record_edges(_read_edges(tree, crew))
+
+
+def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
+    """Read only once they are asked for, as a log that cannot be read must not hide a failure."""
+    yield from ninja_steps_io.build_edges(
+        crew.edge_times, _read_ninja_outputs(tree, crew.edge_times), crew.peaks
+    )
+
+
+def _read_ninja_outputs(
+    tree: Path, heard: ninja_steps_io.EdgeTimes
+) -> dict[str, build_history_io.NinjaLogEntry]:
+    """What Ninja made in the tree, wherever the extension has it work: as far as it was heard,
+    since logs of earlier builds lie there as well.
+    """
+    logs = tree.rglob(".ninja_log") if heard.finished else ()
+    found = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]
+    return {output: one for output, one in found if output in heard.finished}
+
+
+def _build_start_callback(
+    job: ExtensionJob, crew: JobScheduler, command: Command, guard: ArchGuard
+) -> Callable[[int | None, Mapping[str, str], LineHandler], None]:
+    def read_activity() -> BuildActivity:
+        guard.check_build_file()
+        return crew.sample_activity()
+
+    def start_build(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
+        env = {**set_job_count(job, command.env, jobs), **more}
+        with progress_io.report_build_progress(read_activity) as follow:
+
+            def forward_line(line: str) -> None:
+                take(line)
+                follow(line)
+                guard.check_line(line)
+
+            try:
+                shell.run_command(replace(command, env=env), forward_line, guard.stop)
+            except CommandFailedError:
+                if not guard.error:
+                    raise
+        if guard.error:
+            raise guard.error
+
+    return start_build

@@ -1,0 +1,307 @@
+"""Read an extension's project without running it: its name, and what its setup.py reads."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import threading
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from email.parser import HeaderParser
+from pathlib import Path, PurePath
+
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import BadArtifactError, TorchyardError
+from tasks.core.model import Arch
+from tasks.core.text_formatting import format_short_list
+from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code, select_library_targets
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.system import source_trees
+from tasks.wheels import wheel_archive_io
+from tasks.wheels.machine_code_io import MachineCodeReader
+
+_VARIABLE_READ = re.compile(
+    r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["'](?!\]\s*=[^=])"""
+    r"""|["'](\w+)["']\s+(?:not\s+)?in\s+os\.environ"""
+)
+_GPU_CHECK = re.compile(r"^[^#]*\bcuda\.(?:is_available|device_count)\(")
+_ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIST[\"']\]\s*=[^=])")
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder with setup.py or pyproject.toml; `shown` is its setup.py in messages."""
+
+    folder: Path
+    shown: PurePath
+
+    @property
+    def name(self) -> str:
+        """The name in its metadata, "" if only a build can tell."""
+        return next(filter(None, self._list_names()), "")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that setup.py reads, in order."""
+        found = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def gpu_check_line(self) -> str:
+        """The line of setup.py that checks for a GPU, as `FILE:LINE`; "" if there is none."""
+        return self._find_line(_GPU_CHECK)
+
+    @property
+    def arch_setting_line(self) -> str:
+        """The line of setup.py that sets archs, as `FILE:LINE`; "" if there is none."""
+        return self._find_line(_ARCH_SETTING)
+
+    def _find_line(self, pattern: re.Pattern[str]) -> str:
+        lines = enumerate(self._read_text("setup.py").splitlines(), 1)
+        return next((f"{self.shown}:{at}" for at, line in lines if pattern.search(line)), "")
+
+    def _list_names(self) -> Iterator[str]:
+        yield _parse_toml_name(self._read_text("pyproject.toml"))
+        yield _parse_cfg_name(self._read_text("setup.cfg"))
+        yield _parse_setup_name(self._read_text("setup.py"))
+        yield HeaderParser().parsestr(self._read_text("PKG-INFO")).get("Name", "")
+
+    def _read_text(self, name: str) -> str:
+        file = self.folder / name
+        return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def locate_project(job: ExtensionJob) -> Project:
+    """Return the project in the fetched tree."""
+    shown = PurePath(job.original) / job.subdirectory / "setup.py"
+    return Project(Path(job.tree) / job.subdirectory, shown)
+
+
+def _parse_toml_name(text: str) -> str:
+    try:
+        return str(tomllib.loads(text).get("project", {}).get("name", ""))
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return ""
+
+
+def _parse_cfg_name(text: str) -> str:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return ""
+    return parser.get("metadata", "name", fallback="")
+
+
+def _parse_setup_name(text: str) -> str:
+    """Return the `name` argument of setup(): a string, or a variable that holds one."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ""
+    texts = {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setup", "setuptools.setup"}:
+            for value in (one.value for one in node.keywords if one.arg == "name"):
+                found = value.value if isinstance(value, ast.Constant) else None
+                found = texts.get(value.id) if isinstance(value, ast.Name) else found
+                return found if isinstance(found, str) else ""
+    return ""
+
+
+_ARCH_HINTS = (
+    "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
+    "no official wheel of it will do: build it, with its git and ref in extensions",
+)
+# Variables with CUDA in their names that do not enable CUDA
+_NO_CUDA_SWITCHES = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "CUDA_VISIBLE_DEVICES"}
+
+
+def read_library_archs(
+    job: ExtensionJob, deps: DepsManifest, unpacked: Path, recorded: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code.
+
+    `recorded` are the wheel's members, `unpacked` the folder where they lie. Raises
+    `BadArtifactError` where a target is not covered.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    cubins, ptx = set[Arch](), set[Arch]()
+    maker = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
+    reader = MachineCodeReader(deps.cuobjdump or "")
+    for name in wheel_archive_io.list_libraries(recorded):
+        code = reader.read_images(unpacked / name).code
+        if code.cubins or code.ptx:
+            _require_targets(job, name, code, maker)
+            cubins, ptx = cubins | code.cubins, ptx | code.ptx
+            found[name] = code.names
+    if found:
+        whole = MachineCode(frozenset(cubins), frozenset(ptx))
+        _require_targets(job, "the wheel", whole, maker)
+    return found
+
+
+def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
+    """Return True if a library of the wheel must hold device code: its settings say so, or its
+    source has .cu files. A wheel that holds these but no library compiles them at first use.
+    """
+    if not job.targets or job.kind == "wheel" or job.cuda == "none":
+        return False
+    if job.cuda == "required":
+        return True
+    carries = not any(wheel_archive_io.list_libraries(recorded)) and any(unpacked.rglob("*.cu"))
+    return bool(_find_kernel_sources(job)) and not carries
+
+
+def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
+    """Return the error for a wheel that needs device code and has none."""
+    sources, project = _find_kernel_sources(job), locate_project(job)
+    return BadArtifactError(
+        f"{job.name} was built without device code, "
+        + (
+            f"though its source has {format_short_list([path.as_posix() for path in sources], 2)}"
+            if sources
+            else f"and extensions ({job.name}).cuda is required"
+        ),
+        location=project.gpu_check_line or f"extensions ({job.name})",
+        hint="\n  → ".join(_list_code_hints(job, project)),
+    )
+
+
+def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
+    """Yield hints to get the .cu files compiled, the most likely first."""
+    place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
+    reads = [name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES]
+    if forced != "1" and "FORCE_CUDA" in reads:
+        yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
+    elif project.gpu_check_line:
+        yield (
+            "this line checks whether this machine has a GPU: change it with a patch "
+            f"({place}.patches), or build on a machine with a GPU"
+        )
+    others = [name for name in reads if name not in ("FORCE_CUDA", *job.env)]
+    if others:
+        yield f"its setup.py reads {format_short_list(others, 3)}: set what it needs in {place}.env"
+    yield f"if it needs no CUDA code, set {place}.cuda: none"
+
+
+def _find_kernel_sources(job: ExtensionJob) -> tuple[PurePath, ...]:
+    return source_trees.find_kernels(job.tree / job.subdirectory)
+
+
+def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:
+    knowledge = load_knowledge(Path(job.knowledge))
+    targets = select_library_targets(PurePath(name).name, job.targets)
+    missing = [arch for arch in targets if not can_run_code(knowledge, code, arch, maker=maker)]
+    if missing:
+        raise BadArtifactError(
+            f"{name} holds code for {_format_archs(code.cubins)} and none that runs on {_format_archs(missing)}",
+            location=f"extensions ({job.name})",
+            hint=_ARCH_HINTS[job.kind == "wheel"],
+        )
+
+
+def _format_archs(found: Iterable[Arch]) -> str:
+    return ", ".join(map(str, sorted(found))) or "no arch"
+
+
+_EXTENSION_NAME = re.compile(r"-DTORCH_EXTENSION_NAME=(\w+)")
+_CPP_EXTENSION_DEFINE = (
+    "-DTORCH_API_INCLUDE_EXTENSION_H"  # a CMakeLists.txt may define the name, too
+)
+_GENCODE_OPTION = re.compile(
+    r"(?:-gencode|--generate-code)[= ]['\"\\]*arch=compute_\w+,code=['\"\\]*(\[[^\]]*\]|[\w,]+)"
+)
+_ARCH_OPTION = re.compile(r"(?:-arch|--gpu-architecture)[= ]['\"]?((?:sm|compute)_\w+)")
+_CODE_NAME = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
+
+
+def parse_nvcc_archs(command: str) -> MachineCode | None:
+    """Return the machine code that the nvcc options of a command produce, None without an arch."""
+    # -arch=sm_89 stands for the code and the PTX of it
+    alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
+    listed = " ".join([*_GENCODE_OPTION.findall(command), *alone])
+    found = [
+        (kind, Arch.parse_capability(f"sm_{digits}")) for kind, digits in _CODE_NAME.findall(listed)
+    ]
+    if not found:
+        return None
+    return MachineCode(
+        cubins=frozenset(arch for kind, arch in found if kind == "sm"),
+        ptx=frozenset(arch for kind, arch in found if kind == "compute"),
+    )
+
+
+@dataclass
+class ArchGuard:
+    """Checks the commands of a build. `maker` is the version of the CUDA toolkit; `stop` is set
+    together with `error`.
+    """
+
+    job: ExtensionJob
+    knowledge: Knowledge
+    maker: str | None
+    error: TorchyardError | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def check_line(self, line: str) -> None:
+        """Check a line of the log."""
+        if "nvcc" in line:
+            self._check_command(line)
+
+    def check_build_file(self) -> None:
+        """Check the options for nvcc in the build.ninja of what is compiled now."""
+        folder = Path(self.job.tree) / self.job.subdirectory / "build"
+        for file in folder.glob("temp*/build.ninja"):
+            options, whole, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
+            for line in options.splitlines() if whole else ():
+                if line.startswith("cuda_"):
+                    self._check_command(line)
+
+    def _check_command(self, command: str) -> None:
+        library, code = _EXTENSION_NAME.search(command), parse_nvcc_archs(command)
+        if self.error or library is None or code is None or _CPP_EXTENSION_DEFINE not in command:
+            return
+        targets = select_library_targets(library[1], self.job.targets)
+        left = [
+            one for one in targets if not can_run_code(self.knowledge, code, one, maker=self.maker)
+        ]
+        if left:
+            self.error = _build_arch_error(self.job, code, left)
+            self.stop.set()
+
+
+def _build_arch_error(job: ExtensionJob, code: MachineCode, left: Iterable[Arch]) -> TorchyardError:
+    project = locate_project(job)
+    archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
+    return TorchyardError(
+        f"{job.name} is being compiled for {archs}, not for {', '.join(map(str, left))} "
+        "(target.gpus): the build was stopped at its first command",
+        location=project.arch_setting_line or f"extensions ({job.name})",
+        hint="\n  → ".join(_list_arch_hints(job, project)),
+    )
+
+
+def _list_arch_hints(job: ExtensionJob, project: Project) -> Iterator[str]:
+    """Yield hints to make setup.py compile for the targets."""
+    place = f"extensions ({job.name})"
+    digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
+    names = [name for name in project.variables if "ARCH" in name]
+    for name in names:
+        if name in job.env:
+            yield f'correct {name} in {place}.env: its value is "{job.env[name]}"'
+        elif name != "TORCH_CUDA_ARCH_LIST":
+            yield f'its setup.py reads {name}: set {place}.env, e.g. {{{name}: "{digits}"}}'
+    yield (
+        f"remove the archs from its setup.py with a patch ({place}.patches): then "
+        "TORCH_CUDA_ARCH_LIST is used"
+    )

@@ -1,0 +1,141 @@
+"""The variables that one extension is built with, the number of jobs among them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tasks.core.deps_model import DepsManifest
+from tasks.jobs.job_scheduler_io import JOB_COUNT_VARIABLES, compute_safe_jobs, resolve_fixed_jobs
+from tasks.stages.env.model import LAUNCHER_VARIABLES, CacheEnvironment, Environment
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.system import manifests, shell
+from tasks.wheels.build_inputs import add_source_date
+
+# Headers of C++ that C has by another name
+_C_HEADERS = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdlib", "cstring"}
+# What names a compiler, and perhaps a cache before it
+_COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABLES)
+
+_PREFIX_MAP_VERSION = 10  # GCC knows -ffile-prefix-map from 8, clang from 10
+
+
+def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
+    """The extensions' environment with this one's own variables and forced headers."""
+    return merge_environment(
+        job,
+        manifests.read_manifest(job.environment, Environment).build_child_environment(
+            shell.build_host_env()
+        ),
+    )
+
+
+def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
+    """The same to build in: what the build requires goes before all else."""
+    env = dict(read_extension_environment(job))
+    folder = locate_build_requirements(job)
+    before = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
+    for name, place in before.items():
+        env[name] = os.pathsep.join([str(place), *filter(None, [env.get(name, "")])])
+    return env
+
+
+def add_reproducible_flags(
+    job: ExtensionJob, deps: DepsManifest, env: Mapping[str, str], date: int
+) -> dict[str, str]:
+    """In which the same sources come out as the same bytes in any checkout: the time is that of the
+    source, and the names of files that are compiled begin at the build folder.
+
+    It is in no manifest, and so no extension is built again for it. setuptools hands CPPFLAGS on to
+    the C and C++ compilers. nvcc is left out: its variable keeps results in ccache apart.
+    """
+    flag = f"-ffile-prefix-map={job.deps.parent}=."
+    major = deps.cxx.version.partition(".")[0]
+    known = job.system != "windows" and major.isdecimal() and int(major) >= _PREFIX_MAP_VERSION
+    if not known or shlex.quote(flag) != flag:
+        return add_source_date(env, date)
+    flags = " ".join(filter(None, [env.get("CPPFLAGS", ""), flag]))
+    return add_source_date({**env, "CPPFLAGS": flags}, date)
+
+
+def locate_build_requirements(job: ExtensionJob) -> Path:
+    """Where what its build requires lies, if anything does."""
+    return Path(job.work) / "requires"
+
+
+def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
+    """What this extension adds to the environment that all of them have. Pure."""
+    env = dict(shared)
+    env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    env.update(job.env)
+    for variable, flags in _build_flags(job).items():
+        if flags:
+            env[variable] = " ".join([*env.get(variable, "").split(), *flags])
+    return env
+
+
+def compute_job_count(
+    job: ExtensionJob, deps: DepsManifest, caching: CacheEnvironment, env: Mapping[str, str]
+) -> int | None:
+    """Compilers at once, None where the pool says how many: torch's cpp_extension starts the ninja
+    of PATH with a number only where MAX_JOBS is one.
+    """
+    asked = find_job_limit(job)
+    if asked and job.jobs_exact:
+        return asked
+    if job.own_jobs or "MAKEFLAGS" in job.env:
+        return compute_safe_jobs(asked, job.compiler_mib if job.own_jobs else 0)
+    ninja = shutil.which("ninja", path=env.get("PATH")) or ""
+    words = [word for name in _COMPILER_VARIABLES for word in env.get(name, "").split()]
+    return resolve_fixed_jobs(asked, job.pool, ninja, deps, (caching.cache.path, *words))
+
+
+def find_job_limit(job: ExtensionJob) -> int | None:
+    """Return the number of jobs in the extension's env or else in the settings, None for `auto`."""
+    return max(_read_job_numbers(job).values(), default=job.jobs)
+
+
+def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
+    """With that number of jobs, a person's own where it is not larger; with none where the pool
+    says how many.
+    """
+    rest = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
+    if jobs is None:
+        return rest
+    own = _read_job_numbers(job)
+    return {**rest, **{name: str(min(jobs, own.get(name, jobs))) for name in JOB_COUNT_VARIABLES}}
+
+
+def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
+    """The numbers of jobs that the extension's settings have."""
+    given = {name: job.env.get(name, "") for name in JOB_COUNT_VARIABLES}
+    return {name: int(value) for name, value in given.items() if value.isdecimal() and int(value)}
+
+
+def _build_flags(job: ExtensionJob) -> Mapping[str, list[str]]:
+    """Headers before every source, which nvcc takes everywhere and cl needs its own way, as do GCC
+    and clang; and what nvcc is to get last.
+    """
+    nvcc = [*(f"-include {header}" for header in job.includes), *job.nvcc]
+    if job.system == "windows":
+        return {"NVCC_APPEND_FLAGS": nvcc, "CL": [f"/FI{header}" for header in job.includes]}
+    # setuptools adds CPPFLAGS for C and C++; CXXFLAGS would take the place of Python's own flags
+    ahead = [f"-include {shlex.quote(str(locate_forced_header(job)))}"] if job.includes else []
+    return {"NVCC_APPEND_FLAGS": nvcc, "CPPFLAGS": ahead}
+
+
+def locate_forced_header(job: ExtensionJob) -> Path:
+    """The header that goes before each C and C++ source where the settings force some in."""
+    return Path(job.work) / "forced.h"
+
+
+def format_forced_header(includes: Sequence[str]) -> str:
+    """What it says: in C a header of C++ by its name there, or not at all. Pure."""
+    in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
+    plain = [name for name in in_c if name.endswith(".h")]
+    lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
+    lines += ["#else", *(f"#include <{name}>" for name in plain), "#endif", ""]
+    return "\n".join(lines)

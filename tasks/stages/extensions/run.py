@@ -1,0 +1,221 @@
+"""Fetch, build against the torch that was just installed, look at what came out, then install. A
+companion's wheel is not built, and all the rest is the same.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from tasks.core.canonical_json import convert_to_json, format_canonical_json
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import FetchError, redact_secrets
+from tasks.knowledge import load_knowledge
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions import extension_sources_io
+from tasks.stages.extensions.extension_build_io import build_extension
+from tasks.stages.extensions.extension_code_io import (
+    build_missing_code_error,
+    locate_project,
+    needs_device_code,
+    read_library_archs,
+)
+from tasks.stages.extensions.extension_environment_io import merge_environment
+from tasks.stages.extensions.extension_installation_io import install_extension, prepare_build
+from tasks.stages.extensions.known_extensions import apply_known_facts
+from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
+from tasks.stages.wheel.model import AbiFingerprint
+from tasks.system import environments, files, git, manifests
+from tasks.system.git.git_command import is_local_url
+from tasks.system.manifests import format_current_time
+from tasks.system.network import network_access
+from tasks.system.network.url_mirrors import apply_mirror
+from tasks.system.output import print_line, print_warning, show_progress
+from tasks.wheels import wheel_archive_io, wheel_requirements_io, wheelhouse_io
+from tasks.wheels.build_inputs import (
+    EARLIEST_TIMESTAMP,
+    BuildInputs,
+    Invocation,
+    describe_tool,
+    redact_json,
+)
+from tasks.wheels.provenance_documents import SBOM_PATH, build_sbom, build_statement
+from tasks.wheels.wheel_rewrite_io import add_dist_info_files, relabel_wheel
+
+
+def describe_build_inputs(
+    job: ExtensionJob,
+    deps: DepsManifest,
+    wheel: Path,
+    source: Mapping[str, str],
+    surface: AbiFingerprint,
+) -> BuildInputs:
+    """`source` is what `sources.fetch` told."""
+    name, version, _, _ = parse_wheel_filename(wheel.name)
+    asked = job.env.get("SOURCE_DATE_EPOCH", "")
+    return BuildInputs(
+        name=name,
+        version=str(version),
+        tree=extension_sources_io.describe_source(job, source),
+        epoch=int(asked)
+        if asked.isdecimal()
+        else max(extension_sources_io.read_commit_date(job), EARLIEST_TIMESTAMP),
+        compilers=tuple(describe_tool(one.path, one.version, one.digest) for one in deps.compilers),
+        cuda=deps.toolkit.version if deps.toolkit else "",
+        packages=deps.toolkit.pins if deps.toolkit else (),
+        torch=surface.release,
+        surface=surface.name,
+    )
+
+
+def build_invocation(
+    job: ExtensionJob, deps: DepsManifest, held: Mapping[str, tuple[str, ...]], began: str
+) -> Invocation:
+    """What was asked, and what it came to; `held` are the archs of each library."""
+    checkout = job.knowledge.parent.parent
+    folders = {
+        job.location if job.kind == "path" else "": "{source}",
+        str(job.wheelhouse): "{wheelhouse}",
+        str(job.deps.parent): "{build}",
+        str(checkout): "{checkout}",
+        str(Path.home()): "~",
+    }
+    decided = {
+        "archs": [str(arch) for arch in job.targets],
+        "held": held,
+        "label": job.label,
+        "requires": job.requires,
+        "environment": merge_environment(
+            job, manifests.read_manifest(job.environment, Environment).set
+        ),
+    }
+    installed = wheel_requirements_io.list_installed_packages(deps.python)
+    asked = redact_json(convert_to_json(job.settings_entry), folders)
+    return Invocation(
+        "extension",
+        asked,
+        redact_json(convert_to_json(decided), folders),
+        installed,
+        began,
+        format_current_time(),
+    )
+
+
+def run(job: ExtensionJob) -> tuple[BuiltExtension]:
+    """Raises the compiler's first error, or `BadArtifactError` if a target has no code, all
+    device code is missing, or the modules do not import; the one that was installed before is there
+    still.
+    """
+    if job.optional and (away := _find_unreachable_reason(job)):
+        return (_report_unreachable(job, away),)
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    surface = manifests.read_manifest(job.abi_manifest, AbiFingerprint)
+    began = format_current_time()
+    files.require_minimum_space(job.work, f"building {job.name}")
+    try:
+        show_progress("fetching it" if job.kind == "wheel" else "fetching its source")
+        fetched, source = extension_sources_io.fetch_source(job, deps)
+        edits = "" if job.kind == "wheel" else extension_sources_io.format_edits_suffix(job, source)
+        job = _apply_known_settings(job)
+        prepare_build(job, deps)
+    except FetchError as error:
+        if not job.optional or job.kind != "sdist":
+            raise
+        return (_report_unreachable(job, error.message),)
+    wheel = fetched if job.kind == "wheel" else build_extension(job, deps, fetched)
+    recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
+    unpacked = _unpack_wheel(job, wheel)
+    held = read_library_archs(job, deps, unpacked, recorded)
+    needed = needs_device_code(job, unpacked, recorded)
+    if needed and not held:
+        raise build_missing_code_error(job)
+    made = None
+    if job.kind != "wheel":
+        wheel = relabel_wheel(wheel, format_local_label(job, surface, has_code=bool(held)) + edits)
+        made = describe_build_inputs(job, deps, wheel, source, surface)
+        add_dist_info_files(wheel, {SBOM_PATH: build_sbom(made).encode()})
+        recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
+    artifact = install_extension(job, deps, wheel, unpacked)
+    if made:
+        told = build_statement(made, artifact, build_invocation(job, deps, held, began))
+        files.write_atomic(
+            wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name),
+            format_canonical_json(told),
+        )
+    for name, kinds in held.items():
+        print_line(f"{Path(name).name} holds {', '.join(kinds)}")
+    files.remove_owned(unpacked.parent)
+    installed = _list_installed_libraries(deps, recorded)
+    return (
+        BuiltExtension(
+            job.name,
+            "built",
+            source,
+            artifact,
+            installed,
+            job.imports,
+            held,
+            surface.name,
+            needs_code=needed,
+        ),
+    )
+
+
+def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: bool) -> str:
+    """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`, without archs if
+    it has no device code. It leaves out torch's commit: one that keeps the surface renames nothing.
+    """
+    label = job.label if has_code else job.label.partition(".")[0]
+    return f"torch{surface.release}.s{surface.name}.{label}"
+
+
+def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
+    """Return the job with the known build settings of its fetched source; report them."""
+    if job.kind == "wheel":
+        return job
+    project = locate_project(job)
+    found = apply_known_facts(
+        job, project.name, project.variables, load_knowledge(Path(job.knowledge))
+    )
+    if found.known != job.known:
+        print_line(f"recognized as {found.known}: its known build settings are used")
+    for name in sorted(found.env.keys() - job.env.keys()):
+        print_line(f"setting {name}={found.env[name]} for the build")
+    return found
+
+
+def _find_unreachable_reason(job: ExtensionJob) -> str:
+    """Why its source is not to be had, "" where it is. An index is asked by fetching from it, and
+    offline no host is asked.
+    """
+    place = apply_mirror(job.location, job.mirrors)
+    if job.kind not in {"git", "path"}:
+        return ""
+    if network_access.is_offline() and not is_local_url(place):
+        return f"{job.location} is not in the bundle"
+    return "" if git.is_reachable(place) else f"nothing answers at {job.location}"
+
+
+def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:
+    """Said aloud each time, and tried again next time."""
+    print_warning(f"{job.name} was NOT built: {why}")
+    print_line("it is optional, so the build goes on; the next doit build tries it again")
+    return BuiltExtension(job.name, "unreachable", {job.kind: redact_secrets(job.location)})
+
+
+def _unpack_wheel(job: ExtensionJob, wheel: Path) -> Path:
+    """Its files, to look at and to try; `verify` saw that none of them leads outside."""
+    folder = Path(job.work) / "landing" / "unpacked"
+    files.remove_owned(folder)
+    files.create_owned_folder(folder)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def _list_installed_libraries(deps: DepsManifest, recorded: Mapping[str, str]) -> tuple[str, ...]:
+    site = environments.find_site_packages(deps.python)
+    return tuple(str(site / name) for name in wheel_archive_io.list_libraries(recorded))

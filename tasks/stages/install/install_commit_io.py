@@ -1,0 +1,264 @@
+"""An install that works becomes what lies there: what it replaced is a person's, or it was ours and
+is forgotten.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from filelock import FileLock, Timeout
+
+from tasks.core.canonical_json import compute_text_sha256
+from tasks.core.errors import TorchyardError
+from tasks.stages.install import install_journal_io, target_files_io
+from tasks.stages.install.install_journal_io import (
+    ASIDE_FOLDER,
+    BACKUP_FOLDER,
+    PENDING_FOLDER,
+    RECORD_FILE,
+    RESTORING_MARKER,
+    BackupFile,
+    InstallRecord,
+    PendingInstall,
+)
+from tasks.stages.install.install_swap_io import Rollback, restore_files
+from tasks.system import files
+from tasks.system.output import print_line, print_warning
+from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """What is to be replaced.json. Of the files that were kept, `originals` are what was there
+    before all of it; `edited` a person changed after we put them there, or put there; `left` were
+    there before a distribution that a person then replaced by another.
+    """
+
+    result: InstallRecord
+    originals: tuple[str, ...]
+    edited: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+
+
+def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
+    """`new` after `before`: the way back leads to what was there before both. Pure.
+
+    Where a person put another distribution in the place of ours in between, that is what is theirs.
+    """
+    if before is None:
+        return CommitResult(new, tuple(new.kept))
+    theirs = {name for name in new.parts if _is_user_installed(before, new, name)}
+    left = {path for path, kept in before.kept.items() if kept.owner in theirs}
+    standing = {path: kept for path, kept in before.kept.items() if path not in left}
+    fates = {
+        path: _classify_backup(before, standing, theirs, path, kept)
+        for path, kept in new.kept.items()
+    }
+    originals = {path: kept for path, kept in new.kept.items() if fates[path] == "original"}
+    result = replace(
+        new,
+        when=before.when,
+        parts={**before.parts, **dict(_merge_changes(before, new, theirs))},
+        kept={**standing, **originals},
+        placed={
+            **{path: put for path, put in before.placed.items() if put.owner not in new.parts},
+            **new.placed,
+        },
+        folders=_merge_folders(before, new, left, standing),
+    )
+    edited = tuple(path for path, fate in fates.items() if fate == "edited")
+    return CommitResult(result, tuple(originals), edited, tuple(sorted(left)))
+
+
+def _is_user_installed(before: InstallRecord, new: InstallRecord, name: str) -> bool:
+    """Whether what gave way was put there by somebody else since."""
+    part, last = new.parts[name], before.parts.get(name)
+    return last is not None and bool(part.before) and part.record_before != last.record
+
+
+def _classify_backup(
+    before: InstallRecord,
+    standing: Mapping[str, BackupFile],
+    theirs: set[str],
+    path: str,
+    kept: BackupFile,
+) -> str:
+    if kept.owner in theirs:
+        return "original"
+    placed = before.placed.get(path)
+    if placed:
+        return "ours" if placed.sha256 == kept.sha256 else "edited"
+    if is_bytecode(path) and find_bytecode_source(path) in before.placed:
+        return "ours"
+    return "edited" if path in standing else "original"
+
+
+def _merge_changes(
+    before: InstallRecord, new: InstallRecord, theirs: set[str]
+) -> Iterator[tuple[str, install_journal_io.DistributionChange]]:
+    for name, part in new.parts.items():
+        last = before.parts.get(name)
+        if last is None or name in theirs:
+            yield name, part
+        else:
+            yield name, replace(part, before=last.before, record_before=last.record_before)
+
+
+def _merge_folders(
+    before: InstallRecord, new: InstallRecord, left: Iterable[str], standing: Iterable[str]
+) -> dict[str, int]:
+    """Those that were there before, and still were; and that came since, and are not ours."""
+    ours, vanished = (
+        target_files_io.list_parents(before.placed),
+        target_files_io.list_parents(left) - target_files_io.list_parents(standing),
+    )
+    came = {name: mode for name, mode in new.folders.items() if name not in ours}
+    there = {
+        name: mode
+        for name, mode in before.folders.items()
+        if name in new.folders or name not in vanished
+    }
+    return {**came, **there}
+
+
+def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
+    """Make it so."""
+    found = compute_commit(install_journal_io.read_record(stamp), new)
+    aside = f"{ASIDE_FOLDER}/{new.when}"
+    moves = (
+        *((f"{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.superseded),
+        *((f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.edited),
+        *(
+            (f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{BACKUP_FOLDER}/{path}")
+            for path in found.originals
+        ),
+    )
+    at_work = PendingInstall("settling", new, found.result, moves)
+    install_journal_io.write_pending(stamp, at_work)
+    finish_commit(stamp, at_work)
+    return found
+
+
+def finish_commit(stamp: Path, at_work: PendingInstall) -> None:
+    """Also after a KILL in the middle of it: what was moved already is not moved again."""
+    for source, target in at_work.moves:
+        if target_files_io.is_present(stamp / source) and not target_files_io.is_present(
+            stamp / target
+        ):
+            (stamp / target).parent.mkdir(parents=True, exist_ok=True)
+            files.replace_path(stamp / source, stamp / target)
+    if at_work.result:
+        install_journal_io.write_record(stamp, at_work.result)
+    discard_pending(stamp)
+
+
+def discard_pending(stamp: Path) -> None:
+    """Forget the change, and the stamp where it holds nothing else. First goes the journal, so that
+    nobody takes what is left for whole.
+    """
+    (stamp / PENDING_FOLDER / "change.json").unlink(missing_ok=True)
+    files.remove_owned(stamp / PENDING_FOLDER)
+    if stamp.is_dir() and not any(stamp.iterdir()):
+        stamp.rmdir()
+
+
+def create_timestamp() -> str:
+    """A name for what happens now, which sorts by time."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%f")
+
+
+def recover_installs(replaced: PurePath) -> None:
+    """Undo an install that was cut off, unless it only had to be written down; end a restore."""
+    for stamp in install_journal_io.list_stamps(replaced):
+        undo_pending(stamp)
+        one = install_journal_io.read_record(stamp)
+        if one is None or (
+            install_journal_io.is_restoring(stamp)
+            and not install_journal_io.is_environment_gone(one)
+        ):
+            restore_environment(stamp)
+
+
+def undo_pending(stamp: Path) -> None:
+    """Put back what was there before the install at work. One that has been found to work is
+    brought to its end.
+    """
+    at_work = install_journal_io.read_pending(stamp)
+    if at_work and at_work.state == "settling":
+        finish_commit(stamp, at_work)
+        return
+    if at_work and not install_journal_io.is_environment_gone(at_work.exchange):
+        one = at_work.exchange
+        report_displaced_files(
+            restore_files(
+                one,
+                stamp / PENDING_FOLDER / BACKUP_FOLDER,
+                stamp / ASIDE_FOLDER / create_timestamp(),
+            ),
+            one.prefix,
+        )
+        print_line(
+            f"an install into {one.prefix} had been cut off: what was there before it is back"
+        )
+    discard_pending(stamp)
+
+
+def restore_environment(stamp: Path) -> Rollback | None:
+    """Put back what was there before the first install; None where nothing lies there. Then
+    nothing is left of the stamp but what is aside.
+    """
+    undo_pending(stamp)
+    one = install_journal_io.read_record(stamp)
+    back = None
+    if one and install_journal_io.is_environment_gone(one):
+        raise TorchyardError(
+            f"the environment is not there any more that this was kept of: {one.prefix}",
+            location=str(stamp),
+            hint="once you need none of it, remove that folder",
+        )
+    if one:
+        files.write_atomic(stamp / RESTORING_MARKER, "")
+        back = restore_files(one, stamp / BACKUP_FOLDER, stamp / ASIDE_FOLDER / create_timestamp())
+        report_displaced_files(back, one.prefix)
+    (stamp / RECORD_FILE).unlink(missing_ok=True)
+    (stamp / RESTORING_MARKER).unlink(missing_ok=True)
+    # A KILL leaves what had not its name yet
+    for left in list(stamp.iterdir()) if stamp.is_dir() else ():
+        if left.name != ASIDE_FOLDER:
+            files.remove_owned(left)
+    discard_pending(stamp)
+    return back
+
+
+def report_displaced_files(back: Rollback, prefix: str) -> None:
+    """A person's own files are moved, and never without a word."""
+    if back.displaced:
+        one = len(back.displaced) == 1
+        print_warning(
+            f"{len(back.displaced)} file{'' if one else 's'} in {prefix} {'was' if one else 'were'} "
+            f"changed since, and {'is' if one else 'are'} now in {back.aside}"
+        )
+
+
+_LOCK_FOLDER = ".installing"  # among the folders of all profiles
+
+
+@contextmanager
+def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
+    """For the block no other profile of this checkout changes the environment `prefix`."""
+    place = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    guard = FileLock(place)
+    try:
+        guard.acquire(timeout=0)
+    except Timeout:
+        print_line(f"another profile is at work in {prefix}: waiting for it")
+        guard.acquire()
+    try:
+        yield
+    finally:
+        guard.release()

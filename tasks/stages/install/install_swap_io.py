@@ -1,0 +1,302 @@
+"""What will be replaced is kept, before anything is changed: every file of the distributions that
+give way, and whatever else lies where a new file goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.core.errors import TorchyardError
+from tasks.stages.install import target_files_io
+from tasks.stages.install.install_journal_io import (
+    BACKUP_FOLDER,
+    PENDING_FOLDER,
+    BackupFile,
+    DistributionChange,
+    InstallRecord,
+)
+from tasks.stages.install.target_environment_io import TargetEnvironment
+from tasks.stages.install.target_files_io import (
+    InstalledDistribution,
+    StagedPackages,
+    find_distributions,
+    list_distribution_files,
+)
+from tasks.stages.install.target_interpreter_io import build_unwritable_error
+from tasks.system.output import show_progress
+from tasks.wheels.installed_wheel_io import is_bytecode
+
+_NOTHING_CHANGED = "nothing was changed"
+
+
+def find_replaced_files(
+    target: TargetEnvironment, made: StagedPackages
+) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
+    """What gives way, and the paths that are to be kept, each with the distribution that takes its
+    place. Raises `BuildError` for what could not be put back.
+    """
+    old = find_distributions(target.prefix, target.sites, made.versions)
+    require_record_files(target.python, old.values())
+    _require_no_stray_torch(target, made, old)
+    paths = {
+        path: name
+        for name, one in old.items()
+        for path in list_distribution_files(target.prefix, one)
+    }
+    for path, placed in made.placed.items():
+        if path not in paths and target_files_io.is_present(target.prefix / path):
+            paths[path] = placed.owner
+            compiled = target_files_io.list_bytecode(target.prefix / path)
+            paths |= {p.relative_to(target.prefix).as_posix(): placed.owner for p in compiled}
+    _require_clear_paths(target.prefix, {*paths, *made.placed}, made.placed)
+    return old, paths
+
+
+def require_record_files(python: str, old: Iterable[InstalledDistribution]) -> None:
+    """`BuildError` for what was installed by a tool that left no list of its files."""
+    for one in old:
+        for info in one.unrecorded_infos:
+            raise TorchyardError(
+                f"{one.name} {one.version} has no RECORD, so that nobody knows which files are "
+                f"its own, to keep them; {_NOTHING_CHANGED}",
+                location=str(info),
+                hint=f"take it out yourself ({python} -m pip uninstall {one.name}, or "
+                "conda remove, or by hand), then run the same command again",
+            )
+
+
+def _require_no_stray_torch(
+    target: TargetEnvironment, made: StagedPackages, old: Mapping[str, InstalledDistribution]
+) -> None:
+    """A folder torch that is nobody's would be half of the one and half of the other."""
+    for site in target.sites:
+        folder = target.prefix / site / "torch"
+        if "torch" in made.versions and "torch" not in old and target_files_io.is_present(folder):
+            raise TorchyardError(
+                f"this is of no package that is installed there; {_NOTHING_CHANGED}",
+                location=str(folder),
+                hint="move it away, then run the same command again",
+            )
+
+
+def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
+    """Folders are folders, of this environment, and can be written to; files are files."""
+    for name in sorted(target_files_io.list_parents(paths)):
+        folder = prefix / name
+        if folder.is_symlink() or Path(os.path.realpath(folder)) != folder:
+            raise TorchyardError(
+                f"this is a link to {os.path.realpath(folder)}, which is not written to; "
+                f"{_NOTHING_CHANGED}",
+                location=str(folder),
+                hint="put a folder in its place, or uninstall what made it",
+            )
+        if folder.exists() and not folder.is_dir():
+            raise TorchyardError(
+                f"a folder is to be here, and a file is in its way; {_NOTHING_CHANGED}",
+                location=str(folder),
+                hint="move the file away",
+            )
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            raise build_unwritable_error(str(folder))
+    for name in placed:
+        if (prefix / name).is_dir() and not (prefix / name).is_symlink():
+            raise TorchyardError(
+                f"a file is to be here, and a folder is in its way; {_NOTHING_CHANGED}",
+                location=str(prefix / name),
+                hint="move the folder away",
+            )
+
+
+def back_up_files(
+    stamp: Path,
+    target: TargetEnvironment,
+    made: StagedPackages,
+    wheels: Mapping[str, str],
+    when: str,
+) -> InstallRecord:
+    """Keep what gives way in the folder of the change, and say what is to be exchanged. `wheels`
+    are the sha256 of wheels by the distribution's name.
+    """
+    old, paths = find_replaced_files(target, made)
+    kept = {}
+    for number, (path, owner) in enumerate(sorted(paths.items())):
+        if number % 500 == 0:
+            show_progress(f"keeping what is there: {number:,} of {len(paths):,} files")
+        kept[path] = _back_up_file(
+            target.prefix / path, stamp / PENDING_FOLDER / BACKUP_FOLDER / path, owner
+        )
+    there = target_files_io.list_parents({*paths, *made.placed})
+    return InstallRecord(
+        python=target.python,
+        prefix=str(target.prefix),
+        sites=target.sites,
+        when=when,
+        parts=_build_distribution_changes(stamp / PENDING_FOLDER / "staged", made, old, wheels),
+        kept=kept,
+        placed=made.placed,
+        folders={
+            name: (target.prefix / name).stat().st_mode & 0o7777
+            for name in sorted(there)
+            if (target.prefix / name).is_dir()
+        },
+    )
+
+
+def _back_up_file(path: Path, store: Path, owner: str) -> BackupFile:
+    target_files_io.link_or_copy(path, store)
+    if path.is_symlink():
+        return BackupFile(owner, "", target_files_io.read_link(path))
+    return BackupFile(owner, target_files_io.compute_sha256(store))
+
+
+def _build_distribution_changes(
+    staged: Path,
+    made: StagedPackages,
+    old: Mapping[str, InstalledDistribution],
+    wheels: Mapping[str, str],
+) -> dict[str, DistributionChange]:
+    return {
+        name: DistributionChange(
+            before=old[name].version if name in old else "",
+            record_before=old[name].record_digest if name in old else "",
+            after=version,
+            record=target_files_io.compute_sha256(staged / made.records[name]),
+            path=made.records[name],
+            wheel=wheels.get(name, ""),
+        )
+        for name, version in made.versions.items()
+    }
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What the way back met: files of a person's own, now below `aside`."""
+
+    aside: Path
+    displaced: tuple[str, ...]
+
+
+def swap_files(one: InstallRecord, staged: Path) -> None:
+    """Put what is in `staged` into the environment, and take out what gives way to it."""
+    prefix = Path(one.prefix)
+    for number, path in enumerate(one.placed):
+        if number % 500 == 0:
+            show_progress(f"installing: {number:,} of {len(one.placed):,} files")
+        target_files_io.replace_file(staged / path, prefix / path)
+    gone = [path for path in one.kept if path not in one.placed]
+    for path in gone:
+        (prefix / path).unlink(missing_ok=True)
+    target_files_io.remove_empty_folders(
+        prefix, target_files_io.list_parents(gone) - target_files_io.list_parents(one.placed)
+    )
+
+
+def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
+    """Take out what was put there, and put back what was kept in `store`; what is neither, and in
+    the way, is moved to `aside`. Raises `BuildError` before anything is changed where what was kept
+    is not what it was.
+    """
+    _require_intact_backup(one, store)
+    prefix = Path(one.prefix)
+    moved = [
+        p for p in _find_foreign_files(one, store) if _displace_user_file(prefix / p, aside / p)
+    ]
+    paths = sorted({*one.kept, *one.placed})
+    for number, path in enumerate(paths):
+        if number % 500 == 0:
+            show_progress(f"putting back: {number:,} of {len(paths):,} files")
+        if _restore_file(one, path, store, aside):
+            moved.append(path)
+    _restore_folders(one, moved)
+    return Rollback(aside, tuple(moved))
+
+
+def _require_intact_backup(one: InstallRecord, store: Path) -> None:
+    """A disk may lose a file, and a person may look around in the build folder."""
+    for path, kept in one.kept.items():
+        if not _is_backup_intact(store / path, kept):
+            raise TorchyardError(
+                "this is not what was kept here, so that it cannot be put back; nothing was "
+                "changed",
+                location=str(store / path),
+                hint=f"install what was there yourself: {_format_reinstall_command(one)}",
+            )
+
+
+def _is_backup_intact(store: Path, kept: BackupFile) -> bool:
+    if kept.link or store.is_symlink():
+        return store.is_symlink() and target_files_io.read_link(store) == kept.link
+    return store.is_file() and target_files_io.compute_sha256(store) == kept.sha256
+
+
+def _format_reinstall_command(one: InstallRecord) -> str:
+    named = [f"{name}=={part.before}" for name, part in sorted(one.parts.items()) if part.before]
+    return f"{one.python} -m pip install {' '.join(named)}"
+
+
+def _find_foreign_files(one: InstallRecord, store: Path) -> list[str]:
+    """Files of distributions that somebody else put in the place of ours since."""
+    prefix = Path(one.prefix)
+    found: dict[str, None] = {}
+    for lies in find_distributions(prefix, one.sites, one.parts).values():
+        records = [(info / "RECORD").relative_to(prefix).as_posix() for info in lies.infos]
+        if not all(_is_known_file(one, record, store) for record in records):
+            found |= dict.fromkeys(list_distribution_files(prefix, lies))
+    return [path for path in found if not _is_known_file(one, path, store)]
+
+
+def _is_known_file(one: InstallRecord, path: str, store: Path) -> bool:
+    """Whether it is what we put there, or what was there before."""
+    whole, kept = Path(one.prefix) / path, one.kept.get(path)
+    if target_files_io.is_installed_file(whole, one.placed.get(path)):
+        return True
+    return kept is not None and target_files_io.is_original_file(whole, kept, store / path)
+
+
+def _displace_user_file(whole: Path, to: Path) -> bool:
+    """Whether it was a person's own. Python makes bytecode again."""
+    if is_bytecode(whole.as_posix()):
+        whole.unlink(missing_ok=True)
+        return False
+    target_files_io.move_aside(whole, to)
+    return True
+
+
+def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bool:
+    """Whether a file of a person's own had to be moved for it."""
+    whole, kept = Path(one.prefix) / path, one.kept.get(path)
+    ours = target_files_io.is_installed_file(whole, one.placed.get(path))
+    if kept and not ours and target_files_io.is_original_file(whole, kept, store / path):
+        return False
+    own = (
+        not ours and target_files_io.is_present(whole) and _displace_user_file(whole, aside / path)
+    )
+    if kept:
+        target_files_io.replace_file(store / path, whole)
+    else:
+        whole.unlink(missing_ok=True)
+    if path in one.placed:
+        _remove_bytecode(one, whole)
+    return own
+
+
+def _remove_bytecode(one: InstallRecord, source: Path) -> None:
+    """What Python made of ours; that of the old source was kept with it."""
+    for found in list(target_files_io.list_bytecode(source)):
+        if found.relative_to(one.prefix).as_posix() not in one.kept:
+            found.unlink(missing_ok=True)
+
+
+def _restore_folders(one: InstallRecord, moved: list[str]) -> None:
+    """Those that were there are there, and of those that came none is that is empty."""
+    prefix = Path(one.prefix)
+    came = target_files_io.list_parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
+    target_files_io.remove_empty_folders(prefix, came)
+    for name in sorted(one.folders):
+        (prefix / name / target_files_io.TEMPORARY_NAME).unlink(missing_ok=True)
+        if not (prefix / name).is_dir():
+            (prefix / name).mkdir(parents=True)
+            (prefix / name).chmod(one.folders[name])

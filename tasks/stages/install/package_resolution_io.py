@@ -1,0 +1,215 @@
+"""What an installer would put into a person's environment, without doing it.
+
+uv decides, or pip where uv cannot run: the same one that unpacks it afterwards, since the two do
+not look at indexes in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from tasks.core.errors import TorchyardError
+from tasks.stages.install.install_journal_io import InstallRecord
+from tasks.stages.install.target_environment_io import TargetEnvironment
+from tasks.stages.install.target_files_io import compute_record_digest
+from tasks.stages.install.wheel_selection_io import SelectedWheel
+from tasks.system import files, shell
+from tasks.system.network import index_client, package_indexes
+from tasks.system.output import print_warning, show_progress
+from tasks.wheels import wheel_requirements_io
+
+_DRY_RUN_LINE = re.compile(
+    r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)"
+)  # `- name==1.0` is what it replaces
+
+
+@dataclass(frozen=True)
+class Installer:
+    """Who resolves and unpacks for the interpreter `python` of the environment `prefix`: `uv`, or,
+    where that is None, the pip of the interpreter `pip`. `folder` is one of ours for what they have
+    to write. `index` is beside the default one.
+    """
+
+    python: str
+    prefix: Path
+    uv: str | None
+    pip: str
+    folder: Path
+    log: PurePath
+    index: str = ""
+    constraints: tuple[str, ...] = ()
+
+    def run_command(self, argv: Sequence[str], what: str) -> list[str]:
+        """Its lines. A failure is explained by its kind."""
+        lines: list[str] = []
+        index_client.run_index_client(
+            argv, what, self.log, _build_installer_environment(), lines.append
+        )
+        return lines
+
+    def build_command(self, *options: str) -> tuple[str, ...]:
+        """The command for an install with these options. Pure."""
+        if self.uv:
+            first = (self.uv, "pip", "install", "--no-progress", "--color", "never")
+            return (
+                *first,
+                "--python",
+                self.python,
+                *package_indexes.build_extra_index_options(self.index),
+                *options,
+            )
+        first = (self.pip, "-m", "pip", "--python", self.python, "install")
+        quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
+        return (*first, *quiet, *package_indexes.build_extra_index_options(self.index), *options)
+
+
+def resolve_requirements(
+    by: Installer, wanted: Sequence[str], again: Sequence[str]
+) -> Mapping[str, str]:
+    """Normalized name → version of everything that would be installed or replaced for `wanted`,
+    requirements or paths of wheels; those in `again` also where their version lies there.
+    """
+    constraints = by.folder / "constraints.txt"
+    files.write_atomic(constraints, "".join(f"{pin}\n" for pin in by.constraints))
+    what = "find out what torch needs there"
+    options = ("--dry-run", "-c", str(constraints))
+    if not by.uv:
+        report = by.folder / "report.json"
+        by.run_command(by.build_command(*options, "--report", str(report), *wanted), what)
+        return _parse_pip_report(report)
+    forced = (part for name in again for part in ("--reinstall-package", name))
+    with _remove_uv_lock(by.prefix):
+        lines = by.run_command(by.build_command(*options, *forced, *wanted), what)
+    found = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def _parse_pip_report(report: Path) -> Mapping[str, str]:
+    found = json.loads(report.read_text(encoding="utf-8"))["install"]
+    named = [one["metadata"] for one in found]
+    return {canonicalize_name(one["name"]): one["version"] for one in named}
+
+
+def unpack_wheels(by: Installer, staged: PurePath, wanted: Sequence[str]) -> None:
+    """Install exactly `wanted`, as if the folder `staged` were the prefix of the environment: with
+    the scripts, and the RECORD, that it would have there.
+    """
+    options = ("--prefix", str(staged), "--no-deps", *_list_unpack_options(by), *wanted)
+    by.run_command(by.build_command(*options), "unpack what is to be installed")
+
+
+def _list_unpack_options(by: Installer) -> tuple[str, ...]:
+    """Bytecode would name the folder that it was made in."""
+    if by.uv:
+        return ("--no-compile-bytecode",)
+    return ("--no-compile", "--ignore-installed", "--no-warn-script-location")
+
+
+def _build_installer_environment() -> dict[str, str]:
+    """With links, what lies there would be a part of uv's cache, which a person may clean."""
+    given = shell.build_installer_env()
+    return {n: v for n, v in given.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
+
+
+@contextmanager
+def _remove_uv_lock(prefix: Path) -> Iterator[None]:
+    """uv leaves an empty file in an environment that it only looked at."""
+    lock = prefix / ".lock"
+    was_there = lock.exists()
+    try:
+        yield
+    finally:
+        if not was_there:
+            lock.unlink(missing_ok=True)
+
+
+def require_versions(
+    found: Mapping[str, str], expected: Mapping[str, str], where: PurePath
+) -> None:
+    """`BuildError` where not exactly what was resolved was unpacked."""
+    if dict(found) != dict(expected):
+        raise TorchyardError(
+            f"unpacked were {_format_versions(found)}, and {_format_versions(expected)} were meant; nothing was changed",
+            location=str(where),
+        )
+
+
+def _format_versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
+
+
+Versions = Mapping[str, str]
+
+
+def resolve_install(
+    by: Installer,
+    target: TargetEnvironment,
+    chosen: Sequence[SelectedWheel],
+    held: InstallRecord | None,
+) -> Versions:
+    """Name → version of all of it. Nothing that is there moves for an extension: of what that asks
+    for only what is not there at all is installed.
+    """
+    built = {one.name for one in chosen}
+    fresh = {one.name: one.version for one in chosen if not _is_installed(one, held)}
+    torch, *others = chosen
+    wanted = str(torch.path) if torch.name in fresh else f"{torch.name}=={torch.version}"
+    again = [torch.name] if torch.name in fresh else []
+    more = [
+        asked
+        for one in others
+        if one.name in fresh
+        for asked in _list_missing_requirements(one, target, built)
+    ]
+    show_progress("finding out what is needed there")
+    needs = resolve_requirements(by, [wanted], again)
+    if more:
+        stays = replace(by, constraints=(*by.constraints, *_list_pins(target, needs, built)))
+        try:
+            needs = resolve_requirements(stays, [wanted, *more], again)
+        except TorchyardError as error:
+            print_warning(
+                f"the extensions ask for {', '.join(more)}, which was not to be had beside what "
+                f"is there: {error.message}"
+            )
+    return {**{name: version for name, version in needs.items() if name not in built}, **fresh}
+
+
+def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> Iterator[str]:
+    """What torch needs, and what else is there, as it is; but not what gives way to a wheel."""
+    there = {name: one.version for name, one in target.list_installed().items()}
+    for name, version in {**there, **needs}.items():
+        with suppress(InvalidVersion):  # no installer would read it
+            if name not in built:
+                yield f"{name}=={Version(version)}"
+
+
+def _is_installed(one: SelectedWheel, held: InstallRecord | None) -> bool:
+    """Whether it was put there, and nobody changed that since."""
+    part = held.parts.get(one.name) if held else None
+    if held is None or part is None or part.wheel != one.sha256:
+        return False
+    return compute_record_digest(Path(held.prefix, part.path)) == part.record
+
+
+def _list_missing_requirements(
+    one: SelectedWheel, target: TargetEnvironment, built: set[str]
+) -> Iterator[str]:
+    have = {name: there.version for name, there in target.list_installed().items()}
+    for asked in wheel_requirements_io.read_wheel_requirements(one.path, target.info.version):
+        name = canonicalize_name(Requirement(asked).name)
+        if name in built:
+            continue
+        if name not in have:
+            yield asked
+        elif wheel_requirements_io.find_missing_requirements([asked], have):
+            print_warning(f"{one.name} asks for {asked}, and {have[name]} is there and stays")

@@ -1,0 +1,384 @@
+"""Look, resolve, unpack, keep, exchange, import: only what imports stays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import BadArtifactError, CommandFailedError, TorchyardError
+from tasks.core.model import Command
+from tasks.core.text_formatting import format_short_list
+from tasks.knowledge.resource_estimates import estimate_unpacked_size
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.install import (
+    install_commit_io,
+    install_journal_io,
+    install_swap_io,
+    package_resolution_io,
+    target_environment_io,
+    target_files_io,
+    target_interpreter_io,
+    wheel_selection_io,
+)
+from tasks.stages.install.install_commit_io import CommitResult, lock_environment
+from tasks.stages.install.install_journal_io import (
+    ASIDE_FOLDER,
+    BACKUP_FOLDER,
+    PENDING_FOLDER,
+    InstallRecord,
+    PendingInstall,
+)
+from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
+from tasks.stages.install.package_resolution_io import Installer, Versions, resolve_install
+from tasks.stages.install.target_environment_io import TargetEnvironment
+from tasks.stages.install.target_files_io import StagedPackages
+from tasks.stages.install.wheel_selection_io import SelectedWheel
+from tasks.stages.wheel.model import Wheel
+from tasks.system import environments, files, manifests, shell
+from tasks.system.environments import ImportResult
+from tasks.system.files import find_existing_ancestor
+from tasks.system.output import print_line, print_warning, show_progress
+from tasks.system.profile_hint import format_profile_argument
+
+
+def require_sole_profile(job: InstallJob, target: TargetEnvironment) -> None:
+    """What another profile replaced there, or began to, it alone can put back: a `BuildError`."""
+    for other in sorted(Path(job.builds).glob("*/replaced")):
+        taken = other != Path(job.replaced) and install_journal_io.find_stamp(
+            other, target.prefix, target.sites
+        )
+        if taken:
+            name = other.parent.name
+            raise TorchyardError(
+                f"profile {name} has put its torch into {target.prefix}; nothing was changed",
+                location=str(taken),
+                hint=f"doit restore --yes profile={name}, then run the same command again",
+            )
+
+
+_BYTES_PER_MIB = 2**20
+
+
+def estimate_unpacked_mib(order: InstallOrder) -> int:
+    """MiB of everything that comes, by the wheels and by what costs.yaml knows of an index's."""
+    sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
+    linked = set(_list_linked_packages(order)) if order.installer.uv else set()
+    new = [name for name in order.versions if name not in linked]
+    return sum(sizes.get(name, estimate_unpacked_size(name, order.job.sizes)) for name in new)
+
+
+def is_same_disk(one: Path, other: Path) -> bool:
+    """Also where one is not there yet, whose folders above tell."""
+    return find_existing_ancestor(one).stat().st_dev == find_existing_ancestor(other).stat().st_dev
+
+
+def _list_linked_packages(order: InstallOrder) -> Iterator[str]:
+    """What the build's environment has in the same version, and shares with uv's cache."""
+    site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
+    if not is_same_disk(site, order.stamp):
+        return
+    for name, version in order.versions.items():
+        found = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+        if found.is_file() and found.stat().st_nlink > 1:
+            yield name
+
+
+_IMPORT_CODE = """
+import importlib, sys, traceback
+failed = 0
+for name in {names!r}:
+    print("importing", name, flush=True)
+    try:
+        found = importlib.import_module(name)
+    except BaseException:
+        traceback.print_exc()
+        failed = 1
+        if name == "torch":
+            break
+        continue
+    if name == "torch":
+        print("torch is", found.__version__, "in", found.__file__, flush=True)
+    print("imported", name, flush=True)
+sys.exit(failed)
+"""
+
+
+def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
+    """`BadArtifactError` where torch, or a module of an extension, does not import there, or where
+    another torch does. One that needs the driver, where none is, cannot be tried: a warning.
+    """
+    show_progress("importing torch there")
+    given = manifests.read_manifest(job.environment, Environment)
+    # where no module lies: not in a source tree with a torch in it
+    env = _build_import_environment(given.build_child_environment(shell.build_host_env()))
+    command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
+    found = environments.try_import(
+        target.python, _IMPORT_CODE.format(names=_list_modules(job)), command
+    )
+    if not found.error or any(line.startswith("torch is ") for line in found.lines):
+        _require_installed_torch(job, target, version, found.lines)
+    if found.error:
+        _check_import_failures(target, found.lines, found.error)
+    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
+        if name in given.prepend:
+            print_line(
+                f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too"
+            )
+
+
+def _check_import_failures(
+    target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
+) -> None:
+    """Each that did not import by itself: the next one may be worse."""
+    for name, told in _find_failed_imports(lines):
+        one = ImportResult(
+            tuple(told), environments.find_raised_exception(told) or error.message, error
+        )
+        if not one.needs_driver:
+            raise BadArtifactError(
+                f"{name} does not import in {target.python}: {one.problem}",
+                location=error.location,
+                hint="that log has the whole traceback; what was there before is back",
+            ) from error
+        print_warning(
+            f"{name} was installed, and imports only where there is a card: {one.problem}"
+        )
+
+
+def _find_failed_imports(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """What did not import, with its lines. Where all did, Python ended badly with the last; torch
+    is the first, also where not even that was begun.
+    """
+    begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
+    tried = [
+        (lines[begin].partition(" ")[2], lines[begin:end])
+        for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
+    ]
+    failed = [(name, told) for name, told in tried if f"imported {name}" not in told]
+    yield from failed or tried[-1:] or [("torch", lines)]
+
+
+def _require_installed_torch(
+    job: InstallJob, target: TargetEnvironment, version: str, lines: Sequence[str]
+) -> None:
+    told = next((line for line in lines if line.startswith("torch is ")), "")
+    found, _, place = told.removeprefix("torch is ").partition(" in ")
+    if found != version or not Path(place).resolve().is_relative_to(target.prefix):
+        raise BadArtifactError(
+            f"torch {version} was installed, and what {target.python} imports is {found or 'none'}"
+            f"{f' in {place}' if place else ''}",
+            location=str(job.log),
+            hint="remove the other torch, or what leads to it; what was there before is back",
+        )
+
+
+def _list_modules(job: InstallJob) -> list[str]:
+    return ["torch", *(name for built in _read_built_extensions(job) for name in built.imports)]
+
+
+def _read_built_extensions(job: InstallJob) -> Iterator[BuiltExtension]:
+    for manifest in job.extensions.values():
+        if job.partial and not Path(manifest).is_file():
+            continue
+        built = manifests.read_manifest(manifest, BuiltExtension)
+        if built.artifact:
+            yield built
+
+
+def _build_import_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """It is another environment that is active then, and trying it leaves nothing there."""
+    given = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
+    return {**given, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class InstallOrder:
+    """Everything that is known by now. `stamp` is the folder for what gives way."""
+
+    job: InstallJob
+    target: TargetEnvironment
+    installer: Installer
+    chosen: Sequence[SelectedWheel]
+    versions: Versions
+    stamp: Path
+
+
+def apply_install(order: InstallOrder) -> InstallRecord:
+    """What lies there then. Whatever goes wrong, the environment is what it was before."""
+    stamp = order.stamp
+    try:
+        made = _unpack_packages(order)
+        digests = {one.name: one.sha256 for one in order.chosen}
+        new = install_swap_io.back_up_files(
+            stamp, order.target, made, digests, install_commit_io.create_timestamp()
+        )
+        _require_disk_space(order, made)
+        install_journal_io.write_pending(stamp, PendingInstall("installing", new))
+    except BaseException:
+        install_commit_io.discard_pending(stamp)  # nothing of theirs was touched
+        raise
+    try:
+        install_swap_io.swap_files(new, stamp / PENDING_FOLDER / "staged")
+        _require_expected_packages(order)
+        # the wheel's name may lack the local version that torch itself says: PyPI's 2.15.0+cu132
+        torch = manifests.read_manifest(order.job.wheel, Wheel)
+        require_imports(order.job, order.target, torch.version)
+    except BaseException:
+        _undo_install(stamp, new)
+        raise
+    _report_install(order, new, install_commit_io.commit_install(stamp, new))
+    return install_journal_io.read_record(stamp) or new
+
+
+def _unpack_packages(order: InstallOrder) -> StagedPackages:
+    own = {one.name: one for one in order.chosen if one.name in order.versions}
+    others = [name for name in order.versions if name not in own]
+    build = Path(order.job.replaced).parent
+    what = f"unpacking what is to be installed in {order.target.prefix}"
+    files.require_disk_space(
+        build, estimate_unpacked_mib(order), what, _describe_location(order, build)
+    )
+    show_progress(
+        f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}"
+    )
+    staged = order.stamp / PENDING_FOLDER / "staged"
+    target_files_io.prepare_staging(staged, order.target.list_links())
+    pins = [f"{name}=={order.versions[name]}" for name in others]
+    package_resolution_io.unpack_wheels(
+        order.installer, staged, [*(str(one.path) for one in own.values()), *pins]
+    )
+    made = target_files_io.read_staging(staged, order.target.sites)
+    package_resolution_io.require_versions(made.versions, order.versions, order.installer.log)
+    return made
+
+
+def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
+    """On one disk a file has two names, on two it is there twice."""
+    prefix = order.target.prefix
+    if not is_same_disk(prefix, order.stamp):
+        need = sum(placed.size for placed in made.placed.values()) // _MIB + 1
+        files.require_disk_space(
+            prefix, need, "what is to be installed", _describe_location(order, prefix)
+        )
+
+
+def _describe_location(order: InstallOrder, folder: Path) -> str:
+    """The environment as the person named it, and the folder where it is on another disk."""
+    named = f"install.into: {order.job.into}"
+    one = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
+    return named if one else f"{folder}, for {named}"
+
+
+def _require_expected_packages(order: InstallOrder) -> None:
+    now = target_environment_io.query_environment(Path(order.target.python))
+    if wrong := wheel_selection_io.compare_installed(order.target, now, order.versions):
+        raise BadArtifactError(
+            f"after the install this lies there: {'; '.join(wrong)}; what was there is put back",
+            location=order.target.python,
+            hint="see that nobody else installs there, then run the same command again",
+        )
+
+
+def _undo_install(stamp: Path, new: InstallRecord) -> None:
+    """A person's environment is never left as it is in between."""
+    show_progress("putting back what was there")
+    aside = stamp / ASIDE_FOLDER / install_commit_io.create_timestamp()
+    install_commit_io.report_displaced_files(
+        install_swap_io.restore_files(new, stamp / PENDING_FOLDER / BACKUP_FOLDER, aside),
+        new.prefix,
+    )
+    install_commit_io.discard_pending(stamp)
+
+
+def _report_install(order: InstallOrder, new: InstallRecord, settled: CommitResult) -> None:
+    for text in _describe_versions(new):
+        print_line(text)
+    back = f"doit restore --yes{format_profile_argument(order.job.profile)}"
+    print_line(f"what was there before is kept; the way back: {back}")
+    aside = order.stamp / ASIDE_FOLDER / new.when
+    if settled.edited:
+        print_warning(
+            "files were changed since they were put there, and are now in "
+            f"{aside}: {format_short_list(settled.edited, 3)}"
+        )
+    if settled.superseded:
+        print_warning(
+            f"what was there at first was replaced by somebody else since; it is now in {aside}, "
+            "and doit restore puts back what took its place"
+        )
+
+
+def _describe_versions(new: InstallRecord) -> Iterator[str]:
+    for name, part in new.parts.items():
+        if part.wheel:
+            yield f"{name} {part.before} → {part.after}" if part.before else f"{name} {part.after}"
+    others = [f"{name} {part.after}" for name, part in new.parts.items() if not part.wheel]
+    if others:
+        yield f"and what they need: {', '.join(sorted(others))}"
+
+
+def run(job: InstallJob) -> tuple[Installation]:
+    """Leave what was built in a person's environment, or that environment as it was."""
+    install_commit_io.recover_installs(job.replaced)
+    chosen = wheel_selection_io.select_wheels(job)
+    python = target_interpreter_io.find_interpreter(job.into, job.root)
+    if target_interpreter_io.is_program_name(job.into):
+        print_line(f"{job.into} on PATH is {python}")
+    show_progress(f"asking {python} what it has")
+    target = target_environment_io.query_environment(python)
+    wheel_selection_io.require_compatible_target(target, chosen)
+    with lock_environment(job.builds, target.prefix):
+        return (_install_wheels(job, target, chosen),)
+
+
+def _install_wheels(
+    job: InstallJob, target: TargetEnvironment, chosen: Sequence[SelectedWheel]
+) -> Installation:
+    require_sole_profile(job, target)
+    stamp = install_journal_io.find_stamp(job.replaced, target.prefix, target.sites)
+    held = install_journal_io.read_record(stamp) if stamp else None
+    by = _build_installer(job, target)
+    what = resolve_install(by, target, chosen, held)
+    if what:
+        for told in wheel_selection_io.list_install_warnings(target, what):
+            print_warning(told)
+        new_or_old = stamp or Path(job.replaced) / install_commit_io.create_timestamp()
+        held = apply_install(InstallOrder(job, target, by, chosen, what, new_or_old))
+    elif held:
+        print_line(f"all of it lies in {target.prefix} already")
+    return _build_manifest(target, held)
+
+
+def _build_installer(job: InstallJob, target: TargetEnvironment) -> Installer:
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    return Installer(
+        python=target.python,
+        prefix=target.prefix,
+        uv=environments.find_uv(),
+        pip=deps.python,
+        folder=Path(job.replaced),
+        log=job.log,
+        index=job.index,
+        constraints=deps.toolkit.pins if deps.toolkit else (),
+    )
+
+
+def _build_manifest(target: TargetEnvironment, held: InstallRecord | None) -> Installation:
+    parts = held.parts if held else {}
+    return Installation(
+        python=target.python,
+        prefix=os.fspath(target.prefix),
+        distributions=tuple(
+            DistributionRecord(
+                name, part.after, str(target.prefix / part.path), part.record, part.wheel
+            )
+            for name, part in sorted(parts.items())
+        ),
+    )

@@ -1,0 +1,133 @@
+"""A person's environment as its own interpreter describes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+
+import packaging
+from packaging.utils import canonicalize_name
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.core.errors import CommandFailedError, TorchyardError
+from tasks.core.model import Command
+from tasks.stages.install import environment_report_io
+from tasks.stages.install.target_interpreter_io import SETTING_KEY
+from tasks.system import shell
+
+_QUERY_TIMEOUT = 120.0  # seconds: thousands of packages on a cold disk
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A package that lies there; `requires` as its metadata has it, `installer` "pip", "conda"."""
+
+    name: str
+    version: str
+    installer: str
+    requires: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EnvironmentInfo:
+    """What the interpreter says: `tags` of the wheels that it takes, the best first; `markers` for
+    requirements; `managed` the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's own
+    site-packages, both "" where there is none.
+    """
+
+    version: str
+    tags: tuple[str, ...]
+    markers: Mapping[str, str]
+    prefix: str
+    purelib: str
+    platlib: str
+    scripts: str
+    managed: str
+    conda: bool
+    user_torch: str
+    distributions: tuple[Distribution, ...]
+
+
+@dataclass(frozen=True)
+class TargetEnvironment:
+    """The environment of the interpreter `python`. `prefix` has no links in it."""
+
+    python: str
+    info: EnvironmentInfo
+
+    @property
+    def prefix(self) -> Path:
+        """The folder that all of it lies in."""
+        return Path(self.info.prefix)
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        """Where packages lie, below the prefix. Raises `BuildError` where that is elsewhere."""
+        return tuple(
+            dict.fromkeys(self._resolve_below(p) for p in (self.info.platlib, self.info.purelib))
+        )
+
+    def list_links(self) -> Mapping[str, str]:
+        """Links on the way to its packages and where they lead, both below the prefix: where Python
+        has lib64, as on Fedora, openSUSE and RHEL, `lib64` → `lib` in a venv.
+        """
+        found: dict[str, str] = {}
+        for folder in map(Path, (self.info.platlib, self.info.purelib)):
+            for path in (folder, *folder.parents):
+                place = Path(os.path.realpath(path.parent), path.name)
+                if path.is_symlink() and place.is_relative_to(self.prefix):
+                    found[place.relative_to(self.prefix).as_posix()] = self._resolve_below(
+                        str(path)
+                    )
+        return found
+
+    def _resolve_below(self, folder: str) -> str:
+        real = Path(os.path.realpath(folder))
+        if not real.is_relative_to(self.prefix):
+            raise TorchyardError(
+                f"its packages lie in {folder}, outside of {self.prefix}",
+                location=SETTING_KEY,
+                hint="name the Python of a venv or of a conda environment",
+            )
+        return real.relative_to(self.prefix).as_posix()
+
+    def list_installed(self) -> Mapping[str, Distribution]:
+        """What lies there by normalized name."""
+        return {canonicalize_name(one.name): one for one in self.info.distributions if one.name}
+
+
+def query_environment(python: PurePath) -> TargetEnvironment:
+    """Run the interpreter once, which writes nothing. Raises `BuildError` where it cannot tell."""
+    ours = Path(packaging.__file__).parent.parent
+    argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(ours))
+    env = shell.build_host_env()
+    try:
+        text = shell.capture_output(
+            Command(argv, env, "ask what is installed", timeout=_QUERY_TIMEOUT)
+        )
+    except CommandFailedError as error:
+        error.location = f"{SETTING_KEY} ({python})"
+        raise
+    line = next(
+        (
+            line
+            for line in text.splitlines()
+            if line.startswith(environment_report_io.OUTPUT_PREFIX)
+        ),
+        "",
+    )
+    try:
+        return TargetEnvironment(
+            str(python),
+            _INFO_ADAPTER.validate_json(line[len(environment_report_io.OUTPUT_PREFIX) :]),
+        )
+    except ValidationError as error:
+        raise TorchyardError(
+            "it does not tell what is installed there", location=f"{SETTING_KEY} ({python})"
+        ) from error
+
+
+_INFO_ADAPTER: TypeAdapter[EnvironmentInfo] = TypeAdapter(EnvironmentInfo)

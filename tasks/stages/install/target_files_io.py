@@ -1,0 +1,299 @@
+"""Files in a person's environment, one at a time: is it the one that is meant, put it there, put it
+aside.
+
+A file is never written where it lies, for a running Python has it mapped, and other environments
+may share it: each is made beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from packaging.utils import canonicalize_name
+
+from tasks.core.errors import TorchyardError
+from tasks.stages.install.install_journal_io import BackupFile, InstalledFile
+from tasks.system import files
+from tasks.wheels import wheel_record
+
+TEMPORARY_NAME = ".torchyard-part"  # one name, so that whoever comes after a KILL finds it
+
+
+def compute_sha256(path: Path) -> str:
+    """Of the bytes of a file."""
+    return files.read_artifact(path).sha256
+
+
+def is_present(path: Path) -> bool:
+    """Whether anything is, be it a link that leads nowhere."""
+    return path.is_symlink() or path.exists()
+
+
+def read_link(link: Path) -> str:
+    """As it is written: a Path would take "./" out of it."""
+    return os.readlink(link)  # noqa: PTH115
+
+
+def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
+    """Whether it is what we put there, and nobody changed it since."""
+    if placed is None or not is_present(path):
+        return False
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size != placed.size:
+        return False
+    return found.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
+
+
+def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
+    """Whether the file that was there before lies there, whose other name is `store`."""
+    if kept.link or path.is_symlink():
+        return path.is_symlink() and read_link(path) == kept.link
+    if not path.is_file():
+        return False
+    if store.is_file() and (path.samefile(store) or path.stat().st_size != store.stat().st_size):
+        return path.samefile(store)
+    return compute_sha256(path) == kept.sha256
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a file, or else a copy with its time and mode; a link stays one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    if source.is_symlink():
+        target.symlink_to(read_link(source))
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, a file system without links, a file of somebody else
+        shutil.copy2(source, target)
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Let `source` be at `target` too, in the place of what is there."""
+    part = target.with_name(TEMPORARY_NAME)
+    link_or_copy(source, part)
+    files.replace_path(part, target)
+    part.unlink(missing_ok=True)  # a rename to another name of the same file does nothing
+
+
+def move_aside(path: Path, to: Path) -> None:
+    """Move a person's file out of the way; one that lies at `to` already is another one."""
+    while is_present(to):
+        to = to.with_name(f"{to.name}.more")
+    link_or_copy(path, to)
+    path.unlink()
+
+
+def list_bytecode(path: Path) -> Iterator[Path]:
+    """What Python made of a source file."""
+    if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
+        beginning = f"{path.stem}."
+        for found in folder.iterdir():
+            if found.name.startswith(beginning) and found.suffix == ".pyc":
+                yield found
+
+
+def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
+    """Remove those that are empty, the deepest first; what a KILL left half made in them, too."""
+    for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
+        (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty, or not there
+            (prefix / name / "__pycache__").rmdir()
+        with contextlib.suppress(OSError):
+            (prefix / name).rmdir()
+
+
+def list_parents(paths: Iterable[str]) -> set[str]:
+    """Every folder that these lie in, but the prefix itself."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
+@dataclass(frozen=True)
+class StagedPackages:
+    """`versions` by normalized name; `records` are their RECORDs, and `placed` all of their files,
+    by paths below the prefix.
+    """
+
+    versions: Mapping[str, str]
+    records: Mapping[str, str]
+    placed: Mapping[str, InstalledFile]
+
+
+def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
+    """An empty folder, with the links that the prefix has: packages lie where they lie there."""
+    staged.mkdir(parents=True)
+    for link, folder in links.items():
+        (staged / folder).mkdir(parents=True, exist_ok=True)
+        place = staged / link
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(os.path.relpath(staged / folder, place.parent), target_is_directory=True)
+
+
+def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
+    """What lies in `staged`, where packages are in the folders `sites`."""
+    versions: dict[str, str] = {}
+    records: dict[str, str] = {}
+    placed: dict[str, InstalledFile] = {}
+    for info in _list_staged_infos(staged, sites):
+        name, _, version = info.name.removesuffix(".dist-info").partition("-")
+        owner = canonicalize_name(name)
+        versions[owner] = version
+        records[owner] = (info / "RECORD").relative_to(staged).as_posix()
+        placed.update(_list_staged_files(staged, info, owner))
+    return StagedPackages(versions, records, placed)
+
+
+def _list_staged_infos(staged: Path, sites: Iterable[str]) -> Iterator[Path]:
+    for site in sites:
+        yield from sorted((staged / site).glob("*.dist-info"))
+
+
+def _list_staged_files(staged: Path, info: Path, owner: str) -> Iterator[tuple[str, InstalledFile]]:
+    text = (info / "RECORD").read_text(encoding="utf-8")
+    for row in wheel_record.parse_record(text):
+        path = resolve_below_prefix(staged, info.parent, row.path)
+        if path is None or not (staged / path).is_file():
+            raise TorchyardError(
+                f"{owner} has {row.path} in its RECORD, and it is not there",
+                location=str(info / "RECORD"),
+                hint="this wheel cannot be installed anywhere",
+            )
+        digest = (
+            wheel_record.convert_to_hex(row.digest) or files.read_artifact(staged / path).sha256
+        )
+        found = (staged / path).lstat()
+        yield path, InstalledFile(owner, digest, found.st_size, found.st_mtime_ns)
+
+
+def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
+    """The path below `prefix` of what RECORD in `site` calls `name`; None where it is outside."""
+    path = Path(os.path.normpath(site / name))
+    if not path.is_relative_to(prefix):
+        return None
+    return PurePosixPath(path.relative_to(prefix).as_posix()).as_posix()
+
+
+_INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
+
+
+@dataclass(frozen=True)
+class InstalledDistribution:
+    """What lies there under a name: `infos` are its dist-info folders, or what older tools leave;
+    `version` names all of them. `listed` are the files, below the prefix, of those without RECORD
+    that conda put there.
+    """
+
+    name: str
+    version: str
+    infos: tuple[Path, ...]
+    listed: Mapping[Path, tuple[str, ...]]
+
+    @property
+    def unrecorded_infos(self) -> tuple[Path, ...]:
+        """Those of which nobody knows which files are theirs."""
+        return tuple(i for i in self.infos if not has_record(i) and i not in self.listed)
+
+    @property
+    def record_digest(self) -> str:
+        """sha256 of its RECORD, "" where there is none or more than one."""
+        return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
+
+
+def has_record(info: Path) -> bool:
+    """Whether it lists its files itself."""
+    return (info / "RECORD").is_file()
+
+
+def compute_record_digest(record: Path) -> str:
+    """sha256 of a RECORD, "" where there is none."""
+    return files.read_artifact(record).sha256 if record.is_file() else ""
+
+
+def find_distributions(
+    prefix: Path, sites: Iterable[str], names: Iterable[str]
+) -> Mapping[str, InstalledDistribution]:
+    """Those of these normalized names that are there."""
+    found: dict[str, list[Path]] = {}
+    wanted = set(names)
+    for site in sites:
+        for info, name in _list_site_infos(prefix / site):
+            if name in wanted:
+                found.setdefault(name, []).append(info)
+    listed = {
+        info: files
+        for infos in found.values()
+        for info in infos
+        if not has_record(info) and (files := _list_conda_files(prefix, info))
+    }
+    return {
+        name: InstalledDistribution(
+            name, _join_versions(infos), tuple(infos), {i: listed[i] for i in infos if i in listed}
+        )
+        for name, infos in found.items()
+    }
+
+
+def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
+    """The files of the conda package that `info` came with; none where it came with none.
+
+    conda's own list, https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
+    """
+    beginning = f"{info.relative_to(prefix).as_posix()}"
+    for meta in sorted((prefix / "conda-meta").glob("*.json")):
+        try:
+            files = json.loads(meta.read_text(encoding="utf-8"))["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if any(path == beginning or path.startswith(f"{beginning}/") for path in files):
+            return tuple(path for path in files if ".." not in path.split("/"))
+    return ()
+
+
+def list_distribution_names(site: Path) -> set[str]:
+    """The normalized names of everything that lies in a folder of packages."""
+    return {name for _, name in _list_site_infos(site)}
+
+
+def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
+    for info in sorted(site.iterdir()) if site.is_dir() else ():
+        if info.suffix in _INFO_SUFFIXES:
+            name = info.stem if info.suffix == ".egg-link" else info.stem.partition("-")[0]
+            yield info, canonicalize_name(name)
+
+
+def _join_versions(infos: Iterable[Path]) -> str:
+    stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
+    found = [stem.partition("-")[2].partition("-")[0] for stem in stems]
+    return ", ".join(dict.fromkeys(version or "?" for version in found))
+
+
+def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
+    """The paths below `prefix` of all that it has there, bytecode included."""
+    for info in one.infos:
+        text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
+        named = [
+            resolve_below_prefix(prefix, info.parent, row.path)
+            for row in wheel_record.parse_record(text)
+        ]
+        inside = [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
+        listed = [prefix / path for path in one.listed.get(info, ())]
+        whole = [*listed, *(prefix / path for path in named if path), *inside]
+        for path in (path for path in whole if path.name != TEMPORARY_NAME):
+            yield from (
+                found.relative_to(prefix).as_posix()
+                for found in (path, *list_bytecode(path))
+                if is_present(found) and (found.is_symlink() or not found.is_dir())
+            )

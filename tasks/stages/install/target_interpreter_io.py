@@ -1,0 +1,194 @@
+"""The interpreter that install.into names, and what shows at a glance: cheap enough for load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.core.errors import CommandFailedError, MissingToolError, SettingsError, TorchyardError
+from tasks.core.model import Command, Layout
+from tasks.core.resolution import Resolution
+from tasks.knowledge.versions import format_major_minor
+from tasks.settings.schema import Settings
+from tasks.system import shell
+
+SETTING_KEY = "install.into"
+_INSPECT_TIMEOUT = 30.0  # seconds: what is no Python may wait for somebody to type
+VENV_HINT = "make a venv of your own (python -m venv …) and name its Python in install.into"
+_INSPECT_CODE = """
+import os, sys, sysconfig
+print('torchyard', sys.implementation.name, '.'.join(map(str, sys.version_info[:3])),
+      'free-threaded' if sysconfig.get_config_var('Py_GIL_DISABLED') else 'usual',
+      os.path.realpath(sys.prefix))
+paths = sysconfig.get_paths()
+mark = os.path.join(paths['stdlib'], 'EXTERNALLY-MANAGED')
+print(mark if sys.prefix == sys.base_prefix and os.path.isfile(mark) else '')
+folders = [paths[name] for name in ('purelib', 'platlib', 'scripts')]
+print(*[one for one in folders if os.path.isdir(one) and not os.access(one, os.W_OK | os.X_OK)][:1])
+print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
+"""
+
+
+@dataclass(frozen=True)
+class InterpreterInfo:
+    """What a Python is: `implementation` as it says itself ("cpython"), `kind` "usual" or
+    "free-threaded", `prefix` the folder of its environment, with links followed. `managed` is its
+    file EXTERNALLY-MANAGED, `closed` a folder of it that may not be written to, both "" where there
+    is none. `sites` are the folders that its packages lie in.
+    """
+
+    implementation: str
+    version: str
+    kind: str
+    prefix: str
+    managed: str = ""
+    unwritable: str = ""
+    sites: tuple[str, ...] = ()
+
+    @property
+    def minor(self) -> str:
+        """`3.12`."""
+        return format_major_minor(self.version)
+
+    def __str__(self) -> str:
+        name = {"cpython": "CPython", "pypy": "PyPy"}.get(self.implementation, self.implementation)
+        kind = "" if self.kind == "usual" else f" {self.kind}"
+        return f"{name} {self.minor}{kind}"
+
+
+def is_program_name(into: str) -> bool:
+    """Whether it is to be looked for on PATH."""
+    return PurePath(into).name == into
+
+
+def find_interpreter(into: str, root: PurePath) -> Path:
+    """The interpreter; a path starts at the checkout. Raises `SettingsError` where none is there.
+
+    Links are not followed: a venv's Python is a link to the one that it was made of.
+    """
+    if is_program_name(into):
+        found = shutil.which(into)
+        if found is None:
+            raise SettingsError(
+                f'there is no "{into}" on PATH',
+                location=SETTING_KEY,
+                hint="write the path of a Python",
+            )
+        return Path(found).absolute()
+    path = Path(root, into)
+    if path.is_dir():
+        raise SettingsError(
+            f"{path} is a folder",
+            location=SETTING_KEY,
+            hint=f"write its Python: {inside}"
+            if (inside := find_python_in(path))
+            else "name a Python",
+        )
+    if not path.is_file():
+        raise SettingsError(
+            f"there is no {path}",
+            location=SETTING_KEY,
+            hint="write the path of a Python that is there",
+        )
+    return path
+
+
+def find_python_in(folder: Path) -> Path | None:
+    """The Python of an environment that lies there, or in a project there as .venv or venv."""
+    places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
+    within = (folder / name / place for name in ("", ".venv", "venv") for place in places)
+    return next((path for path in within if path.is_file()), None)
+
+
+def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
+    """What it says of itself. Raises `SettingsError` where it is no Python that runs here."""
+    argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
+    command = Command(
+        argv, shell.build_host_env(), "ask Python what it is", timeout=_INSPECT_TIMEOUT
+    )
+    try:
+        said, managed, closed, *sites = [*shell.capture_output(command).splitlines(), "", "", ""]
+    except (CommandFailedError, MissingToolError) as error:
+        raise _build_not_python_error(python, key) from error
+    word, _, rest = said.partition(" ")
+    if word != "torchyard" or rest.count(" ") < 3:
+        raise _build_not_python_error(python, key)
+    implementation, version, kind, prefix = rest.split(" ", 3)
+    found = tuple(filter(None, sites))
+    return InterpreterInfo(implementation, version, kind, prefix, managed, closed, found)
+
+
+def build_unwritable_error(folder: str) -> TorchyardError:
+    """Said before anything was changed."""
+    return TorchyardError(
+        "you may not write here; nothing was changed", location=folder, hint=VENV_HINT
+    )
+
+
+def _build_not_python_error(python: Path, key: str) -> SettingsError:
+    return SettingsError(
+        f"{python} is not a Python that runs here", location=key, hint="write the path of one"
+    )
+
+
+def check_install_target(
+    settings: Settings, layout: Layout, choice: Resolution, ours: Collection[str]
+) -> None:
+    """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, into which
+    nothing can be installed, or is another Python than wheels are made for. `ours` are the prefixes
+    of the environment that runs doit, and of the Python that it was made of.
+
+    Those are taken where the path is written out, and not where a name on PATH leads there: in a
+    venv that is active, `python` is the one that torchyard was installed into.
+    """
+    into = settings.install.into
+    if into is None:
+        return
+    python = find_interpreter(into, layout.root)
+    found = inspect_interpreter(python)
+    if found.prefix == os.path.realpath(layout.venv):
+        raise SettingsError(
+            f"{python} is of the environment that this profile builds itself",
+            location=SETTING_KEY,
+            hint="name the Python of another one",
+        )
+    if is_program_name(into) and found.prefix in map(os.path.realpath, ours):
+        raise SettingsError(
+            f"{into} on PATH is {python}, the Python of doit itself",
+            location=SETTING_KEY,
+            hint=f"write the path of the Python that you mean; {python}, if it is this one",
+        )
+    _require_writable(python, found)
+    _require_same_python(python, found, choice)
+
+
+def _require_writable(python: Path, found: InterpreterInfo) -> None:
+    """The install looks again, hours later; what is wrong now need not wait for it."""
+    if found.managed:
+        raise SettingsError(
+            f"{python} is managed by the system, which says that nobody else installs there "
+            f"({found.managed})",
+            location=SETTING_KEY,
+            hint=VENV_HINT,
+        )
+    if found.unwritable:
+        raise SettingsError(
+            f"you may not write to {found.unwritable}, of {python}",
+            location=SETTING_KEY,
+            hint=VENV_HINT,
+        )
+
+
+def _require_same_python(python: Path, found: InterpreterInfo, choice: Resolution) -> None:
+    """What is built for one Python is of no use to another: known before hours of compiling."""
+    meant = Path(choice.python.path)
+    if meant.is_file() and str(found) != str(made := inspect_interpreter(meant, "python")):
+        raise SettingsError(
+            f"{python} is {found}, and this profile builds for {made}",
+            location=SETTING_KEY,
+            hint=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
+            f"of an environment with {made}",
+        )

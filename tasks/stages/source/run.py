@@ -1,0 +1,254 @@
+"""Bring the tree there, keep its submodules and patches in step, and read what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from tasks.core.canonical_json import format_canonical_json
+from tasks.core.errors import LostEditsError, TorchyardError
+from tasks.stages.source import patch_series_io
+from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
+from tasks.stages.source.source_checks_io import (
+    TREE_DESCRIPTION,
+    VERSION_FILE,
+    find_other_release,
+    list_missing_files,
+)
+from tasks.stages.source.tree_changes_io import (
+    compute_tree_digest,
+    describe_kept_submodules,
+    describe_tree_changes,
+    read_last_tree,
+)
+from tasks.system import files, git, manifests
+from tasks.system.network import archive
+from tasks.system.network.download import download_file
+from tasks.system.network.url_mirrors import apply_mirror
+from tasks.system.output import print_line, print_warning
+
+_SOURCE_HINTS: Mapping[SourceKind, str] = {
+    "git": "set source.git, and source.ref, to PyTorch's repository or a fork of it",
+    "tarball": "give an archive of PyTorch's tree",
+    "path": f"give {TREE_DESCRIPTION}",
+}
+
+
+@dataclass(frozen=True)
+class TreeSnapshot:
+    """How the tree was when it was last read: its commit and when that was made, or the archive it
+    came from.
+    """
+
+    tree: str
+    commit: str = ""
+    archive: str = ""
+    digest: str = ""
+    date: int = 0
+
+
+def run(job: SourceJob) -> tuple[SourceTree]:
+    """Leave the tree as asked for, changing it only where it has to be, and say what is in it.
+
+    Raises `BuildError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
+    `LostEditsError` where a person's work would be lost.
+    """
+    files.create_owned_folder(job.state)
+    git.require_merged(job.tree, f"source.{job.kind}")
+    before = read_last_tree(job)
+    match job.kind:
+        case "git":
+            _update_clone(job)
+        case "tarball":
+            _unpack_archive(job)
+        case "path":
+            pass
+    _require_pytorch(job)
+    _update_stale_submodules(job)
+    now = _read_source_tree(job, _apply_patches(job))
+    _report_changes(job, before, now)
+    return (now,)
+
+
+def _report_changes(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
+    """Why what follows runs: the stage itself is asked each time."""
+    if not before or not git.is_checkout(job.tree):
+        return
+    if lines := tuple(describe_tree_changes(before, now)):
+        for line in (*lines, *describe_kept_submodules(job)):
+            print_line(line)
+
+
+def _update_clone(job: SourceJob) -> None:
+    git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
+    if git.is_at_ref(job.tree, job.location, job.checkout_ref, job.submodules):
+        return
+    manifests.remove_manifests(job.manifest)
+    if Path(job.tree).exists() and not git.is_checkout(job.tree):
+        _rename_old_tree(job)
+    if git.is_checkout(job.tree):
+        patch_series_io.revert_patches(job.tree, job.state, job.log)
+    elif near := git.copy_reference_clone(
+        job.tree, job.location, _find_in_other_builds(job, "pytorch")
+    ):
+        print_line(f"what {near} holds is not fetched again")
+    try:
+        git.clone_at_ref(
+            job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
+        )
+    except LostEditsError:
+        patch_series_io.update_patches(job.tree, job.state, job.patches, job.log)
+        raise
+
+
+def _unpack_archive(job: SourceJob) -> None:
+    expected = job.sha256 or files.read_artifact(Path(job.location)).sha256
+    tree = Path(job.tree)
+    if tree.exists() and _read_snapshot(job).archive == expected:
+        return
+    manifests.remove_manifests(job.manifest)
+    packed = _download_archive(job, expected)
+    if tree.exists():
+        _rename_old_tree(job)
+    patch_series_io.clear_applied_patches(job.state)
+    archive.extract_archive(packed, tree)
+    _write_snapshot(
+        job, TreeSnapshot(str(tree), archive=expected, digest=_compute_content_digest(job))
+    )
+
+
+def _download_archive(job: SourceJob, expected: str) -> Path:
+    name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
+    there = (path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file())
+    near = next((path for path in there if files.read_artifact(path).sha256 == expected), None)
+    source = str(near or apply_mirror(job.location, job.mirrors))
+    return download_file(source, job.state / "downloads" / name, expected, job.log)
+
+
+def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
+    """Where other builds of this checkout, such as the other cells of a matrix, have the same."""
+    mine = Path(job.state)
+    for build in sorted(Path(job.others).iterdir()) if job.others else ():
+        place = build / mine.name
+        if place != mine and (place / name).exists():
+            yield place / name
+
+
+def _rename_old_tree(job: SourceJob) -> None:
+    """Another tree takes this place; the one that is there may hold a person's work."""
+    tree, number = Path(job.tree), 1
+    while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
+        number += 1
+    tree.rename(aside)
+    patch_series_io.clear_applied_patches(job.state)
+    print_warning(
+        f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed"
+    )
+
+
+def _require_pytorch(job: SourceJob) -> None:
+    """`BuildError` for any other tree, before hours are spent; a warning for another release than
+    all was decided by, which of a folder was said at load.
+    """
+    tree = Path(job.tree)
+    if lacks := list_missing_files(tree):
+        came = "" if job.kind == "path" else f", which came from {job.location},"
+        raise TorchyardError(
+            f"{tree}{came} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            location=f"source.{job.kind}",
+            hint=_SOURCE_HINTS[job.kind],
+        )
+    if job.kind != "path" and (found := find_other_release(tree, job.release)):
+        print_warning(
+            f"the tree is {found} by its {VERSION_FILE}, and torch.version is {job.release}: facts are "
+            f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
+        )
+
+
+def _update_stale_submodules(job: SourceJob) -> None:
+    """Bring submodules along that a person's `git pull` left behind."""
+    if not job.submodules or not git.is_checkout(job.tree):
+        return
+    stale = git.list_stale_submodules(job.tree, _read_snapshot(job).commit)
+    if stale:
+        print_line(f"bringing submodules to what the tree records: {', '.join(stale)}")
+        manifests.remove_manifests(job.manifest)
+        git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
+
+
+def _apply_patches(job: SourceJob) -> tuple[str, ...]:
+    if patch_series_io.read_applied_patches(job.tree, job.state) != patch_series_io.hash_patches(
+        job.patches
+    ):
+        manifests.remove_manifests(job.manifest)
+    return patch_series_io.update_patches(job.tree, job.state, job.patches, job.log)
+
+
+def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
+    tree = str(job.tree)
+    if git.is_checkout(job.tree):
+        found = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
+        date = _find_commit_date(job, found.commit)
+        _write_snapshot(job, TreeSnapshot(tree, commit=found.commit, date=date))
+        return SourceTree(
+            tree, job.kind, found.commit, found.submodules, found.edits, "", patches, date
+        )
+    content = _compute_content_digest(job)
+    seen = _read_snapshot(job)
+    if job.kind != "tarball":
+        return SourceTree(tree, job.kind, "", {}, "", content, patches)
+    edits = "" if content == seen.digest else content
+    return SourceTree(tree, job.kind, "", {}, edits, seen.archive, patches)
+
+
+def _find_commit_date(job: SourceJob, commit: str) -> int:
+    """Asked once for each commit."""
+    seen = _read_snapshot(job)
+    return seen.date if seen.commit == commit and seen.date else git.read_commit_time(job.tree)
+
+
+def _compute_content_digest(job: SourceJob) -> str:
+    return compute_tree_digest(job.tree, job.state / "listing.git")
+
+
+def _read_snapshot(job: SourceJob) -> TreeSnapshot:
+    path = Path(job.state) / "seen.json"
+    seen = (
+        manifests.read_manifest(path, TreeSnapshot)
+        if path.exists()
+        else TreeSnapshot(str(job.tree))
+    )
+    return seen if seen.tree == str(job.tree) else TreeSnapshot(str(job.tree))
+
+
+def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
+    if seen != _read_snapshot(job):
+        files.write_atomic(job.state / "seen.json", format_canonical_json(seen))
+
+
+def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
+    """What each holds, by its path; those that hold nothing of the kind are not there."""
+    trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # a number: it was set aside
+    found = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
+    return {tree: held for tree, held in found.items() if held}
+
+
+def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
+    if git.is_checkout(tree):
+        patches = [
+            patch_series_io.find_patch_copy(state, one)
+            for one in patch_series_io.read_applied_patches(tree, state)
+        ]
+        return git.list_local_changes(tree, patches)
+    return () if _is_unchanged_archive(tree, state) else ("edits",)
+
+
+def _is_unchanged_archive(tree: Path, state: Path) -> bool:
+    """A patch of ours makes another digest, too: which it was cannot be told."""
+    path = state / "seen.json"
+    seen = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
+    return (
+        seen.tree == str(tree) and compute_tree_digest(tree, state / "listing.git") == seen.digest
+    )

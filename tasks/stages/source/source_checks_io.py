@@ -1,0 +1,191 @@
+"""What a folder is by its files: a tree of PyTorch or not, and of which release by its own word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from tasks.core.errors import SettingsError
+from tasks.settings.layers import DEFAULTS_PREFIX, LoadedSettings
+from tasks.settings.schema import Settings, Source
+
+VERSION_FILE = "version.txt"
+TREE_DESCRIPTION = "the folder that PyTorch, or a fork of it, was cloned or unpacked into"
+
+# In every tree of 2.0 to 2.15 and its forks; those beside it (vision, audio, executorch) have some
+_REQUIRED_FILES = (VERSION_FILE, "CMakeLists.txt", "torch/__init__.py", "c10")
+
+
+def list_missing_files(tree: Path) -> tuple[str, ...]:
+    """What every tree of PyTorch has and this folder has not."""
+    return tuple(name for name in _REQUIRED_FILES if not (tree / name).exists())
+
+
+def read_tree_release(tree: Path) -> Version | None:
+    """What version.txt says, `2.9.0a0+fork3`; None where that is no version, or is not there."""
+    try:
+        return Version((tree / VERSION_FILE).read_text(encoding="utf-8-sig").strip())
+    except (OSError, ValueError):
+        return None
+
+
+def find_other_release(tree: Path, release: str) -> str:
+    """The version of a tree that is of another release than that; "" where it is of the same.
+
+    What comes before a release is that release: the tree of the tag v2.6.0 says 2.6.0a0. So may
+    those of its patches, whose number nobody raised: that of v2.5.1 says 2.5.0a0 (pytorch#151425).
+    """
+    found, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
+    if found is None or numbers is None:
+        return ""
+    asked, said = Version(numbers[0]), Version(found.base_version)
+    not_raised = found.pre and found.micro == 0 and asked.release[:2] == said.release[:2]
+    return "" if asked == said or not_raised else found.public
+
+
+_URL_SCHEMES = ("https://", "http://", "file://")
+_ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
+
+
+def check_source_settings(settings: Settings, root: Path) -> None:
+    """Raise a `SettingsError` with the key of what cannot be meant; paths start at `root`. Of a
+    torch that is not built nothing reads them, which a run says.
+    """
+    source = settings.source
+    if settings.torch.strategy in {"prebuilt", "existing"}:
+        return
+    if source.path:
+        _check_source_path(root / source.path)
+    elif source.tarball:
+        _check_tarball(source, root)
+    elif settings.torch.strategy == "source" and not source.git:
+        raise SettingsError(
+            "there is no source to build from",
+            location="source",
+            hint="set one of git, path and tarball",
+        )
+    for patch in source.patches:
+        if not (root / patch).is_file():
+            raise SettingsError(
+                f'there is no patch "{patch}"',
+                location="source.patches",
+                hint=f"looked at {root / patch}",
+            )
+
+
+def _check_source_path(path: Path) -> None:
+    if not path.is_dir():
+        raise SettingsError(
+            f"{path} is not a folder",
+            location="source.path",
+            hint=f"give {TREE_DESCRIPTION}",
+        )
+    if lacks := list_missing_files(path):
+        near = next(
+            (one for one in (path / "pytorch", *path.parents) if not list_missing_files(one)), None
+        )
+        raise SettingsError(
+            f"{path} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            location="source.path",
+            hint=f"did you mean {near}?" if near else f"give {TREE_DESCRIPTION}",
+        )
+
+
+def _check_tarball(source: Source, root: Path) -> None:
+    tarball = source.tarball or ""
+    if not tarball.lower().endswith(_ARCHIVE_SUFFIXES):
+        raise SettingsError(
+            f'"{tarball}" is no archive that can be unpacked',
+            location="source.tarball",
+            hint=f"give one of {' '.join(_ARCHIVE_SUFFIXES)}",
+        )
+    if "://" in tarball:
+        _check_url(tarball, source.sha256)
+    elif not (root / tarball).is_file():
+        raise SettingsError(
+            f'there is no archive "{tarball}"',
+            location="source.tarball",
+            hint=f"looked at {root / tarball}",
+        )
+
+
+def _check_url(url: str, sha256: str | None) -> None:
+    if not url.startswith(_URL_SCHEMES):
+        raise SettingsError(
+            f'"{url}" cannot be fetched',
+            location="source.tarball",
+            hint="give an https URL or a path",
+        )
+    if not sha256:
+        raise SettingsError(
+            "an archive from a URL needs its sha256",
+            location="source.sha256",
+            hint="copy it from the page of the release",
+        )
+
+
+_VERSION_KEY = "torch.version"
+
+
+def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
+    """The settings with the tree's own version as a layer over config/default.yaml. Raises
+    `SettingsError` where it has none.
+    """
+    settings = loaded.settings
+    if not _has_local_tree(settings) or not loaded.origin.get(_VERSION_KEY, "").startswith(
+        DEFAULTS_PREFIX
+    ):
+        return loaded
+    tree = _resolve_local_tree(settings, root)
+    found = read_tree_release(tree)
+    if found is None and "<<<<<<< " in _read_text_lenient(tree / VERSION_FILE):
+        raise SettingsError(
+            f"{VERSION_FILE} has merge conflicts",
+            location=str(tree / VERSION_FILE),
+            hint=f'finish or abort the merge: git -C "{tree}" status shows how',
+        )
+    if found is None:
+        raise SettingsError(
+            "there is no version in it",
+            location=str(tree / VERSION_FILE),
+            hint="set torch.version: the release that this tree is of, or was forked from",
+        )
+    torch = settings.torch.model_copy(update={"version": found.public})
+    return replace(
+        loaded,
+        settings=settings.model_copy(update={"torch": torch}),
+        origin={**loaded.origin, _VERSION_KEY: str(tree / VERSION_FILE)},
+    )
+
+
+def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
+    """A warning where the settings name another release than that of the tree."""
+    settings = loaded.settings
+    if not _has_local_tree(settings):
+        return
+    tree = _resolve_local_tree(settings, root)
+    if found := find_other_release(tree, settings.torch.version):
+        yield (
+            f"{tree} is {found} by its {VERSION_FILE}, and {_VERSION_KEY} says {settings.torch.version} "
+            f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and the wheel is "
+            f"called so. Take {_VERSION_KEY} out, and the tree decides"
+        )
+
+
+def _read_text_lenient(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _has_local_tree(settings: Settings) -> bool:
+    return bool(settings.source.path) and settings.torch.strategy in {"auto", "source"}
+
+
+def _resolve_local_tree(settings: Settings, root: Path) -> Path:
+    return root / (settings.source.path or "")

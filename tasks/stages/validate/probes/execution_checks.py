@@ -1,0 +1,162 @@
+"""A CUDA graph, captured once and replayed with other input. Part of torch_probe."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from verdicts import (  # beside this script  # beside this script  # beside this script
+    WRONG_HINT,
+    NothingToTryError,
+    WrongResultError,
+    format_error_share,
+)
+
+
+def check_graph(where):
+    """What is replayed equals what runs by itself, bit for bit: the kernels are the same."""
+    import torch
+
+    torch.manual_seed(0)
+    first, second = torch.randn(63, 1025).to(where), torch.randn(63, 1025).to(where)
+    return compare_replays(torch, capture_graph(torch, first), first, second)
+
+
+def compute_graph_sample(x):
+    return (x * 3 + 1).tanh().sum(dim=1)
+
+
+def capture_graph(torch, first):
+    """Input → what the graph makes of it. It runs beside first, as capturing wants it
+    (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
+    """
+    held, beside = first.clone(), torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            compute_graph_sample(held)
+    torch.cuda.current_stream().wait_stream(beside)
+    made = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(made):
+        left = compute_graph_sample(held)
+
+    def replay_graph(x):
+        held.copy_(x)
+        made.replay()
+        return left.clone()
+
+    return replay_graph
+
+
+def compare_replays(torch, replay, first, second):
+    """There, to other input, and back."""
+    for number, x in enumerate((first, second, first), start=1):
+        if not torch.equal(replay(x), compute_graph_sample(x)):
+            raise WrongResultError(
+                f"replay {number} is not what the same work gives alone", WRONG_HINT
+            )
+    return "captured once; 3 replays, with new input each, equal the work done alone"
+
+
+CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+UNSUPPORTED = re.compile(  # by torch, and not by the card: ptxas words its refusals much alike
+    r"(?:Dynamo|torch\.compile) is not supported on|not yet supported for torch\.compile"
+    r"|too old to be supported by the triton"
+)
+
+
+def check_compile(where):
+    """Kernels are made anew each time, by triton on a card: nothing is taken from a cache."""
+    import torch
+
+    if where.type != "cpu" and importlib.util.find_spec("triton") is None:
+        raise NothingToTryError("no triton")
+    torch.manual_seed(0)
+    x = torch.randn(129, 1023)
+    with use_empty_caches():
+        found, kernels = run_compiled(torch, x.to(where))
+    if not kernels:
+        raise WrongResultError("torch.compile made no kernel of its own")
+    return f"{compare_with_float64(x, found.cpu())} of the bound; {kernels} made for {where.type}"
+
+
+def compute_compile_sample(x):
+    return (x * 2 + 1).relu().sum(dim=1)
+
+
+def run_compiled(torch, x):
+    """What the compiled function gives, and how many kernels were made for it."""
+    try:
+        found = torch.compile(compute_compile_sample, fullgraph=True)(x)
+    except RuntimeError as error:
+        if UNSUPPORTED.search(str(error)):
+            raise NothingToTryError(str(error)) from error
+        raise
+    from torch._inductor import metrics
+
+    kernels = metrics.generated_kernel_count
+    return found, f"{kernels} kernel{'s' * (kernels > 1)}" if kernels else ""
+
+
+def compare_with_float64(x, found):
+    """Each term is rounded three times, a sum of n numbers by n u sum|x| (Higham 2002, 4.2)."""
+    exact = x.double()
+    bound = (x.shape[1] + 3) * 2.0**-24 * (2 * exact.abs() + 1).sum(dim=1)
+    return format_error_share("float32", found, compute_compile_sample(exact), bound)
+
+
+@contextlib.contextmanager
+def use_empty_caches():
+    """The caches of both compilers in a folder of this time alone, and no worker processes."""
+    folder = tempfile.mkdtemp(prefix="torchyard-")
+    before = dict(os.environ)
+    os.environ.update(
+        {**dict.fromkeys(CACHE_VARIABLES, folder), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    )
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+TIMEOUT = datetime.timedelta(seconds=60)
+
+
+def check_nccl(where):
+    import torch
+
+    if not (torch.distributed.is_available() and torch.distributed.is_nccl_available()):
+        raise NothingToTryError("this torch was built without NCCL")
+    check_all_reduce(torch, where, "nccl")
+    release = ".".join(str(number) for number in torch.cuda.nccl.version())
+    return f"NCCL {release}: all_reduce in a group of one (a second card is not tried)"
+
+
+def check_all_reduce(torch, where, backend):
+    """The sum and the largest over one process are what it gave. They meet in a file."""
+    group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
+    meet = Path(folder, "meeting").as_uri()
+    try:
+        group.init_process_group(backend, init_method=meet, rank=0, world_size=1, timeout=TIMEOUT)
+        for operation in (group.ReduceOp.SUM, group.ReduceOp.MAX):
+            compare_all_reduce(torch, where, operation)
+    finally:
+        if group.is_initialized():
+            group.destroy_process_group()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compare_all_reduce(torch, where, operation):
+    given = torch.arange(100_003, dtype=torch.float32, device=where)
+    found = given.clone()
+    torch.distributed.all_reduce(found, op=operation)
+    if not torch.equal(found, given):
+        raise WrongResultError("all_reduce over one process changed its numbers", WRONG_HINT)

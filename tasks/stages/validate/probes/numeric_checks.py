@@ -1,0 +1,221 @@
+"""A card's arithmetic against float64 on the CPU, with the bounds stated. Part of torch_probe."""
+
+from __future__ import annotations
+
+import contextlib
+
+from arithmetic import use_float32_sums  # beside this script
+from verdicts import (  # beside this script
+    WRONG_HINT,
+    WrongResultError,
+    compute_error_share,
+    format_error_share,  # beside this script
+)
+
+MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
+
+
+@contextlib.contextmanager
+def use_float32_sums(tf32=False):
+    """No TF32 (or with it) and no 16-bit partial sums: the bounds are those of float32 sums.
+
+    All is put back: torch.compile stumbles over switches that were set in the new way (torch 2.9).
+    """
+    import torch
+
+    wanted = list_switches(torch, tf32)
+    before = [getattr(owner, name) for owner, name, _ in wanted]
+    for owner, name, value in wanted:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for (owner, name, _), value in zip(wanted, before):  # noqa: B905 (Python 3.9)
+            setattr(owner, name, value)
+
+
+def list_switches(torch, tf32):
+    """(owner, name, value). Those of torch 2.9 are not to be mixed with those of before."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    whole = [
+        (matmul, f"allow_{kind}_reduced_precision_reduction", False) for kind in ("fp16", "bf16")
+    ]
+    if hasattr(torch.backends, "fp32_precision"):
+        word = "tf32" if tf32 else "ieee"
+        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *whole]
+    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *whole]
+
+
+def check_matmul(where):
+    """Against float64 on the CPU, element by element.
+
+    A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
+    3.5); twice that, since tensor cores truncate. The sum is then rounded once to its type.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    dtypes = (
+        (torch.float32,) if where.type == "cpu" else (torch.float32, torch.float16, torch.bfloat16)
+    )
+    with use_float32_sums():
+        shown = [compare_matmul(torch, where, dtype) for dtype in dtypes]
+    return f"{', '.join(shown)} of the bound on {where.type} ({MATMUL_BOUND}){check_tf32(torch, where)}"
+
+
+def compare_matmul(torch, where, dtype):
+    k = 512
+    a, b = torch.randn(257, k).to(dtype), torch.randn(k, 255).to(dtype)
+    exact = a.double() @ b.double()
+    found = (a.to(where) @ b.to(where)).cpu()
+    unit = torch.finfo(dtype).eps / 2
+    bound = 2 * k * 2.0**-24 * (a.double().abs() @ b.double().abs()) + unit * exact.abs()
+    return format_error_share(str(dtype).rpartition(".")[2], found, exact, bound)
+
+
+def check_tf32(torch, where):
+    """The same with TF32, which tensor cores have from capability 8.0 on."""
+    if where.type == "cpu":
+        return ""
+    major, minor = torch.cuda.get_device_capability(where)
+    if major < 8:
+        return f"; TF32 not run: {major}.{minor} has none, 8.0 is the first"
+    with use_float32_sums(tf32=True):
+        shown = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
+    return f"; {shown} of its bound (4 2^-11 |A||B| more)"
+
+
+def compare_tf32(torch, multiply):
+    """Two inputs a product are rounded to 11 bits, unit roundoff 2^-11; twice that, since hardware
+    may cut off in place of rounding. The sums are those of float32.
+
+    That TF32 was used is seen by 1 + 2^-12, which it cannot hold.
+    """
+    k = 512
+    a, b = torch.randn(257, k), torch.randn(k, 255)
+    bound = (4 * 2.0**-11 + 2 * k * 2.0**-24) * (a.double().abs() @ b.double().abs())
+    shown = format_error_share("TF32", multiply(a, b), a.double() @ b.double(), bound)
+    fine, ones = torch.full((k, k), 1 + 2.0**-12), torch.ones(k, k)
+    used = bool((multiply(fine, ones) != k * (1 + 2.0**-12)).any())
+    return shown if used else f"{shown} (it was allowed, and not used)"
+
+
+def check_convolution(where):
+    """Against float64 on the CPU, bound 16 k 2^-24 |x||w| for k products a sum.
+
+    The 16 leaves room for cuDNN's Winograd and FFT algorithms.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 16, 33, 35), torch.randn(32, 16, 3, 3)
+    conv = torch.nn.functional.conv2d
+    exact = conv(x.double(), w.double(), padding=1)
+    bound = 16 * 144 * 2.0**-24 * conv(x.double().abs(), w.double().abs(), padding=1)
+    with use_float32_sums():
+        found = conv(x.to(where), w.to(where), padding=1).cpu()
+    library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
+    return f"{format_error_share('float32', found, exact, bound)} of the bound on {library} (16 k 2^-24 |x||w|)"
+
+
+FLOAT32_UNIT = 2.0**-24
+
+
+def check_autograd(where):
+    """The net is tanh(x V) W, its loss half the sum of squares of what is off target."""
+    import torch
+
+    torch.manual_seed(0)
+    x, target = torch.randn(61, 33), torch.randn(61, 17)
+    weights = torch.randn(33, 47) / 6, torch.randn(47, 17) / 7
+    exact = compute_gradients(torch, *(t.double() for t in (x, target, *weights)))
+    with use_float32_sums():
+        found = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
+    allowed = compute_gradient_bounds(torch, *(t.double() for t in (x, target, *weights)))
+    shown = [
+        format_error_share(name, one.cpu(), right, bound)
+        for name, one, right, bound in zip("VW", found, exact, allowed)  # noqa: B905 (Python 3.9)
+    ]
+    bound = f"of the bound on {where.type} (each step's rounding, to first order, twice)"
+    return f"gradients of tanh(x V) W: {', '.join(shown)} {bound}"
+
+
+def compute_gradients(torch, x, target, v, w):
+    """By autograd, of both weights, where its inputs lie."""
+    v, w = v.clone().requires_grad_(), w.clone().requires_grad_()
+    loss = ((torch.tanh(x @ v) @ w - target) ** 2).sum() / 2
+    return torch.autograd.grad(loss, (v, w))
+
+
+def compute_gradient_bounds(torch, x, target, v, w):
+    """How far rounding to float32 may take both gradients: each step's own error, and what came in,
+    to first order (Higham 2002, sections 3.1 and 3.5), doubled for what is of higher order.
+
+    A sum of k products errs by 2 k u |A||B| as in matmul, tanh by 4 u, and does not amplify.
+    """
+    h = torch.tanh(x @ v)
+    r = h @ w - target
+    back = r @ w.t()
+    dh = compute_product_error(x, v) + 4 * FLOAT32_UNIT
+    dr = dh @ w.abs() + compute_product_error(h, w) + FLOAT32_UNIT * r.abs()
+    dback = dr @ w.t().abs() + compute_product_error(r, w.t())
+    slope = 1 - h * h
+    dslope = 2 * h.abs() * dh + 3 * FLOAT32_UNIT
+    inner, dinner = back * slope, dback * slope + back.abs() * (dslope + FLOAT32_UNIT)
+    dv = x.t().abs() @ dinner + compute_product_error(x.t(), inner)
+    dw = dh.t() @ r.abs() + h.t().abs() @ dr + compute_product_error(h.t(), r)
+    return 2 * dv, 2 * dw
+
+
+def compute_product_error(a, b):
+    """The error of a @ b alone: 2 k u |a||b|."""
+    return 2 * a.shape[1] * FLOAT32_UNIT * (a.abs() @ b.abs())
+
+
+UNIT = 2.0**-24
+
+
+def check_reduction(where):
+    """Each view and dimension by itself; the worst share of its bound is told."""
+    import torch
+
+    torch.manual_seed(0)
+    shares = [
+        compare_reduction(torch, name, view, dim)
+        for name, view, dims in build_views(torch, where)
+        for dim in dims
+    ]
+    worst = f"{max(shares):.2g} of the bound at most (n 2^-24 sum|x|)"
+    return f"{len(shares)} views on {where.type}: sums and means {worst}, maxima exact"
+
+
+def build_views(torch, where):
+    """(name, view on the device, dimensions): no size is a multiple of a warp's; one does not start
+    at the beginning.
+    """
+    line, sheet = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
+    return (
+        ("a line", line, (0,)),
+        ("every third", line[1::3], (0,)),
+        ("a sheet", sheet, (0, 1, (0, 1))),
+        ("its transpose", sheet.t(), (0, 1)),
+        ("every second row and seventh column", sheet[::2, 5::7], (0, 1, (0, 1))),
+    )
+
+
+def compare_reduction(torch, name, view, dim):
+    """A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
+    section 4.2); a mean is rounded once or twice more. No maximum is rounded.
+    """
+    exact = view.cpu().double()
+    size, total = exact.abs().sum(dim), exact.sum(dim)
+    n = exact.numel() // total.numel()
+    where = f"{name} over {dim}"
+    if not torch.equal(view.amax(dim).cpu().double(), exact.amax(dim)):
+        raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
+    summed = compute_error_share(f"the sum of {where}", view.sum(dim).cpu(), total, n * UNIT * size)
+    mean = view.mean(dim).cpu()
+    return max(
+        summed,
+        compute_error_share(f"the mean of {where}", mean, total / n, (n + 2) * UNIT * size / n),
+    )

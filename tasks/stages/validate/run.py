@@ -1,0 +1,238 @@
+"""Look from outside and from inside at once, write down what was found, and fail if need be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError, ValidationFailedError, redact_secrets
+from tasks.core.model import ValidationResult
+from tasks.core.text_formatting import format_short_reasons
+from tasks.knowledge import load_knowledge
+from tasks.runlog import run_record_io, stage_record_io
+from tasks.stages.env.model import Environment
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate import machine_code_checks_io, runtime_checks_io, validation_report
+from tasks.stages.validate.check_results import (
+    add_diagnosis,
+    build_validation,
+    check_abi_match,
+    select_checks,
+)
+from tasks.stages.validate.machine_code_checks_io import CodeCheckContext, find_code_reader
+from tasks.stages.validate.model import ValidateJob, Validation
+from tasks.stages.validate.runtime_checks_io import check_cpp_program
+from tasks.stages.wheel.model import AbiFingerprint, Wheel
+from tasks.system import files, manifests, process_group, screen, shell
+from tasks.system.output import print_report
+from tasks.system.profile_hint import add_profile_argument
+
+
+def read_torch(job: ValidateJob) -> Wheel:
+    """The torch of this profile; a `BuildError` that says what to run where there is none."""
+    if not Path(job.wheel).is_file():
+        raise TorchyardError(
+            f"there is no torch of profile {job.profile} yet",
+            location=str(job.wheel),
+            hint=job.build_command,
+        )
+    return manifests.read_manifest(job.wheel, Wheel)
+
+
+def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[str, str]]:
+    """Those that are built, and why each other one is not there, by name."""
+    built, missing = {}, {}
+    for name, path in job.extensions.items():
+        if not Path(path).is_file():
+            missing[name] = f"it is not built yet: there is no {path}"
+            continue
+        try:
+            built[name] = manifests.read_manifest(path, BuiltExtension)
+        except TorchyardError as error:
+            missing[name] = f"{error.location}: {error.message}"
+    return built, missing
+
+
+def build_missing_checks(
+    job: ValidateJob, missing: Mapping[str, str]
+) -> Iterator[ValidationResult]:
+    """What is asked of an extension that is not there: the first check has failed, the others were
+    not run.
+    """
+    kinds = [("extensions", "import"), ("machine_code", "machine code")]
+    for name, why in missing.items():
+        told, remedy = _find_last_failure(job, name) or (why, job.build_command)
+        smoke = [("extensions", "smoke check")] if name in job.smokes else []
+        asked = [what for kind, what in [*kinds, *smoke] if kind in job.checks]
+        for place, what in enumerate(asked):
+            yield (
+                ValidationResult(f"{name}: {what}", "not run", "it is not built")
+                if place
+                else ValidationResult(f"{name}: {what}", "failed", told, remedy)
+            )
+
+
+def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
+    """Return the error of the last build of an extension and what to do; None without one."""
+    stage = f"extensions:{name}"
+    runs = run_record_io.read_runs(job.manifest.parent / "records" / "runs")
+    last = next((one for run in runs for one in run.stages if one.name == stage), None)
+    if last is None or last.outcome != "failed":
+        return None
+    log = last.diagnosis.get("log")
+    diagnose = f"doit diagnose profile={job.profile} --log {log}" if log else ""
+    remedy = diagnose or str(last.error.get("todo") or job.build_command)
+    return f"its last build failed: {last.error.get('what', 'see its log')}", remedy
+
+
+def check_extension_abis(
+    job: ValidateJob, built: Mapping[str, BuiltExtension]
+) -> Iterator[ValidationResult]:
+    """Of each extension that tells which torch it was built for; one of an earlier torch can load
+    without an error, and misbehave.
+    """
+    if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
+        return
+    now = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
+    for name, one in built.items():
+        if one.surface:
+            yield check_abi_match(name, one.surface, now, job.build_command)
+
+
+def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
+    """Where a stage would run now: what was built is not what is asked for."""
+    absent = {path for path in job.extensions.values() if not Path(path).is_file()}
+    moved = {
+        stage.name: reasons
+        for stage in job.stages
+        if absent.isdisjoint(stage.outputs)
+        and (reasons := stage_record_io.find_rebuild_reasons(stage))
+    }
+    if not moved:
+        return ()
+    told = "; ".join(f"{name}: {format_short_reasons(reasons)}" for name, reasons in moved.items())
+    return (f"what was built is not what the settings ask for now ({told}): {job.build_command}",)
+
+
+def run(job: ValidateJob) -> tuple[Validation]:
+    """Every check that is asked for; `ValidationFailedError` after publishing if any failed, a
+    `BuildError` where there is no torch to look at.
+    """
+    wheel = read_torch(job)
+    manifests.remove_manifests(job.manifest, job.junit)
+    checks = select_checks(_run_checks(job, wheel), job.checks)
+    told = [_ensure_remedy(job, check) for check in checks]
+    found = build_validation(wheel.version, told, list_validation_warnings(job))
+    manifests.write_manifest(job.manifest, found)
+    files.write_atomic(
+        job.junit, redact_secrets(validation_report.format_junit(job.profile, found))
+    )
+    seen = validation_report.shorten_paths(job.root, found)
+    _print_table(seen)
+    _require_no_failures(job, seen)
+    return (found,)
+
+
+def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
+    """cuobjdump takes as long as the probe, and neither waits for the other."""
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    built, missing = read_extensions(job)
+    env = manifests.read_manifest(job.environment, Environment).build_child_environment(
+        shell.build_host_env()
+    )
+    ended = Event()
+    with ThreadPoolExecutor(max_workers=1) as beside, _interrupt_on_error(ended):
+        code = beside.submit(_check_machine_code, job, deps, wheel, built, ended)
+        works = (
+            _check_cpp_libraries(job, deps, wheel, env)
+            if wheel.kind == "libtorch"
+            else _check_python_torch(job, wheel, built, env)
+        )
+        return [*works, *code.result(), *build_missing_checks(job, missing)]
+
+
+@contextmanager
+def _interrupt_on_error(ended: Event) -> Iterator[None]:
+    """An interrupt reaches the main thread alone: what reads beside it ends with it."""
+    try:
+        yield
+    except BaseException:
+        ended.set()
+        process_group.interrupt_all()
+        raise
+
+
+def _check_machine_code(
+    job: ValidateJob,
+    deps: DepsManifest,
+    wheel: Wheel,
+    built: Mapping[str, BuiltExtension],
+    ended: Event,
+) -> list[ValidationResult]:
+    if "machine_code" not in job.checks:
+        return []
+    look = CodeCheckContext(job, load_knowledge(Path(job.knowledge)), find_code_reader(deps, wheel))
+    with shell.stop_commands_when(ended.is_set):
+        return [
+            machine_code_checks_io.check_torch_code(look, wheel),
+            *machine_code_checks_io.check_extension_code(look, deps, built),
+        ]
+
+
+def _check_python_torch(
+    job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
+) -> list[ValidationResult]:
+    said = runtime_checks_io.run_probe(job, wheel, built, env)
+    return [
+        *check_extension_abis(job, built),
+        *runtime_checks_io.collect_probe_checks(job, wheel, said, built),
+        *runtime_checks_io.run_smoke_checks(job, said, built, wheel.python, env),
+    ]
+
+
+def _check_cpp_libraries(
+    job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
+) -> list[ValidationResult]:
+    """A build of the C++ libraries alone has no torch to import."""
+    absent = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
+    return [
+        check_cpp_program(job, deps, wheel, env),
+        *(ValidationResult(name, "not run", "a C++ build has no Python torch") for name in absent),
+    ]
+
+
+def _ensure_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
+    """Nothing fails without a word on what to do then, and our commands in it are for this
+    profile.
+    """
+    if check.status != "failed":
+        return check
+    told = add_diagnosis(load_knowledge(Path(job.knowledge)), check)
+    return replace(
+        told, remedy=add_profile_argument(told.remedy or f"see {job.log.parent}", job.profile)
+    )
+
+
+def _print_table(found: Validation) -> None:
+    print_report(
+        validation_report.format_validation(
+            found, screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize), screen.colour_text
+        )
+    )
+
+
+def _require_no_failures(job: ValidateJob, found: Validation) -> None:
+    failed = [check for check in found.checks if check.status == "failed"]
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        raise ValidationFailedError(
+            f"{len(failed)} of {len(found.checks)} checks failed: {names}",
+            location=str(job.manifest),
+            hint=validation_report.join_hints(failed),
+        )

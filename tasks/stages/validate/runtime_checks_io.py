@@ -1,0 +1,268 @@
+"""What the built environment says of itself: the probe, and each extension's own check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command, ValidationResult
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.versions import parse_major_minor
+from tasks.stages.extensions.model import BuiltExtension
+from tasks.stages.validate import check_results
+from tasks.stages.validate.check_results import (
+    EXIT_CHECK,
+    ProbeOutput,
+    ProbeRun,
+    add_diagnosis,
+    build_probe_checks,
+    check_coverage,
+    fail_without_cuda,
+    parse_arch_flags,
+)
+from tasks.stages.validate.model import SmokeCheck, ValidateJob
+from tasks.stages.wheel.model import Wheel
+from tasks.system import files, shell
+from tasks.system.hardware import host_probe
+
+_PROBE_SCRIPT = Path(__file__).parent / "probes" / "torch_probe.py"
+_PROBE_CHECKS = (  # in the order it makes them
+    *("version", "cuda", "device", "matmul", "reduction", "convolution", "autograd"),
+    *("graph", "speed", "compile", "nccl"),
+)
+_TIMED_OUT = 124  # what the shell says of a program that took too long
+_NO_CUDA = "torch without CUDA"  # what the probe says of such a torch
+
+
+def run_probe(
+    job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
+) -> ProbeOutput:
+    """Run the probe, as often as it takes: a crash or a hang costs the check that it was at."""
+    cards = len(host_probe.list_gpus()) if wheel.cuda else 0
+
+    def run_remaining_checks(left: Sequence[str]) -> ProbeRun:
+        argv = build_probe_command(job, wheel, built, cards, left)
+        return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
+
+    return check_results.collect_probe_output(
+        run_remaining_checks,
+        [*_list_probe_checks(job), *(f"{name}: import" for name in _list_imports(job, built))],
+    )
+
+
+def _run_program(command: Command) -> ProbeRun:
+    lines: list[str] = []
+    try:
+        shell.run_command(command, lines.append)
+    except (CommandFailedError, MissingToolError) as error:
+        hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
+        too_long = f"took longer than {command.timeout:.0f} s and was ended"
+        return ProbeRun(tuple(lines), too_long if hung else error.message, hung)
+    return ProbeRun(tuple(lines))
+
+
+def build_probe_command(
+    job: ValidateJob,
+    wheel: Wheel,
+    built: Mapping[str, BuiltExtension],
+    cards: int,
+    left: Sequence[str] | None = None,
+) -> tuple[str, ...]:
+    """The command for it, where the driver has so many cards; for those checks that are `left`,
+    None for all. Pure.
+    """
+    given = {
+        "checks": [name for name in job.checks if left is None or name in left],
+        "version": wheel.version,
+        "folder": wheel.folder,
+        "cuda": wheel.cuda,
+        "cards": cards,
+        "imports": {
+            name: modules
+            for name, modules in _list_imports(job, built).items()
+            if left is None or f"{name}: import" in left
+        },
+    }
+    return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(given))
+
+
+def _list_probe_checks(job: ValidateJob) -> list[str]:
+    return [name for name in _PROBE_CHECKS if name in job.checks]
+
+
+def _list_imports(
+    job: ValidateJob, built: Mapping[str, BuiltExtension]
+) -> dict[str, tuple[str, ...]]:
+    if "extensions" not in job.checks:
+        return {}
+    return {
+        name: one.imports for name, one in built.items() if one.imports and one.status == "built"
+    }
+
+
+def collect_probe_checks(
+    job: ValidateJob, wheel: Wheel, said: ProbeOutput, built: Mapping[str, BuiltExtension]
+) -> list[ValidationResult]:
+    """The probe's own checks, and the archs that torch names, judged against the targets."""
+    expected = [
+        "import",
+        *_list_probe_checks(job),
+        *(f"{name}: import" for name in _list_imports(job, built)),
+    ]
+    lost = {name: how.detail for name, how in said.crashes.items()}
+    found = [
+        *build_probe_checks(expected, said.lines, lost, said.stop_reason),
+        *_check_archs(job, wheel, said),
+    ]
+    if EXIT_CHECK in lost:
+        found.append(
+            ValidationResult(EXIT_CHECK, "failed", f"after the last check {lost[EXIT_CHECK]}")
+        )
+    if "gpu" in lost:
+        found = _fail_device_check(found, lost["gpu"])
+    if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
+        found = fail_without_cuda(found, wheel.cuda, job.build_command)
+    knowledge = load_knowledge(Path(job.knowledge))
+    told = [
+        add_diagnosis(
+            knowledge, check, said.crashes[check.name].output if check.name in lost else ""
+        )
+        for check in found
+    ]
+    return [*told, *_list_unreachable_checks(built)]
+
+
+def _fail_device_check(found: list[ValidationResult], how: str) -> list[ValidationResult]:
+    """Where the card itself is not found in time, `device` is the check that has failed."""
+    rest = [check for check in found if check.name != "device"]
+    return [*rest, ValidationResult("device", "failed", f"looking for the card {how}")]
+
+
+def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[ValidationResult]:
+    return [
+        ValidationResult(f"{name}: import", "not run", "its source could not be reached")
+        for name, one in built.items()
+        if one.status == "unreachable"
+    ]
+
+
+def _check_archs(job: ValidateJob, wheel: Wheel, said: ProbeOutput) -> list[ValidationResult]:
+    if "archs" not in job.checks:
+        return []
+    if said.no_gpu_reason == _NO_CUDA:
+        return [ValidationResult("archs", "not run", _NO_CUDA)]
+    if "archs" not in said.lines:
+        return [
+            ValidationResult("archs", "not run", said.stop_reason or "the probe ended before it")
+        ]
+    code = parse_arch_flags(said.lines["archs"]["detail"])
+    knowledge = load_knowledge(Path(job.knowledge))
+    return [check_coverage(knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda)]
+
+
+def run_smoke_checks(
+    job: ValidateJob,
+    said: ProbeOutput,
+    built: Mapping[str, BuiltExtension],
+    python: str,
+    env: Mapping[str, str],
+) -> list[ValidationResult]:
+    """Each extension's script, where it is built and there is what it needs."""
+    if "extensions" not in job.checks:
+        return []
+    hung, checks = said.hung, []
+    for name, smoke in job.smokes.items():
+        if name not in built:
+            continue
+        what, log = f"{name}: smoke check", job.log.with_name(f"validate-{name}.log")
+        if reason := _find_skip_reason(smoke, built[name], replace(said, hung=hung)):
+            checks.append(ValidationResult(what, "not run", reason))
+            continue
+        run = _run_program(Command((python, str(smoke.script)), env, what, None, log, job.timeout))
+        hung += run.hung and smoke.gpu
+        checks.append(_build_smoke_check(job, what, run, log))
+    return checks
+
+
+def _build_smoke_check(
+    job: ValidateJob, what: str, run: ProbeRun, log: PurePath
+) -> ValidationResult:
+    """Exit 0 passes, and the last line tells how; a script that took too long has failed."""
+    if not run.failure:
+        last = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
+        return ValidationResult(what, "passed", last)
+    failed = ValidationResult(what, "failed", run.failure)
+    told = add_diagnosis(load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines))
+    return told if told.remedy else replace(told, remedy=f"see {log}")
+
+
+def _find_skip_reason(smoke: SmokeCheck, built: BuiltExtension, said: ProbeOutput) -> str:
+    if built.status == "unreachable":
+        return "its source could not be reached"
+    if smoke.gpu and (
+        said.stop_reason == check_results.GPU_HUNG or said.hung >= check_results.MAX_HANGS
+    ):
+        return check_results.GPU_HUNG
+    if smoke.gpu and said.no_gpu_reason is None:
+        return "the probe did not get as far as the card"
+    return (said.no_gpu_reason or "") if smoke.gpu else ""
+
+
+CPP_CHECK = "find_package(Torch)"
+
+
+def check_cpp_program(
+    job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
+) -> ValidationResult:
+    """Configure, compile and run it, in a folder that is empty each time."""
+    files.remove_owned(job.work)
+    build = files.create_owned_folder(job.work) / "libtorch"
+    lines: list[str] = []
+    try:
+        for what, argv in list_cpp_steps(job, deps, wheel, build):
+            command = Command(
+                argv, _add_library_path(job, wheel, env), what, log=job.log, timeout=job.timeout
+            )
+            shell.run_command(command, lines.append)
+    except CommandFailedError as error:
+        return ValidationResult(CPP_CHECK, "failed", error.message, f"see {error.location}")
+    return ValidationResult(CPP_CHECK, "passed", lines[-1] if lines else "exit 0")
+
+
+def list_cpp_steps(
+    job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What is run, one after the other, with the name of each. Pure."""
+    configure = (
+        deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
+        f"-DCMAKE_MAKE_PROGRAM={_format_cmake_path(job, deps.ninja.path)}", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_PREFIX_PATH={_format_cmake_path(job, wheel.prefix or '')}",
+        f"-DTORCHYARD_CXX_STANDARD={find_cxx_standard(wheel.release)}",
+    )  # fmt: skip
+    suffix = ".exe" if job.system == "windows" else ""
+    return (
+        ("configure against the C++ libraries", configure),
+        ("compile against the C++ libraries", (deps.cmake.path, "--build", str(build))),
+        ("run the C++ program", (str(build / f"check{suffix}"),)),
+    )
+
+
+def _format_cmake_path(job: ValidateJob, path: str) -> str:
+    """CMake writes it into files of its own, where a backslash would escape what follows it."""
+    return path.replace("\\", "/") if job.system == "windows" else path
+
+
+def find_cxx_standard(release: str) -> str:
+    """What torch's headers ask for: C++20 from 2.12 on (its own TorchConfig.cmake)."""
+    return "20" if parse_major_minor(release) >= (2, 12) else "17"
+
+
+def _add_library_path(job: ValidateJob, wheel: Wheel, env: Mapping[str, str]) -> dict[str, str]:
+    """Windows finds the DLLs of a program on PATH; elsewhere CMake writes an RPATH."""
+    if job.system != "windows":
+        return dict(env)
+    return {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}

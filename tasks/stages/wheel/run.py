@@ -1,0 +1,234 @@
+"""One way for each kind of job, to the same two manifests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path, PurePosixPath
+
+from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import BadArtifactError, MissingCodeError
+from tasks.core.model import Arch, Artifact, InstalledTorch
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.stages.compile.model import CompileResult
+from tasks.stages.source.model import SourceTree
+from tasks.stages.wheel import torch_installation_io, wheel_libraries_io, wheel_packing_io
+from tasks.stages.wheel.model import (
+    KERNELS,
+    AbiFingerprint,
+    BuiltJob,
+    ExistingJob,
+    PrebuiltJob,
+    Wheel,
+    WheelKind,
+)
+from tasks.stages.wheel.torch_abi_io import read_abi_fingerprint
+from tasks.stages.wheel.torch_installation_io import LastWheel, NewWheel
+from tasks.stages.wheel.wheel_packing_io import PackedWheel, format_wheel_version, read_build_inputs
+from tasks.system import environments, files, interpreters, manifests, package_installer
+from tasks.system.hardware import cuda_home
+from tasks.system.manifests import format_current_time
+from tasks.system.output import print_line, print_warning, show_progress
+from tasks.system.package_installer import DownloadRequest, InstallOptions, PackageInstaller
+from tasks.wheels import installed_wheel_io, machine_code_io, wheel_archive_io, wheelhouse_io
+from tasks.wheels.library_linkage import needs_toolkit_libraries
+
+
+def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
+    """Raise `MissingCodeError` if a GPU of the targets cannot run the kernels of `wheel`.
+
+    As in planning, the suffix of a target is ignored. A library in an unknown format is left to
+    validate, with a warning.
+    """
+    if not job.targets:
+        return
+    try:
+        code = _read_kernel_code(job, wheel)
+    except BadArtifactError as error:
+        print_warning(f"{wheel.name}: {error.message}; doit validate checks it again")
+        return
+    gpus = [Arch(target.major, target.minor) for target in job.targets]
+    knowledge = load_knowledge(Path(job.knowledge))
+    missing = [gpu for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
+    held = ", ".join(code.names)
+    if missing:
+        raise MissingCodeError(
+            f"{wheel.name} holds machine code for {held or 'no GPU'} and none that runs on "
+            f"{', '.join(map(str, missing))}; it was not installed",
+            location=str(job.wheelhouse),
+        )
+    print_line(f"{wheel.name} holds machine code for {held}")
+
+
+def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
+    """Return the archs of most kernels, none for a wheel without CUDA."""
+    names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        member = next((name for name in names if name in archive.namelist()), None)
+        if member is None:
+            return MachineCode(frozenset(), frozenset())
+        show_progress(f"reading the machine code of {PurePosixPath(member).name}")
+        folder = files.create_owned_folder(Path(job.landing) / "kernels")
+        library = folder / PurePosixPath(member).name
+        try:
+            with archive.open(member) as packed, library.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 1 << 20)
+            return machine_code_io.read_fatbin_images(library).common_code
+        finally:
+            files.remove_owned(folder)
+
+
+VERSION_FILES = ("torch/version.py", "torch/_version.py")
+
+
+def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
+    """Make it, check it, and where it holds something new look at its libraries, install it and
+    import it.
+    """
+    compiled = manifests.read_manifest(job.compiled, CompileResult)
+    if compiled.backend == "cmake":
+        return _build_cpp_libraries(job, deps, compiled)
+    PackageInstaller(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
+    made, began = read_build_inputs(job, deps), format_current_time()
+    before = torch_installation_io.read_last_wheel(job)
+    known = torch_installation_io.locate_last_wheel(job, before) if before else None
+    packed = wheel_packing_io.pack_wheel(job, compiled, made, deps, known)
+    content = _compute_content_digest(packed)
+    artifact = _find_unchanged_wheel(job, deps, content, before)
+    if artifact is None:
+        found_in = wheel_libraries_io.inspect_libraries(
+            job, deps, packed.wheel, packed.recorded, packed.portable.promised
+        )
+        if job.cuda and not job.by_packages and needs_toolkit_libraries(found_in):
+            print_line(
+                "wheel.cuda: packages makes one for machines that have a driver and no toolkit"
+            )
+        artifact = torch_installation_io.install_new_wheel(
+            job, deps, NewWheel(packed.wheel, content, made, began), before
+        )
+        manifests.write_manifest(job.libraries, found_in)
+    found = torch_installation_io.find_installed_torch(deps.python)
+    print_line(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    release = found.version.partition("+")[0]
+    torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
+    return torch, read_abi_fingerprint(found, deps, job.reading)
+
+
+def _compute_content_digest(packed: PackedWheel) -> str:
+    """What would be installed, with the packages that it brings along."""
+    content = wheel_archive_io.compute_content_digest(packed.recorded, VERSION_FILES)
+    requires = packed.portable.requires
+    return compute_text_sha256(format_canonical_json([content, *requires])) if requires else content
+
+
+def _find_unchanged_wheel(
+    job: BuiltJob, deps: DepsManifest, content: str, last: LastWheel | None
+) -> Artifact | None:
+    """The wheel that is installed, where the new one differs in nothing but the commit in its
+    name.
+    """
+    if last is None or not Path(job.libraries).is_file():
+        return None
+    if (last.digest, last.identity, last.asked) != (
+        content,
+        deps.identity,
+        torch_installation_io.format_base_version(job),
+    ):
+        return None
+    found = interpreters.find_interpreter(deps.python).torch
+    if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
+        return None  # a person's pip took it away, or put another one there
+    if not installed_wheel_io.has_all_files(Path(found.folder).parent, "torch"):
+        return None
+    print_line(f"the same content as {last.artifact.name}: kept")
+    return last.artifact
+
+
+def _build_cpp_libraries(
+    job: BuiltJob, deps: DepsManifest, compiled: CompileResult
+) -> tuple[Wheel, AbiFingerprint]:
+    """An install prefix for find_package(Torch), and an archive of it."""
+    files.remove_owned(job.prefix)
+    prefix = files.create_owned_folder(job.prefix)
+    wheel_packing_io.run_backend(job, compiled, prefix, {})
+    version = format_wheel_version(job, manifests.read_manifest(job.source, SourceTree))
+    archive = _archive_prefix(job, prefix, version)
+    print_line(f"{prefix} and {archive}")
+    known = files.read_artifact(archive)
+    release = version.partition("+")[0]
+    torch = Wheel(
+        version, release, job.cuda, str(prefix), deps.python, "libtorch", known, str(prefix)
+    )
+    digest = compute_text_sha256(format_canonical_json(compiled.products))
+    standard = job.reading.cxx_standard
+    return torch, AbiFingerprint(
+        release, job.cuda, "", digest, digest, None, standard, deps.identity
+    )
+
+
+def _archive_prefix(job: BuiltJob, prefix: Path, version: str) -> Path:
+    house = Path(job.wheelhouse)
+    house.mkdir(parents=True, exist_ok=True)
+    form = "zip" if prefix.drive else "gztar"
+    name = str(Path(job.landing).with_name(f"libtorch-{version}"))
+    made = Path(shutil.make_archive(name, form, prefix.parent, prefix.name))
+    return made.replace(house / made.name)
+
+
+def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
+    """Leave an installed, checked torch. Raises `FetchError`, `BadArtifactError`."""
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    match job:
+        case PrebuiltJob():
+            return _install_prebuilt(job, deps)
+        case BuiltJob():
+            return build_torch(job, deps)
+    found = torch_installation_io.find_installed_torch(job.python)
+    print_line(f"torch {found.version} in {found.folder}")
+    return _build_manifests(deps, read_abi_fingerprint(found, deps, job.reading), found, None)
+
+
+def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
+    files.require_minimum_space(job.landing, "installing torch and the libraries it needs")
+    path, artifact = _fetch_wheel(job, deps)
+    show_progress(f"checking {path.name}")
+    wheel_archive_io.verify_wheel(path, deps.python_version)
+    require_target_code(job, path)
+    show_progress("installing torch and the libraries it needs")
+    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    into.install_locked(job.locked, job.index)
+    into.install_wheel(path, InstallOptions(deps.toolkit.pins if deps.toolkit else (), job.index))
+    found = torch_installation_io.find_installed_torch(deps.python)
+    release = job.requirement.partition("==")[2].partition("+")[0]
+    torch_installation_io.require_release(found, release, job.cuda)
+    if deps.toolkit and deps.toolkit.pins:
+        cuda_home.link_new_libraries(Path(found.folder).parent, Path(deps.toolkit.home))
+    print_line(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    return _build_manifests(deps, read_abi_fingerprint(found, deps, job.reading), found, artifact)
+
+
+def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
+    asked = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
+    found = wheelhouse_io.find_stored_wheel(job.wheelhouse, asked, job.index)
+    if found and job.locked_sha256 in ("", found[1].sha256):
+        wheelhouse_io.require_sha256(found[1], job.sha256)
+        print_line(f"{found[0].name} is in the wheelhouse")
+        return found
+    show_progress(f"fetching {job.requirement}")
+    arrived = package_installer.download_distribution(
+        DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
+    )
+    known = files.read_artifact(arrived)
+    wheelhouse_io.require_sha256(known, job.sha256)
+    wheelhouse_io.require_locked_digest(known, job.locked_sha256, "torch")
+    return wheelhouse_io.store_wheel(arrived, job.wheelhouse, asked, job.index)
+
+
+def _build_manifests(
+    deps: DepsManifest, shown: AbiFingerprint, found: InstalledTorch, artifact: Artifact | None
+) -> tuple[Wheel, AbiFingerprint]:
+    kind: WheelKind = "wheel" if artifact else "existing"
+    release = found.version.partition("+")[0]
+    wheel = Wheel(found.version, release, found.cuda, found.folder, deps.python, kind, artifact)
+    return wheel, shown

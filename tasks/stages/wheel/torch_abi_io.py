@@ -1,0 +1,171 @@
+"""What an extension compiles and links against, read from a torch as it lies installed.
+
+Of headers it is their bytes, of libraries only what they export: after a change inside of torch an
+extension is what it was. RECORD has the digest of each file; where a torch came without one (conda,
+a system package) the headers are read, and libraries are known by size and time.
+
+Whether strings are those of C++11 is seen in the parameters of c10's own functions: torch's CMake
+files said it once (2.5) and do not any more (2.14), and a wheel of the older ABI (PyPI's 2.5.1)
+exports 213 names with `__cxx11` out of the libstdc++ that was linked into it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import BadArtifactError, TorchyardError
+from tasks.core.model import InstalledTorch
+from tasks.knowledge import cpp_extension
+from tasks.stages import abi_fingerprint_store_io
+from tasks.stages.wheel.model import AbiDetails, AbiFingerprint, AbiReadOptions
+from tasks.system import files, manifests
+from tasks.system.output import show_progress
+from tasks.wheels import exported_symbols_io, wheel_archive_io, wheel_record
+from tasks.wheels.library_linkage import ExportedSymbols, ExportedSymbolsCache
+
+_SYMBOL_READER_VERSION = 1  # raised where symbols.exported comes to tell another thing of a library
+# The last has the flags that cpp_extension compiles with
+_HEADER_PREFIXES = (
+    "torch/include/",
+    "torch/share/cmake/",
+    f"torch/{cpp_extension.CPP_EXTENSION_PATH}",
+)
+# Of what CppExtension and CUDAExtension link; .lib are Windows' import libraries
+_LINKED_LIBRARY = re.compile(
+    r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
+    r"\.(?:so(?:\.[\d.]+)?|dylib|lib)"
+)
+_C10_LIBRARY = re.compile(r"torch/lib/libc10\.so(?:\.[\d.]+)?")
+_C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
+
+
+def read_abi_fingerprint(
+    found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
+) -> AbiFingerprint:
+    """The surface of an installed torch; its parts are kept for people.
+
+    Raises `BadArtifactError` where a library cannot be read.
+    """
+    show_progress("looking at what extensions compile and link against")
+    folder = Path(found.folder)
+    listed = _list_torch_files(folder)
+    headers = {name: digest for name, digest in listed.items() if name.startswith(_HEADER_PREFIXES)}
+    libraries = {name: digest for name, digest in listed.items() if _LINKED_LIBRARY.fullmatch(name)}
+    names = cache(lambda name: _read_symbol_names(folder.parent / name))
+    exported = _read_exports(folder.parent, libraries, names, reading)
+    made = AbiFingerprint(
+        release=found.version.partition("+")[0],
+        cuda=found.cuda,
+        python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
+        headers=_compute_digest(headers),
+        symbols=_compute_digest({name: one.digest for name, one in exported.items()}),
+        cxx11_abi=next(
+            (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name)), None
+        ),
+        cxx_standard=_read_cxx_standard(folder) or reading.cxx_standard,
+        identity=deps.identity,
+    )
+    if not abi_fingerprint_store_io.has_stored_parts(reading.abi_folder, made.name):
+        parts = AbiDetails(made, headers, {name: names(name) or () for name in libraries})
+        abi_fingerprint_store_io.store_fingerprint_parts(reading.abi_folder, parts)
+    return made
+
+
+def _list_torch_files(folder: Path) -> Mapping[str, str]:
+    """Files and their digests, by RECORD where it lists the libraries."""
+    recorded = wheel_archive_io.read_installed_record(folder.parent, "torch")
+    if any(_LINKED_LIBRARY.fullmatch(name) for name in recorded):
+        return recorded
+    return dict(_scan_torch_files(folder))
+
+
+def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
+    flags = folder / cpp_extension.CPP_EXTENSION_PATH
+    for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
+        for path in sorted(place.rglob("*")) or [place]:
+            name = path.relative_to(folder.parent).as_posix()
+            if not path.is_file():
+                continue
+            if name.startswith(_HEADER_PREFIXES):
+                yield (
+                    name,
+                    wheel_record.encode_digest(bytes.fromhex(files.read_artifact(path).sha256)),
+                )
+            elif _LINKED_LIBRARY.fullmatch(name):
+                found = path.stat()
+                yield name, f"{path.name}:{found.st_size}:{found.st_mtime_ns}"
+
+
+def _read_exports(
+    site: Path,
+    libraries: Mapping[str, str],
+    names: Callable[[str], tuple[str, ...] | None],
+    reading: AbiReadOptions,
+) -> dict[str, ExportedSymbols]:
+    """What each library exports; those that the last torch had in the same bytes are not read."""
+    before = _read_known_exports(reading)
+    found = {
+        name: before[digest] if digest in before else _summarize_exports(site / name, names(name))
+        for name, digest in libraries.items()
+    }
+    kept = {libraries[name]: one for name, one in found.items() if libraries[name]}
+    if kept != before:
+        manifests.write_manifest(
+            reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, kept)
+        )
+    return found
+
+
+def _read_known_exports(reading: AbiReadOptions) -> Mapping[str, ExportedSymbols]:
+    try:
+        before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
+    except TorchyardError:
+        return {}
+    return before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
+
+
+def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
+    if names is None:  # a format that is not read
+        return ExportedSymbols(files.read_artifact(path).sha256, None)
+    return ExportedSymbols(compute_text_sha256("\n".join(names)), _detect_cxx11_abi(names))
+
+
+def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
+    try:
+        names = exported_symbols_io.read_exported_symbols(path)
+    except OSError as error:
+        raise BadArtifactError(
+            f"a library of this torch cannot be opened: {error.strerror}",
+            location=str(path),
+            hint="install this torch again",
+        ) from error
+    return None if names is None else tuple(sorted(names))
+
+
+def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
+    """`torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…`, and of
+    the older ABI `…RKSs`.
+    """
+    own = [name for name in names if name.startswith(_C10_SYMBOLS)]
+    if any("St7__cxx11" in name for name in own):
+        return True
+    return False if any(name.endswith("Ss") for name in own) else None
+
+
+def _read_cxx_standard(folder: Path) -> int | None:
+    try:
+        text = (folder / cpp_extension.CPP_EXTENSION_PATH).read_text(
+            encoding="utf-8", errors="replace"
+        )
+    except OSError:
+        return None
+    return cpp_extension.parse_cpp_extension(text).standard
+
+
+def _compute_digest(of: Mapping[str, str]) -> str:
+    return compute_text_sha256(format_canonical_json(of))

@@ -1,0 +1,41 @@
+"""Asked in each run, so it is small: is the torch that was left still there, and the locked one?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.core.errors import TorchyardError
+from tasks.core.pip_requirements import describe_version_mismatches
+from tasks.stages.wheel.model import BuiltJob, ExistingJob, PrebuiltJob, Wheel
+from tasks.system import environments, interpreters, manifests
+
+WheelJob = PrebuiltJob | BuiltJob | ExistingJob
+
+
+def is_stale(job: WheelJob) -> bool:
+    """Whether the torch that was left is not there any more, or is another one: a person's pip may
+    have been at work, or torchyard.lock holds another one.
+    """
+    try:
+        last = manifests.read_manifest(job.wheel, Wheel)
+    except TorchyardError:
+        return True
+    if last.kind == "libtorch":
+        return not Path(last.folder).is_dir()
+    found = interpreters.find_torch([Path(last.folder).parent])
+    return found is None or found.version != last.version or bool(_find_lock_differences(job, last))
+
+
+def list_unlocked(job: WheelJob) -> tuple[str, ...]:
+    """What torchyard.lock holds and is not there."""
+    return _find_lock_differences(job, manifests.read_manifest(job.wheel, Wheel))
+
+
+def _find_lock_differences(job: WheelJob, last: Wheel) -> tuple[str, ...]:
+    if isinstance(job, ExistingJob):
+        return ()
+    here = environments.read_package_versions(Path(last.folder).parent) if job.locked else {}
+    wanted = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
+    found = last.artifact.sha256 if last.artifact else ""
+    other = (f"torch with sha256 {wanted[:12]}… is locked",) if wanted not in ("", found) else ()
+    return (*other, *describe_version_mismatches(job.locked, here))

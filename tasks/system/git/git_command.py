@@ -1,0 +1,152 @@
+"""One git command: its arguments, its environment, and what its failures mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+
+from tasks.core.errors import (
+    OFFLINE_HINT,
+    CommandFailedError,
+    FetchError,
+    LostEditsError,
+    redact_secrets,
+)
+from tasks.core.model import Command
+from tasks.core.text_formatting import format_short_list
+from tasks.system import shell
+from tasks.system.network import network_access
+
+_GIT_OPTIONS = (
+    "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
+    "advice.detachedHead=false",
+    "core.longpaths=true",  # read by git for Windows: PyTorch's tree has paths beyond its limit
+    "http.lowSpeedLimit=1000",  # bytes per second: a host that hangs is given up
+    "http.lowSpeedTime=60",
+)
+_PERMANENT_FAILURE = re.compile(
+    r"remote ref|not our ref|unadvertised object|dumb http|repository '.*' not found|does not exist"
+    r"|Authentication failed|could not read Username|does not appear to be a git|not allowed"
+    r"|not a git repository|overwritten by checkout|cannot change to",
+    re.IGNORECASE,
+)
+
+_OVERWRITTEN_FILES = re.compile(r"(?P<which>.*)overwritten by checkout:\n(?P<names>(?:\t.*\n?)+)")
+_SUBMODULE_PATH = re.compile(r"in submodule path '(?P<path>[^']+)'")
+
+
+def build_git_command(
+    *args: str,
+    what: str,
+    at: PurePath | None = None,
+    mirrors: Mapping[str, str] | None = None,
+    log: PurePath | None = None,
+    local: bool = False,
+) -> Command:
+    """`git args`, run in `at`, looking no further up for a repository and asking for no password.
+
+    `mirrors` maps the prefix of a URL to what is fetched instead; `local` says that the tree itself
+    came from this machine, so that its submodules may too.
+    """
+    options = [*_GIT_OPTIONS]
+    if local or any(is_local_url(mirror) for mirror in (mirrors or {}).values()):
+        options.append("protocol.file.allow=always")
+    argv = ("git", *(part for option in options for part in ("-c", option)), *args)
+    return Command(
+        argv, {**_build_git_env(at), **build_url_rewrites(mirrors or {})}, what, cwd=at, log=log
+    )
+
+
+def _build_git_env(at: PurePath | None) -> dict[str, str]:
+    env = shell.build_host_env()
+    env.update(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C")
+    if at is not None:
+        env["GIT_CEILING_DIRECTORIES"] = str(Path(at).absolute().parent)
+    return env
+
+
+def build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
+    """git's insteadOf rules as environment, which submodules' own commands inherit."""
+    env = {"GIT_CONFIG_COUNT": str(len(mirrors))} if mirrors else {}
+    for number, (prefix, mirror) in enumerate(sorted(mirrors.items())):
+        env[f"GIT_CONFIG_KEY_{number}"] = f"url.{mirror}.insteadOf"
+        env[f"GIT_CONFIG_VALUE_{number}"] = prefix
+    return env
+
+
+def is_local_url(url: str) -> bool:
+    """Whether a URL is a path on this machine: no scheme but file:, and not scp's host:path."""
+    if url.startswith("file:"):
+        return True
+    head = url.split("/", 1)[0]
+    return "://" not in url and (":" not in head or re.match(r"[A-Za-z]:[\\/]", url) is not None)
+
+
+def retry_git_action(url: str, action: Callable[[], None]) -> None:
+    """Do something over the network, three times at most and only while it may get better.
+
+    Raises `FetchError` where it stays without success, `CommandFailedError` where git refused for
+    good.
+    """
+    try:
+        network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
+    except CommandFailedError as error:
+        if _PERMANENT_FAILURE.search(error.output):
+            raise
+        raise build_fetch_error(url, error) from error
+
+
+def _find_git_retry_reason(error: Exception) -> str:
+    if not isinstance(error, CommandFailedError) or _PERMANENT_FAILURE.search(error.output):
+        return ""
+    said = error.message.removeprefix(error.exit_description).removeprefix(": ")
+    return said.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
+
+
+def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
+    """A fetch that did not work, as one message."""
+    if network_access.is_offline():
+        todo = "make the bundle again: doit bundle. What it holds is in its bundle.json"
+        what = f"{url} cannot be had from the bundle: {error.message}"
+        return FetchError(what, location=error.location, hint=todo)
+    return FetchError(
+        f"{url} cannot be fetched: {error.message}",
+        location=error.location,
+        hint="check the URL, the network and the proxy, or give a mirror in the settings "
+        "(mirrors), and run the same command again: it goes on where it stopped; "
+        f"{OFFLINE_HINT}",
+    )
+
+
+def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
+    """Turn git's refusal to overwrite a person's files into a `LostEditsError`."""
+    try:
+        action()
+    except CommandFailedError as error:
+        if "overwritten by checkout" in error.output:
+            raise _build_overwrite_error(tree, error) from error
+        raise
+
+
+def _build_overwrite_error(tree: PurePath, error: CommandFailedError) -> LostEditsError:
+    """Which files, and of which repository: git names a submodule behind what it says of it."""
+    found, submodule = _OVERWRITTEN_FILES.search(error.output), _SUBMODULE_PATH.search(error.output)
+    at = Path(tree) / submodule["path"] if submodule else tree
+    if not found:
+        return build_lost_edits_error(at, error.message)
+    names = format_short_list([name.strip() for name in found["names"].splitlines()], 5)
+    what = f"{error.exit_description}: what you have in these files would be overwritten: {names}"
+    return build_lost_edits_error(
+        at, what, stash="stash -u" if "untracked" in found["which"] else "stash"
+    )
+
+
+def build_lost_edits_error(tree: PurePath, what: str, stash: str = "stash") -> LostEditsError:
+    """The refusal to go on over a person's work."""
+    return LostEditsError(
+        what,
+        location=str(tree),
+        hint=f"commit them, or put them away (git -C {tree} {stash}), and run the same command "
+        "again",
+    )

@@ -1,0 +1,121 @@
+"""Submodules: brought to what the tree records, and only those that fell behind it.
+
+A submodule that a person moved by hand is theirs: it is read as it is. One that merely was not
+moved along when the tree was pulled is known by standing where the tree recorded it when it was
+last read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from tasks.core.errors import CommandFailedError
+from tasks.system import shell
+from tasks.system.git.checkout_state import capture_git_output, list_submodule_status
+from tasks.system.git.git_command import (
+    build_fetch_error,
+    build_git_command,
+    guard_local_edits,
+    is_local_url,
+    retry_git_action,
+)
+from tasks.system.git.interrupted_update import (
+    exclude_user_changes,
+    list_unfinished_submodules,
+    track_submodule_update,
+)
+from tasks.system.output import print_line, print_warning
+
+_CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
+
+
+def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
+    """Paths of submodules that are missing, or where the commit `seen` ("" for none) had them; and
+    of those that were being brought along when that was cut off.
+    """
+    if not (Path(tree) / ".gitmodules").exists():
+        return ()
+    return tuple(dict.fromkeys((*list_unfinished_submodules(tree), *_find_stale_paths(tree, seen))))
+
+
+def _find_stale_paths(tree: PurePath, seen: str) -> Iterator[str]:
+    before = _read_tree_submodules(tree, seen) if seen else {}
+    for flag, path, commit in list_submodule_status(tree):
+        if flag == "-" or (flag == "+" and before.get(path) == commit):
+            yield path
+
+
+def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
+    """Those that are not where the tree records them."""
+    return tuple(path for flag, path, _ in list_submodule_status(tree) if flag == "+")
+
+
+def _read_tree_submodules(tree: PurePath, commit: str) -> dict[str, str]:
+    """Path → commit of the submodules in a commit of the tree; empty where that commit is gone."""
+    try:
+        listed = capture_git_output(tree, "ls-tree", "-r", "-z", commit)
+    except CommandFailedError:
+        return {}
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith("160000 "))
+    return {path: head.split()[2] for head, _, path in entries}
+
+
+def update_submodules(
+    tree: PurePath,
+    paths: Sequence[str] = (),
+    *,
+    mirrors: Mapping[str, str] | None = None,
+    log: PurePath | None = None,
+) -> None:
+    """Check out submodules, recursively: those of `paths`, or all. What is there stays.
+
+    Raises `FetchError` where a host does not answer, `LostEditsError` where a person's files are in
+    the way.
+    """
+    if not (Path(tree) / ".gitmodules").exists():
+        return
+    asked = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
+    free = exclude_user_changes(tree, asked)
+    if moved := sorted(set(asked) - set(free)):
+        print_warning(f"left where they were moved after an update was cut off: {', '.join(moved)}")
+    with track_submodule_update(tree, free):
+        if free:
+            _run_submodule_update(tree, free if moved else paths, mirrors, log)
+
+
+def _run_submodule_update(
+    tree: PurePath, paths: Sequence[str], mirrors: Mapping[str, str] | None, log: PurePath | None
+) -> None:
+    local = is_local_url(
+        capture_git_output(tree, "config", "--default", "", "--get", "remote.origin.url").strip()
+    )
+    where = ("--", *paths) if paths else ()
+
+    def update_at_depth(*depth: str) -> None:
+        argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
+        what = "fetch the submodules"
+        step = build_git_command(*argv, what=what, at=tree, mirrors=mirrors, log=log, local=local)
+        guard_local_edits(tree, lambda: shell.run_command(step, _report_clone_retry))
+
+    sync = ("submodule", "--quiet", "sync", "--recursive", *where)
+    shell.run_command(build_git_command(*sync, what="read the submodules' URLs", at=tree, log=log))
+    try:
+        retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
+    except CommandFailedError:
+        # a server may refuse a commit that no branch points to, or a shallow copy at all
+        _update_with_history(update_at_depth)
+
+
+def _report_clone_retry(line: str) -> None:
+    """git clones a submodule once more by itself."""
+    if found := _CLONE_RETRY.match(line):
+        print_line(f"{found['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
+
+
+def _update_with_history(update: Callable[[], None]) -> None:
+    try:
+        retry_git_action("a submodule", update)
+    except CommandFailedError as error:
+        raise build_fetch_error("a submodule", error) from error

@@ -1,0 +1,166 @@
+"""What this machine is: cards, CUDA toolkits, the interpreter. Cheap enough for load, offline, and
+writing nothing.
+
+The cards are what the driver says, never out of a table of names; a torch that is installed already
+is read from its files, since importing it takes seconds. `pin` keeps the answer, so that a card
+that comes or goes rebuilds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
+from tasks.core.model import Command, Gpu, Host, InstalledToolkit, Interpreter, System
+from tasks.system import interpreters, manifests, shell
+from tasks.system.hardware import toolchain
+
+_SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwin": "macos"}
+
+
+@dataclass(frozen=True)
+class HostQuery:
+    """The settings that decide where to look."""
+
+    python: str
+    toolkit_path: str | None
+
+
+@dataclass(frozen=True)
+class HostPin:
+    """The file host.json: what was asked, and what was found then."""
+
+    asked: HostQuery
+    host: Host
+
+
+def read_host(asked: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
+    """The pinned facts where they answer the same question, with a fresh look at what they do
+    not, and at the interpreter where that is gone: an upgrade may have removed it.
+
+    Without `run`, start no program: read versions from files, as far as these have them.
+    """
+    try:
+        kept = manifests.read_manifest(pin, HostPin)
+    except TorchyardError:
+        return _probe_host(asked, list_gpus() if run else _list_gpus_by_library(), run=run)
+    if kept.asked == asked and not Path(kept.host.python.path).exists():
+        return replace(kept.host, python=_resolve_interpreter(asked.python, run=run), pinned=False)
+    if kept.asked == asked:
+        return replace(kept.host, python=_refresh_torch(kept.host.python), pinned=True)
+    return _probe_host(asked, kept.host.gpus, run=run)
+
+
+def write_host_pin(path: PurePath, asked: HostQuery, found: Host) -> None:
+    """Keep `found` as the facts that every later run plans from."""
+    manifests.write_manifest(path, HostPin(asked, _set_pinned(found, pinned=False)))
+
+
+def _set_pinned(found: Host, *, pinned: bool) -> Host:
+    return Host(found.system, found.machine, found.python, found.gpus, found.toolkits, pinned)
+
+
+def _probe_host(asked: HostQuery, gpus: tuple[Gpu, ...], *, run: bool) -> Host:
+    return Host(
+        system=_SYSTEM_NAMES.get(sys.platform, "linux"),
+        machine=platform.machine().lower().replace("amd64", "x86_64"),
+        python=_resolve_interpreter(asked.python, run=run),
+        gpus=gpus,
+        toolkits=tuple(_find_toolkits(asked.toolkit_path, run=run)),
+    )
+
+
+def _resolve_interpreter(asked: str, *, run: bool) -> Interpreter:
+    return interpreters.find_interpreter(asked) if run else interpreters.read_interpreter(asked)
+
+
+def _refresh_torch(python: Interpreter) -> Interpreter:
+    """A torch that is installed already is its owner's: it is read each time, and never pinned."""
+    if python.torch is None:
+        return python
+    return replace(python, torch=interpreters.find_torch([Path(python.torch.folder).parent]))
+
+
+def list_gpus() -> tuple[Gpu, ...]:
+    """The cards that are here now. No driver, no cards."""
+    from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
+
+    return nvidia.query_driver().gpus
+
+
+def _list_gpus_by_library() -> tuple[Gpu, ...]:
+    """Return the GPUs without running nvidia-smi."""
+    from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
+
+    return nvidia.query_driver(run=False).gpus
+
+
+def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
+    """A person's choice first, then what the environment names, then the usual places, the newest
+    first.
+    """
+    seen: set[Path] = set()
+    for place in _list_toolkit_folders(path):
+        home = place.expanduser().absolute()
+        if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
+            continue  # a wrapper in /usr/local/bin makes no toolkit of /usr/local
+        if version := read_nvcc_version(home) if run else read_toolkit_version(home):
+            seen.add(home.resolve())
+            yield InstalledToolkit(
+                str(home), version, asked=bool(path) and place == Path(path or "")
+            )
+
+
+def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
+    named = [path, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    yield from (Path(name) for name in named if name)
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parent.parent
+    if sys.platform == "win32":
+        program_files = Path(os.environ.get("PROGRAMFILES", r"C:\Program Files"))
+        yield from sorted(
+            (program_files / "NVIDIA GPU Computing Toolkit/CUDA").glob("v*"), reverse=True
+        )
+    else:
+        yield from (Path("/usr/local/cuda"), Path("/usr/lib/cuda"), Path("/opt/cuda"))
+        yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
+
+
+def read_nvcc_version(home: Path) -> str:
+    """The full version that a toolkit's nvcc tells ("13.0.88"), "" where there is none that
+    runs.
+    """
+    nvcc = toolchain.build_nvcc_path(str(home))
+    if not Path(nvcc).exists():
+        return ""
+    try:
+        text = shell.capture_output(
+            Command((nvcc, "--version"), shell.build_host_env(), "ask nvcc its version")
+        )
+    except (CommandFailedError, MissingToolError):
+        return ""
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return found[1] if found else ""
+
+
+def read_toolkit_version(home: Path) -> str:
+    """Return the version of a toolkit without running nvcc: nvcc's from version.json, else the
+    release from cuda.h ("13.0.0"). "" if there is no nvcc, or neither file has a version.
+    """
+    if not Path(toolchain.build_nvcc_path(str(home))).exists():
+        return ""
+    try:
+        known = json.loads((home / "version.json").read_text(encoding="utf-8"))
+        return str(known["cuda_nvcc"]["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        header = (home / "include" / "cuda.h").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^#define CUDA_VERSION (\d+)", header, re.MULTILINE)
+    return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}.0" if found else ""

@@ -1,0 +1,332 @@
+"""The Visual Studios of this machine and their C++ toolsets, within what the CUDA toolkit takes.
+
+An installation has the toolset of its own release, and older ones where a person added them. It
+does not know which versions fit; that is a fact of config/knowledge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ntpath import dirname, normcase, normpath
+from pathlib import Path
+from typing import Any
+
+from tasks.core.deps_model import CompilerLimits, MsvcEnvironment, Program
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command
+from tasks.knowledge.host_compilers import (
+    MSVC_INSTALL_COMMAND,
+    HostCompiler,
+    explain_compiler_rejection,
+)
+from tasks.knowledge.versions import format_major_minor, parse_version_numbers
+from tasks.system import shell
+
+REQUIRED_COMPONENT = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
+_TOOLSETS_FOLDER = ("VC", "Tools", "MSVC")
+_CL_PATH = Path("bin", "Hostx64", "x64", "cl.exe")
+_VSWHERE_TIMEOUT = 10.0  # seconds
+
+
+@dataclass(frozen=True)
+class VisualStudioInstallation:
+    """A Visual Studio, or its Build Tools, with the C++ tools for x64.
+
+    `version` is that of the release, "17.14.36"; `toolsets` are those of MSVC that are in it, the
+    newest first ("14.44.35207").
+    """
+
+    name: str
+    version: str
+    path: str
+    toolsets: tuple[str, ...]
+
+    def build_cl_path(self, toolset: str) -> str:
+        """The path of a toolset's compiler."""
+        return str(Path(self.path, *_TOOLSETS_FOLDER, toolset) / _CL_PATH)
+
+    @property
+    def vcvarsall(self) -> str:
+        """The path of the script that makes the environment of a toolset."""
+        return str(Path(self.path, "VC", "Auxiliary", "Build", "vcvarsall.bat"))
+
+
+@dataclass(frozen=True)
+class ChosenToolset:
+    """The compiler, whose version is that of its toolset, and the installation it is of. `why` is a
+    sentence where it is not the usual one.
+    """
+
+    cl: Program
+    installation: VisualStudioInstallation
+    why: str = ""
+
+    @property
+    def setup_name(self) -> str:
+        """What sets it up, without what a servicing moves where no compiler does."""
+        of, release = self.installation, format_major_minor(self.installation.version)
+        return (
+            f"vcvarsall x64 of {of.name} {release}, toolset {format_major_minor(self.cl.version)}"
+        )
+
+
+def run_vswhere(*options: str) -> list[Any] | None:
+    """What vswhere tells of every edition, as its JSON is; None where it is not to be had."""
+    programs = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
+    vswhere = programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
+    argv = (str(vswhere), "-products", "*", *options, "-format", "json", "-utf8")
+    command = Command(
+        argv, shell.build_host_env(), "look for Visual Studio", timeout=_VSWHERE_TIMEOUT
+    )
+    try:
+        rows = json.loads(shell.capture_output(command) or "[]")
+    except (CommandFailedError, MissingToolError, ValueError):
+        return None
+    return rows if isinstance(rows, list) else None
+
+
+def find_installations() -> tuple[VisualStudioInstallation, ...]:
+    """Every installation that has the C++ tools, the newest first; none where vswhere is not."""
+    here = [_build_installation(row) for row in run_vswhere("-requires", REQUIRED_COMPONENT) or ()]
+    return tuple(sorted(here, key=lambda item: parse_version_numbers(item.version), reverse=True))
+
+
+def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
+    """The newest toolset of the newest installation that has one which the toolkit takes; that of
+    the developer prompt that this runs in, where it is one of them.
+
+    Raises `MissingToolError` where there is none.
+    """
+    here = find_installations()
+    prompt = _find_prompt_toolsets(here)
+    usual = [_ToolsetCandidate(item, toolset) for item in here for toolset in item.toolsets]
+    every = [*prompt, *usual]
+    if not every:
+        raise MissingToolError("there is no C++ compiler here", hint=MSVC_INSTALL_COMMAND)
+    fit = next((one for one in every if not one.explain_refusal(limits)), None)
+    against = every[0].explain_refusal(limits)
+    if fit is None:
+        raise MissingToolError(
+            against, location=every[0].installation.path, hint=_build_install_hint(limits)
+        )
+    plain = next((one for one in usual if not one.explain_refusal(limits)), fit)
+    if fit in prompt and (fit.installation.path, fit.version) != (
+        plain.installation.path,
+        plain.version,
+    ):
+        against = "this is its developer prompt"
+    return fit.build_chosen_toolset(against)
+
+
+@dataclass(frozen=True)
+class _ToolsetCandidate:
+    """One that could be taken; `name` is what messages call it."""
+
+    installation: VisualStudioInstallation
+    version: str
+    name: str = ""
+
+    def explain_refusal(self, limits: CompilerLimits) -> str:
+        name = self.name or f"{self.installation.name} {self.installation.version}"
+        return explain_compiler_rejection(limits, HostCompiler(name, "msvc", self.version))
+
+    def build_chosen_toolset(self, why: str) -> ChosenToolset:
+        used = f"{self.installation.name} {self.installation.version} with toolset {self.version} is used"
+        cl = Program(self.installation.build_cl_path(self.version), self.version)
+        return ChosenToolset(cl, self.installation, f"{why}: {used}" if why else "")
+
+
+def _find_prompt_toolsets(here: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
+    """The toolset that is set up in the developer prompt that this runs in, then the others of its
+    installation, which vswhere need not know. A prompt for 32 bits has compilers for x64 as well.
+    """
+    folder = os.environ.get("VSINSTALLDIR", "")
+    if not folder:
+        return []
+    version = os.environ.get("VSCMD_VER", "")
+    own = VisualStudioInstallation(
+        "Visual Studio", version, folder, _list_toolsets(Path(folder, *_TOOLSETS_FOLDER))
+    )
+    own = next((item for item in here if Path(item.path) == Path(folder)), own)
+    first = os.environ.get("VCTOOLSVERSION", "")
+    others = [_ToolsetCandidate(own, toolset) for toolset in own.toolsets if toolset != first]
+    name = "the compiler of this developer prompt"
+    return [_ToolsetCandidate(own, first, name), *others] if first in own.toolsets else others
+
+
+def _build_install_hint(limits: CompilerLimits) -> str:
+    below = limits.msvc[1] - 1901 if limits.msvc else 0
+    return (
+        f"Visual Studio Installer → Modify → Individual components → MSVC build tools up to "
+        f"v14.{below}, or choose a newer toolkit.version"
+    )
+
+
+def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
+    """Name, version and folder of a row of vswhere: its catalog has the version that people know,
+    17.14.36.
+    """
+    catalog = row.get("catalog")
+    shown = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
+    version = shown or row.get("installationVersion", "")
+    name, path = row.get("displayName", "Visual Studio"), row.get("installationPath", "")
+    return str(name), str(version), str(path)
+
+
+def _build_installation(row: dict[str, object]) -> VisualStudioInstallation:
+    name, version, path = parse_vswhere_row(row)
+    return VisualStudioInstallation(
+        name, version, path, _list_toolsets(Path(path, *_TOOLSETS_FOLDER))
+    )
+
+
+def _list_toolsets(folder: Path) -> tuple[str, ...]:
+    if not folder.is_dir():
+        return ()
+    names = [entry.name for entry in folder.iterdir() if (entry / _CL_PATH).is_file()]
+    return tuple(sorted(names, key=parse_version_numbers, reverse=True))
+
+
+OUTPUT_SEPARATOR = "#torchyard#"  # the line between the two
+# cmd's own, and what vcvarsall remembers of the prompt that it was called in. VSCMD_VER is the
+# release of Visual Studio, which moves where no compiler does; without the other two it would
+# only have a later vcvarsall believe that it can take them back.
+_VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROMPT", "ERRORLEVEL")
+
+
+def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables before and after the line `MARK`; both empty where there is no such line.
+
+    Names that begin with `=` are cmd's notes of the folder on each drive.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    if OUTPUT_SEPARATOR not in lines:
+        return {}, {}
+    middle = lines.index(OUTPUT_SEPARATOR)
+    return _parse_variables(lines[:middle]), _parse_variables(lines[middle + 1 :])
+
+
+def _parse_variables(lines: list[str]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines if not line.startswith("="))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def compare_environments(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables that are new or have another value, without PATH; and the folders that were
+    put in front of PATH. Windows knows a name in any case.
+    """
+    old = {name.upper(): value for name, value in before.items()}
+    moved = {name: value for name, value in after.items() if old.get(name.upper()) != value}
+    path = {name.upper(): value for name, value in moved.items()}.get("PATH", "")
+    kept = {name: value for name, value in moved.items() if _is_stable_variable(name.upper())}
+    return dict(sorted(kept.items())), _find_prepended_folders(old.get("PATH", ""), path)
+
+
+def _is_stable_variable(name: str) -> bool:
+    return name != "PATH" and not name.startswith(_VOLATILE_VARIABLES)
+
+
+def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
+    """A folder that comes twice counts where it is first; empty ones are none."""
+    known = {normalize_folder(folder) for folder in before.split(";") if folder}
+    found: dict[str, str] = {}
+    for folder in filter(None, after.split(";")):
+        if normalize_folder(folder) in known:
+            break
+        found.setdefault(normalize_folder(folder), folder)
+    return tuple(found.values())
+
+
+def normalize_folder(folder: str) -> str:
+    """The same text for each spelling of a folder: `C:\\VS\\VC\\..\\` and `c:/vs`."""
+    return normcase(normpath(folder))
+
+
+_VCVARS_TIMEOUT = 120.0  # seconds: a cold disk and a virus scanner take many of them
+_SHOWN_LINES = 3  # lines of what it said
+_MODIFY_HINT = (
+    "Visual Studio Installer → Modify → Desktop development with C++, with its MSVC build tools "
+    "for x64 and a Windows SDK; then the same command again"
+)
+
+
+def capture_msvc_environment(taken: ChosenToolset) -> MsvcEnvironment:
+    """What vcvarsall sets for x64 and this toolset.
+
+    It ends with exit 0 also where it failed: raises `MissingToolError` with its own words where
+    the compiler, or the Windows SDK, is not in what it made.
+    """
+    called = f"call .\\vcvarsall.bat x64 -vcvars_ver={taken.cl.version}"
+    text = _run_cmd(
+        taken, "/u", f"set&echo {OUTPUT_SEPARATOR}&{called} >nul 2>nul&set", "utf-16-le"
+    )
+    variables, folders = compare_environments(*parse_set_output(text))
+    what = _find_missing_part(taken, variables, folders)
+    if what:
+        said = _summarize_cmd_output(_run_cmd(taken, "/a", f"{called} 2>&1", "utf-8"))
+        raise MissingToolError(
+            f"{what}: {said}" if said else what,
+            location=_find_vcvars_script(taken),
+            hint=_MODIFY_HINT,
+        )
+    return MsvcEnvironment(taken.setup_name, variables, folders)
+
+
+def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` with the system's own folders for PATH, in which vcvarsall looks for reg and findstr,
+    and no telemetry, which it would start PowerShell for.
+    """
+    root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
+    system = rf"{root}\System32"
+    path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
+    rest = {name: value for name, value in env.items() if name.upper() != "PATH"}
+    return {**rest, "PATH": ";".join(path), "VSCMD_SKIP_SENDTELEMETRY": "1"}
+
+
+def find_sdk_header(captured: MsvcEnvironment | None) -> str:
+    """A file of the Windows SDK that was captured: it goes, or is another one, with the SDK. ""
+    where there is none.
+    """
+    found = captured.set if captured else {}
+    folder, version = found.get("WindowsSdkDir", ""), found.get("WindowsSDKVersion", "")
+    # as text: these end with a backslash, and here they may be read on another system
+    return rf"{folder}Include\{version}um\Windows.h" if folder and version else ""
+
+
+def _run_cmd(taken: ChosenToolset, output: str, line: str, encoding: str) -> str:
+    """Run in the script's own folder, whose name can then hold what cmd would read in a line: a
+    quote around it would have to be escaped, and cmd knows no way to.
+    """
+    env = build_clean_environment(shell.build_host_env())
+    cmd = env.get("COMSPEC", "cmd.exe")
+    what = "ask vcvarsall for the environment of MSVC"
+    argv, folder = (cmd, "/d", output, "/s", "/c", line), Path(_find_vcvars_script(taken)).parent
+    return shell.capture_output(
+        Command(argv, env, what, cwd=folder, timeout=_VCVARS_TIMEOUT, encoding=encoding)
+    )
+
+
+def _find_vcvars_script(taken: ChosenToolset) -> str:
+    return taken.installation.vcvarsall
+
+
+def _find_missing_part(
+    taken: ChosenToolset, variables: Mapping[str, str], folders: tuple[str, ...]
+) -> str:
+    names = {name.upper() for name in variables}
+    with_cl = normalize_folder(dirname(taken.cl.path))
+    if "VCTOOLSINSTALLDIR" not in names or with_cl not in map(normalize_folder, folders):
+        return f"vcvarsall.bat did not set up toolset {taken.cl.version} for x64"
+    return "" if "WINDOWSSDKDIR" in names else "vcvarsall.bat found no Windows SDK"
+
+
+def _summarize_cmd_output(text: str) -> str:
+    """Its errors where it names some, else how it ended."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("[ERROR")]
+    return "; ".join((errors or lines)[-_SHOWN_LINES:])

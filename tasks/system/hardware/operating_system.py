@@ -1,0 +1,61 @@
+"""What adds a package to this machine, for remedies. Nothing is installed here."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge, package_managers
+
+
+def list_system_names() -> tuple[str, ...]:
+    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`;
+    () if they cannot be read.
+    """
+    known = {"win32": ("windows",), "darwin": ("macos",)}
+    if sys.platform in known:
+        return known[sys.platform]
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        return ()
+    release = f"{told['ID']}-{told['VERSION_ID']}" if "VERSION_ID" in told else ""
+    return (*filter(None, [release]), told["ID"], *told.get("ID_LIKE", "").split())
+
+
+def format_install_command(asked: str, **words: str) -> str:
+    """`tasks.knowledge.packagemanagers.installing`, here."""
+    return package_managers.format_install_hint(
+        load_knowledge(KNOWLEDGE_FOLDER), list_system_names(), asked, **words
+    )
+
+
+def list_home_folders() -> tuple[str, ...]:
+    """The home folder, as it is called and where it really is."""
+    found = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
+    with suppress(RuntimeError):  # neither a variable nor an account tells it
+        found.append(str(Path.home()))
+    real = [os.path.realpath(path) for path in found if path]
+    return tuple(dict.fromkeys(filter(None, (*found, *real))))
+
+
+def list_user_names() -> tuple[str, ...]:
+    """The names that this person goes by here; the one before sudo, too."""
+    return tuple(dict.fromkeys(filter(None, _iterate_user_names())))
+
+
+def _iterate_user_names() -> Iterator[str]:
+    yield from (os.environ.get(name, "") for name in ("SUDO_USER", "USER", "USERNAME", "LOGNAME"))
+    with suppress(OSError, KeyError, ImportError):  # a number without a name, in a container
+        yield getpass.getuser()
+
+
+def list_host_names() -> tuple[str, ...]:
+    """The machine's name, and the first part of it."""
+    name = platform.node()
+    return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))

@@ -1,0 +1,49 @@
+"""Templates and values to text; the shells' own rules of quoting are in `tasks.core.quoting`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from tasks.core import shell_quoting
+
+if TYPE_CHECKING:
+    import jinja2
+
+_TEMPLATE_FILTERS = {
+    "comment": shell_quoting.sanitize_comment,
+    "sh": shell_quoting.quote_posix,
+    "sh_name": shell_quoting.check_posix_name,
+    "sh_assign": shell_quoting.format_posix_assignment,
+    "ps": shell_quoting.quote_powershell,
+    "ps_name": shell_quoting.check_powershell_name,
+    "ps_variable": shell_quoting.format_powershell_variable,
+    "cmd_assign": shell_quoting.format_cmd_assignment,
+    "cmd_name": shell_quoting.check_cmd_name,
+    "cmd_comment": shell_quoting.sanitize_cmd_comment,
+    "github": shell_quoting.quote_github_yaml,
+}
+
+
+def render_template(template: PurePath, values: Mapping[str, Any]) -> str:
+    """The text of a Jinja template; a name that `values` lacks is a bug and keeps its traceback."""
+    return _load_environment(str(template.parent)).get_template(template.name).render(**values)
+
+
+@cache
+def _load_environment(folder: str) -> jinja2.Environment:
+    import jinja2  # noqa: PLC0415 - a tenth of a second that loading a plan must not pay
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        # in a script each value goes through the filter of its shell
+        autoescape=jinja2.select_autoescape(("html.j2",), default=False),
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_TEMPLATE_FILTERS)
+    return environment

@@ -1,0 +1,124 @@
+"""A job of Windows: processes that end together, with everyone that they ever start.
+
+A child is in it before its first instruction, so nobody escapes. The system ends a job when its
+last handle is closed, and only this process has one: not even KILL of doit leaves anyone at work,
+which on POSIX takes a mark and the next run (`tasks.system.process.leftovers`). Jobs nest since
+Windows 8; who may not make one all the same, since a job that it is in forbids that, ends the tree
+of processes as far as parents are known. Windows only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import sys
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+from tasks.system import kernel32
+
+assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
+
+_NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
+_KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+_EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
+_ENDED_EXIT_CODE = 1  # of those who are ended
+POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
+
+_create_job_object = kernel32.declare_function(
+    "CreateJobObjectW", kernel32.POINTER, kernel32.TEXT, gives=kernel32.HANDLE
+)
+_set_job_information = kernel32.declare_function(
+    "SetInformationJobObject", kernel32.HANDLE, ctypes.c_int, kernel32.POINTER, kernel32.DWORD
+)
+_assign_process = kernel32.declare_function(
+    "AssignProcessToJobObject", kernel32.HANDLE, kernel32.HANDLE
+)
+_terminate_job = kernel32.declare_function("TerminateJobObject", kernel32.HANDLE, kernel32.UINT)
+_resume_process = kernel32.declare_native_function("NtResumeProcess", kernel32.HANDLE)
+
+_job_handles: dict[Popen[str], int] = {}  # a handle each
+
+
+class _JobLimits(ctypes.Structure):
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
+
+    _fields_ = (
+        ("times", ctypes.c_longlong * 2),
+        ("flags", kernel32.DWORD),
+        ("working_sets", ctypes.c_size_t * 2),
+        ("processes", kernel32.DWORD),
+        ("affinity", ctypes.c_size_t),
+        ("classes", kernel32.DWORD * 2),
+        ("counters", ctypes.c_ulonglong * 6),
+        ("memory", ctypes.c_size_t * 4),
+    )
+
+
+def begin_child(child: Popen[str], *, serves: bool) -> None:
+    """It was started suspended; it runs from now on, in a job unless it `serves` others: a server
+    cannot leave a job, as it leaves a group.
+    """
+    process = int(child._handle)  # type: ignore[attr-defined]
+    try:
+        if not serves:
+            with contextlib.suppress(OSError):
+                _job_handles[child] = _create_job_for(process)
+    finally:
+        _resume_process(process)
+
+
+def end_child(child: Popen[str], grace: float) -> None:
+    """End who is left, its leader so many seconds after it was asked to stop."""
+    try:
+        if child.poll() is None:
+            interrupt_child(child)
+            with contextlib.suppress(TimeoutExpired):
+                child.wait(grace)
+    finally:
+        _end_job(child)
+
+
+def _end_job(child: Popen[str]) -> None:
+    if child in _job_handles:
+        _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
+    elif child.poll() is None:
+        _end_process_tree(child.pid)
+    child.wait()
+    if handle := _job_handles.pop(child, 0):
+        kernel32.close_handle(handle)
+
+
+def interrupt_child(child: Popen[str]) -> None:
+    """Tell it to stop; without a console nobody can be told.
+
+    Pythons before 3.13 report that as a SystemError (https://github.com/python/cpython/issues/87128)
+    """
+    with contextlib.suppress(OSError, SystemError):
+        child.send_signal(signal.CTRL_BREAK_EVENT)
+
+
+def _create_job_for(process: int) -> int:
+    """A job that the process is in."""
+    limits = _JobLimits(flags=_KILL_ON_CLOSE)
+    handle = _create_job_object(None, None)
+    try:
+        _set_job_information(
+            handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
+        )
+        _assign_process(handle, process)
+    except BaseException:
+        kernel32.close_handle(handle)
+        raise
+    return handle
+
+
+def _end_process_tree(pid: int) -> None:
+    import psutil  # noqa: PLC0415 - only where there is no job
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        leader = psutil.Process(pid)
+        for process in [*leader.children(recursive=True), leader]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()

@@ -1,0 +1,422 @@
+"""Credentials of package indexes, kept out of argument lists and of what uv and pip start.
+
+Every user of a machine can read an argument list, and the build backend of an sdist inherits the
+environment of uv or pip. Both clients take a password from a netrc file as well as from a URL
+(docs.astral.sh/uv, "HTTP credentials"; pip.pypa.io, "Authentication").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import netrc
+import os
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from tasks.core.errors import (
+    OFFLINE_HINT,
+    BadArtifactError,
+    CommandFailedError,
+    FetchError,
+    redact_secrets,
+)
+from tasks.core.model import Command
+from tasks.diagnosis.log_lines import is_debug
+from tasks.diagnosis.resolver_conflicts import find_conflict
+from tasks.system import shell
+from tasks.system.network import network_access, package_indexes
+from tasks.system.output import print_line
+
+PreparedCommand = tuple[tuple[str, ...], dict[str, str]]  # the arguments, and the whole environment
+
+# Not git+https: git only reads the netrc in the home folder
+_LOGIN_URL = re.compile(r"(?<!\+)(?P<scheme>\bhttps?://)(?P<who>[^/\s]+)@(?P<host>[^/\s:]+)")
+_URL_HOST = re.compile(r"https?://(?:[^/\s]+@)?(?P<host>[^/\s:]+)")
+# Options of uv and pip that can also be set by a variable
+_INDEX_OPTIONS = ("--index-url", "--extra-index-url", "--find-links")
+_INDEX_VARIABLES = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"),
+    *("UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"),
+)
+# Keys of pip's own files: pip passes these indexes to the pip that it starts to build an sdist
+_PIP_FILE_INDEXES = {"PIP_INDEX_URL": "index-url", "PIP_EXTRA_INDEX_URL": "extra-index-url"}
+_UV_PASSWORD_VARIABLE = re.compile(r"UV_INDEX_(\w+)_PASSWORD")
+# Characters that every netrc parser accepts: before 3.11 Python's knows no quotes and no escapes
+_NETRC_HOST, _NETRC_WORD = re.compile(r"[\w.-]+"), re.compile(r'(?!")[!-\[\]-~]+')
+
+
+class _Logins(dict[str, tuple[str, str]]):
+    """User and password by host, for a netrc file."""
+
+    def add_login(self, host: str, user: str, password: str) -> bool:
+        """Add a login; return False if a netrc file cannot hold it, or has another for the host."""
+        fits = (
+            _NETRC_HOST.fullmatch(host)
+            and _NETRC_WORD.fullmatch(user)
+            and _NETRC_WORD.fullmatch(password)
+        )
+        return bool(fits) and self.setdefault(host.lower(), (user, password)) == (user, password)
+
+    def strip_logins(self, text: str, *, for_uv: bool) -> str:
+        """Return `text` without the logins in its URLs. Keep the user name for uv, which asks
+        anonymously first without one; remove it for pip, since an older pip finds no login for a
+        URL with a name. Keep a name without a password: it is a token.
+        """
+
+        def strip_url(url: re.Match[str]) -> str:
+            user, _, password = url["who"].partition(":")
+            if not self.add_login(url["host"], unquote(user), unquote(password)):
+                return url[0]
+            return f"{url['scheme']}{f'{user}@' * for_uv}{url['host']}"
+
+        return _LOGIN_URL.sub(strip_url, text)
+
+    def format_netrc_lines(self) -> str:
+        """Return the lines to append to the user's netrc: the last login of a host is used."""
+        return "".join(
+            f"machine {host} login {user} password {password}\n"
+            for host, (user, password) in self.items()
+        )
+
+    def is_stripped(self, text: str) -> bool:
+        """Return True if `text` holds no secret, apart from the user names of these logins."""
+
+        def remove_user_name(url: re.Match[str]) -> str:
+            user, _ = self.get(url["host"].lower(), ("", ""))
+            return url["host"] if unquote(url["who"]) == user else url[0]
+
+        rest = _LOGIN_URL.sub(remove_user_name, text)
+        return redact_secrets(rest) == rest
+
+
+@contextlib.contextmanager
+def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[PreparedCommand]:
+    """Give the command and its environment without passwords. uv and pip find them in a netrc file
+    that only this user can read and that is removed after the block. A login that a netrc file
+    cannot hold, such as a token without a user name, is passed in a variable.
+    """
+    logins = _Logins()
+    words, moved = _move_secrets(argv, env, logins)
+    given = {**_read_pip_file_indexes(env), **env, **moved}
+    given |= {
+        name: logins.strip_logins(given[name], for_uv=name.startswith("UV_"))
+        for name in _INDEX_VARIABLES
+        if name in given
+    }
+    for name in _find_uv_passwords(given, logins):
+        del given[name]
+    if not logins:
+        yield words, given
+        return
+    with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:  # of mode 700
+        file = Path(folder, "netrc")
+        file.touch(mode=0o600)
+        file.write_text(_read_user_netrc(env) + logins.format_netrc_lines(), encoding="utf-8")
+        yield words, {**given, "NETRC": str(file)}
+
+
+def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
+    """Return the arguments without passwords, and the options that need one as variables of both
+    clients. uv prefers an option to its variable; pip combines both, except for --index-url.
+    """
+    words: list[str] = []
+    moved: dict[str, str] = {}
+    for_uv = PurePath(argv[0]).stem == "uv"
+    for word in (logins.strip_logins(one, for_uv=for_uv) for one in argv):
+        if words[-1:] and words[-1] in _INDEX_OPTIONS and not logins.is_stripped(word):
+            name = words.pop().removeprefix("--").replace("-", "_").upper()
+            before = "" if name == "INDEX_URL" else env.get(f"PIP_{name}", "")
+            moved |= {f"UV_{name}": word, f"PIP_{name}": f"{before} {word}".strip()}
+        else:
+            words.append(word)
+    return tuple(words), moved
+
+
+def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the indexes with a login in pip's files as variables, which take precedence."""
+    found = {
+        name: package_indexes.read_pip_file_setting(key) for name, key in _PIP_FILE_INDEXES.items()
+    }
+    given = {name: " ".join(value.split()) for name, value in found.items() if name not in env}
+    return {name: value for name, value in given.items() if _LOGIN_URL.search(value)}
+
+
+def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
+    """Add the logins of UV_INDEX_NAME_PASSWORD; return the variables that netrc replaces."""
+    named = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
+    pairs = (one.partition("=") for words in named for one in words)
+    urls = {**package_indexes.read_uv_indexes(), **{name: url for name, _, url in pairs}}
+    found_in = {name: _URL_HOST.match(url) for name, url in urls.items()}
+    hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in found_in.items() if at}
+    found = []
+    for variable in env:
+        name = match[1] if (match := _UV_PASSWORD_VARIABLE.fullmatch(variable)) else ""
+        user, host = env.get(f"UV_INDEX_{name}_USERNAME", ""), hosts.get(name, "")
+        if name and logins.add_login(host, user, env[variable]):
+            found.append(variable)
+    return found
+
+
+def _read_user_netrc(env: Mapping[str, str]) -> str:
+    """Return the text of the user's netrc; "" if there is none or it cannot be parsed."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
+    named = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
+    file = next((path for path in named if path.is_file()), None)
+    if not file:
+        return ""
+    try:
+        netrc.netrc(file)
+        return f"{file.read_text(encoding='utf-8')}\n\n"
+    except (netrc.NetrcParseError, OSError, UnicodeError):
+        return ""
+
+
+_CERTIFICATE_HINT = (
+    "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
+    "to your organisation's bundle"
+)
+_NO_ANSWER_HINT = (
+    "the package index did not answer: check the network, proxy and index settings "
+    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; "
+    f"{OFFLINE_HINT}"
+)
+_CONNECTION_HINT = (
+    "the connection to the package index broke or stalled, again and again: run the same command "
+    "again, and what came whole is not fetched again. On a slow line a longer wait helps "
+    "(UV_HTTP_TIMEOUT, PIP_DEFAULT_TIMEOUT, in seconds), or a nearer index: mirrors in the settings"
+)
+_DAMAGED_HINT = (
+    "the transfer was damaged, or a proxy or mirror changes files: run the same command again; "
+    "where it stays so, ask the index itself and trust no file of the other"
+)
+_NO_VERSION_HINT = "the index has no such version for this Python and platform"
+_CONFLICT_HINT = (
+    "change one of the two: set another version (torch.version, toolkit.version, "
+    "requires: of an extension), or take another release of the package that requires it"
+)
+_NOT_BUNDLED_HINT = (
+    "the bundle that offline names does not hold it: build where there is a network, and make the "
+    "bundle again there: doit build, then doit bundle --dest"
+)
+
+# What to do where a resolver or downloader says one of these, and in which words it is tried again,
+# "" where that helps nobody: both have tried to connect several times. The first that holds counts.
+_FAILURE_KINDS = (
+    (_CERTIFICATE_HINT, "", ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
+    (
+        _CONNECTION_HINT,
+        "the connection stalled",
+        ("network timeout", "Read timed out", "ReadTimeoutError"),
+    ),
+    (
+        _CONNECTION_HINT,
+        "the connection broke",
+        ("incomplete-download", "error decoding response body", "error reading a body"),
+    ),
+    (
+        _CONNECTION_HINT,
+        "the connection broke",
+        ("IncompleteRead", "end of file before message length"),
+    ),
+    (_CONNECTION_HINT, "the connection broke", ("Connection broken:", "Connection reset by peer")),
+    (_DAMAGED_HINT, "what came is damaged", ("Bad CRC", "Failed to extract archive", "BadZipFile")),
+    (_NO_ANSWER_HINT, "", ("Failed to fetch", "error sending request", "Could not connect")),
+    (_NO_ANSWER_HINT, "", ("Max retries exceeded", "connection broken by", "NewConnectionError")),
+    (
+        _NO_ANSWER_HINT,
+        "",
+        ("Temporary failure in name resolution", "ConnectTimeoutError", "dns error"),
+    ),
+    (
+        _NO_VERSION_HINT,
+        "",
+        ("No solution found", "No matching distribution", "Could not find a version"),
+    ),
+)
+
+# uv: Hash mismatch for `a==1` / Expected: sha256:X / Computed: sha256:Y; pip: a==1 from URL: /
+# Expected sha256 X / Got Y, or "unknown package:" where it is the index that names X
+_HASH_MISMATCH = re.compile(
+    r"(?:Hash mismatch for `(?P<uv>[^`]+)`|^\s*(?P<pip>\S+==\S+|unknown package)(?: .*?)?:$)"
+    r"(?P<wanted>.*?)(?:Computed:|Got)\s*(?:sha256:)?(?P<found>[0-9a-f]{64})",
+    re.DOTALL | re.MULTILINE,
+)
+
+# uv: Failed to fetch: `https://host/torch/`; pip: HTTPSConnectionPool(host='host', port=443)
+_FAILED_HOST = re.compile(
+    r"Failed to fetch: `?https?://(?:[^@/\s]*@)?(?P<uv>[^/\s`]+)|Pool\(host='(?P<pip>[^']+)'"
+)
+
+
+def explain_client_failure(
+    error: CommandFailedError,
+) -> CommandFailedError | FetchError | BadArtifactError:
+    """A resolver's or downloader's failure by its kind: no answer, no such version, two
+    conflicting requirements, or the original error.
+    """
+    text = _read_failure_text(error)
+    if other := _HASH_MISMATCH.search(text):
+        return _build_hash_error(other, error.location, locked="--require-hashes" in text)
+    if conflict := find_conflict(text.splitlines()):
+        what = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
+        return FetchError(what, location=error.location, hint=_CONFLICT_HINT)
+    for todo, _, signs in _FAILURE_KINDS:
+        if any(sign in text for sign in signs):
+            remedy = _NOT_BUNDLED_HINT if network_access.is_offline() else todo
+            return FetchError(
+                error.message, location=error.location, hint=_add_failed_host(remedy, text)
+            )
+    return error
+
+
+def _add_failed_host(remedy: str, text: str) -> str:
+    """Of several indexes one may answer: the host that did not, without a name and password."""
+    hosts = [found["uv"] or found["pip"] for found in _FAILED_HOST.finditer(text)]
+    if remedy != _NO_ANSWER_HINT or not hosts:
+        return remedy
+    return remedy.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
+
+
+def find_retry_reason(error: Exception) -> str:
+    """Why what `explained` was raised from may be gone the next time; "" where it will not be."""
+    failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
+    if not isinstance(failed, CommandFailedError) or network_access.is_offline():
+        return ""
+    text = _read_failure_text(failed)
+    if _HASH_MISMATCH.search(text):
+        return "it came with another sha256"
+    kinds = (reason for _, reason, signs in _FAILURE_KINDS if any(sign in text for sign in signs))
+    return next(kinds, "")
+
+
+def _read_failure_text(error: CommandFailedError) -> str:
+    """The message, and what the last command of the log printed: not what it tried again by itself,
+    which may have come.
+    """
+    log = Path(error.location.rpartition(":")[0]) if error.location else None
+    if not log or not log.is_file():
+        return error.message
+    kept, debug = [error.message], False
+    for line in log.read_text(encoding="utf-8").rpartition("\n$ ")[2].split("\n"):
+        debug = is_debug(line, debug)
+        kept += [] if debug else [line]
+    return "\n".join(kept)
+
+
+def _build_hash_error(
+    told: re.Match[str], where: str, *, locked: bool
+) -> BadArtifactError | FetchError:
+    wanted = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
+    name = told["uv"] or told["pip"]
+    if not locked:
+        what = "a file" if name == "unknown package" else name
+        return FetchError(
+            f"{what} came with sha256 {told['found']}, and its index says {wanted}",
+            location=where,
+            hint=_DAMAGED_HINT,
+        )
+    return BadArtifactError(
+        f"the index gives {name} with sha256 {told['found']}, and {wanted} is locked",
+        location=where,
+        hint="find out who changed the file. To take it all the same: "
+        "TORCHYARD__LOCK=false doit build, then doit lock",
+    )
+
+
+# Seconds without a byte, and how often a connection, or a file that broke off, is tried again. A
+# pip that knows no --resume-retries (before 25.1) does not read it.
+CLIENT_DEFAULTS = {
+    "UV_HTTP_TIMEOUT": "60",
+    "UV_HTTP_RETRIES": "4",
+    "PIP_DEFAULT_TIMEOUT": "60",
+    "PIP_RETRIES": "5",
+    "PIP_RESUME_RETRIES": "10",
+    "RUST_LOG": "uv_client::retry=debug",  # only so does uv say that it tried again
+}
+_ALTERNATIVE_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
+# The same in pip's files, over which its variables count; uv reads these from variables alone
+_PIP_FILE_KEYS = {
+    "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
+    "PIP_RETRIES": ("retries",),
+    "PIP_RESUME_RETRIES": ("resume-retries",),
+}
+
+_UV_RETRY = re.compile(
+    r"Transient (?:\w+ while handling response from|request \w+ for) `(?P<url>[^`]+)`[;,] retrying"
+)
+_PIP_RESUME = re.compile(
+    r"Attempting to resume incomplete download \((?P<have>[^/]+)/(?P<all>[^,]+),"
+)
+
+
+def run_index_client(
+    argv: Sequence[str],
+    what: str,
+    log: PurePath,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run a client to its end. `env` is the whole environment, None for the host's and the client's
+    own variables. A failure is explained by its kind, and one that may pass is tried once more.
+    """
+    host = shell.build_installer_env()
+    given = add_client_defaults(host if env is None else env, find_pip_file_defaults())
+    came: list[str] = []
+
+    def report_line(line: str) -> None:
+        if again := format_retry_message(line, what):
+            print_line(again)
+        on_line(line)
+
+    def run_once() -> None:
+        # what came with other bytes lies in pip's cache
+        fresh = {"PIP_NO_CACHE_DIR": "1"} if came else {}
+        try:
+            with hide_passwords(argv, {**given, **fresh}) as (words, variables):
+                shell.run_command(Command(words, variables, what, log=log), report_line)
+        except CommandFailedError as error:
+            raise explain_client_failure(error) from error
+
+    def record_retry_reason(error: Exception) -> str:
+        reason = find_retry_reason(error)
+        came.append(reason)
+        return reason
+
+    network_access.retry_action(
+        what, run_once, record_retry_reason, network_access.RETRY_PAUSES[:1]
+    )
+
+
+def find_pip_file_defaults() -> frozenset[str]:
+    """The variables of our patience whose like a person has set in pip's files."""
+    return frozenset(
+        name
+        for name, keys in _PIP_FILE_KEYS.items()
+        if package_indexes.read_pip_file_setting(*keys)
+    )
+
+
+def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
+    """The environment with our patience where nobody has said another: in it, or elsewhere (`said`,
+    names of variables). Pure.
+    """
+    left = {n for n in CLIENT_DEFAULTS if n in said or _ALTERNATIVE_NAMES.get(n, n) in env}
+    return {**{n: value for n, value in CLIENT_DEFAULTS.items() if n not in left}, **env}
+
+
+def format_retry_message(line: str, what: str) -> str:
+    """What uv or pip says of a connection that broke or stalled, for people; "" for other lines.
+    Pure.
+    """
+    if told := _UV_RETRY.search(line):
+        name = PurePosixPath(unquote(urlsplit(told["url"]).path)).name
+        return f"{name or what}: the connection broke or stalled; uv fetches it again"
+    if told := _PIP_RESUME.search(line):
+        return (
+            f"{what}: the connection broke or stalled; pip goes on at {told['have']} of "
+            + (told["all"])
+        )
+    return ""

@@ -1,0 +1,92 @@
+"""What goes over a network is tried again while that may help, and each time that is said."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tasks.system import files
+from tasks.system.output import print_line
+
+RETRY_PAUSES = (2.0, 8.0)  # seconds before the second and the third try
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class RetryClock:
+    """How a pause is made. It is up to half as long again, by `spread` from 0 to 1: machines that
+    lost a server at the same moment do not all come back at the same one.
+    """
+
+    sleep: Callable[[float], None] = time.sleep
+    spread: Callable[[], float] = random.random
+
+    def compute_pause(self, seconds: float) -> float:
+        """How long it is."""
+        return seconds * (1 + self.spread() / 2)
+
+
+def retry_action(
+    what: str,
+    action: Callable[[], _T],
+    passing: Callable[[Exception], str],
+    pauses: tuple[float, ...] | None = None,
+    clock: RetryClock = RetryClock(),
+) -> _T:
+    """Do it, and again after each pause while `passing` gives a reason why that may help. What was
+    raised last is raised.
+    """
+    waits = [*(RETRY_PAUSES if pauses is None else pauses)]
+    for number, pause in enumerate(waits, 2):
+        try:
+            return action()
+        except Exception as error:
+            if not (reason := passing(error)):
+                raise
+        seconds = clock.compute_pause(pause)
+        print_line(
+            f"{what}: {reason}; trying again in {seconds:.0f} s ({number} of {len(waits) + 1})"
+        )
+        clock.sleep(seconds)
+    return action()
+
+
+_OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
+# Of these a person may have their own, and they would name other places
+_INDEX_PLACE_VARIABLES = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+    *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
+)
+
+
+def start_offline_mode(wheels: Path) -> None:
+    """From now on uv and pip look into the folder `wheels` alone, and git reads local repositories
+    alone.
+    """
+    for name in _INDEX_PLACE_VARIABLES:
+        os.environ.pop(name, None)
+    where = wheels.absolute().as_uri()
+    # uv has no variable for no-index, and offline it would take other versions from its cache
+    config = wheels.with_name(f"{wheels.name}-uv.toml").absolute()
+    files.write_atomic(config, "no-index = true\n")
+    os.environ |= {
+        _OFFLINE_FLAG: str(wheels),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": where,
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_FIND_LINKS": where,
+        "UV_OFFLINE": "1",
+        "UV_CONFIG_FILE": str(config),
+        "GIT_ALLOW_PROTOCOL": "file",
+    }
+
+
+def is_offline() -> bool:
+    """Whether that was said."""
+    return _OFFLINE_FLAG in os.environ

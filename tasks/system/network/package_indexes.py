@@ -1,0 +1,200 @@
+"""What a person has set for uv and pip themselves: the default package index, and any other key of
+pip's. It is looked for where they look (pip.pypa.io, "Configuration"; docs.astral.sh/uv,
+"Configuration files"), and what has another type than it must have is left to them to refuse.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.system.network import network_access
+from tasks.system.network.url_mirrors import DEFAULT_INDEX, apply_index_mirror
+
+UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
+PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)
+_PIP_SECTIONS = ("install", "download", "global")  # of the commands that we run, then of all
+_SYSTEM_CONFIG = Path("/etc")
+_PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
+
+
+def find_pip_index() -> str:
+    """By its variable, else its files; "" where nothing is set."""
+    return _read_first_variable(PIP_INDEX_VARIABLES) or read_pip_file_setting("index-url")
+
+
+def find_uv_index() -> str:
+    """By its variables, else its files; "" where nothing is set."""
+    return _read_first_variable(UV_INDEX_VARIABLES) or next(
+        filter(None, map(_read_uv_default_index, list_uv_files())), ""
+    )
+
+
+def read_uv_indexes() -> dict[str, str]:
+    """Return the URL of each named index in uv's files; the first of a name is used."""
+    tables = [
+        one for path in list_uv_files() for one in _list_index_tables(_read_uv_settings(path))
+    ]
+    return {str(one["name"]): str(one.get("url")) for one in reversed(tables) if "name" in one}
+
+
+def read_pip_file_setting(*keys: str) -> str:
+    """The value of the first of these keys that is set for a command of ours; "" where none is."""
+    read = [*map(_read_pip_file, list_pip_files())]
+    values = (
+        one.get(f"{section}.{key}") for section in _PIP_SECTIONS for one in read for key in keys
+    )
+    return next(filter(None, values), "")
+
+
+def _read_first_variable(variables: Iterable[str]) -> str:
+    return next((os.environ[name] for name in variables if os.environ.get(name)), "")
+
+
+def _read_pip_file(path: Path) -> dict[str, str]:
+    """`section.key` → value, with keys as pip takes them: index_url and --index-url are the same as
+    index-url.
+    """
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(path, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeError):
+        return {}
+    return {
+        f"{section}.{key.replace('_', '-').removeprefix('--')}": value.strip()
+        for section in parser.sections()
+        for key, value in parser.items(section)
+    }
+
+
+def _read_uv_default_index(path: Path) -> str:
+    """The [[index]] that is the default, else `index-url`, that of [pip] first."""
+    told = _read_uv_settings(path)
+    default = [one.get("url") for one in _list_index_tables(told) if one.get("default") is True]
+    found = (*default, _select_table(told, "pip").get("index-url"), told.get("index-url"))
+    return next((url for url in found if url and isinstance(url, str)), "")
+
+
+def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = settings.get("index")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _read_uv_settings(path: Path) -> dict[str, Any]:
+    """Of a uv.toml, or of [tool.uv] in a pyproject.toml."""
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError):
+        return {}
+    return (
+        _select_table(_select_table(told, "tool"), "uv") if path.name == "pyproject.toml" else told
+    )
+
+
+def _select_table(told: dict[str, Any], key: str) -> dict[str, Any]:
+    found = told.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def list_pip_files() -> Iterator[Path]:
+    """The one that counts most first; none where pip is told to read none."""
+    named = os.environ.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return
+    if named:
+        yield Path(named)
+    yield Path(sys.prefix) / _PIP_FILE
+    if not Path(named).is_file():
+        yield from _list_user_pip_files()
+    yield _SYSTEM_CONFIG / _PIP_FILE
+    for folder in reversed([*_list_shared_folders()]):
+        yield folder / "pip" / _PIP_FILE
+
+
+def _list_user_pip_files() -> Iterator[Path]:
+    home, config = _find_home_folders()
+    if roaming := os.environ.get("APPDATA"):
+        yield Path(roaming) / "pip" / _PIP_FILE
+    yield from (config / "pip" / _PIP_FILE, home / _OLD_PIP_FOLDER / _PIP_FILE)
+
+
+def list_uv_files() -> Iterator[Path]:
+    """The one that counts most first; none where uv is told to read none. uv is run in the folder
+    that we are in.
+    """
+    if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
+        return
+    if named := os.environ.get("UV_CONFIG_FILE"):
+        yield Path(named)
+        return
+    here = Path.cwd()
+    yield from [*filter(None, map(_find_project_uv_file, (here, *here.parents)))][:1]
+    if roaming := os.environ.get("APPDATA"):
+        yield Path(roaming) / "uv" / "uv.toml"
+    yield _find_home_folders()[1] / "uv" / "uv.toml"
+    shared = (folder / "uv" / "uv.toml" for folder in (*_list_shared_folders(), _SYSTEM_CONFIG))
+    yield from [path for path in shared if path.is_file()][:1]
+
+
+def _find_project_uv_file(folder: Path) -> Path | None:
+    """The file with settings for uv, where the folder has one; those above it do not count then."""
+    if (plain := folder / "uv.toml").is_file():
+        return plain
+    project = folder / "pyproject.toml"
+    return project if project.is_file() and _read_uv_settings(project) else None
+
+
+def _list_shared_folders() -> Iterator[Path]:
+    """Folders of settings of the whole machine, the one that counts most for uv first."""
+    if data := os.environ.get("PROGRAMDATA"):
+        yield Path(data)
+    listed = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
+    yield from (Path(folder) for folder in listed.split(os.pathsep) if folder)
+
+
+def _find_home_folders() -> tuple[Path, Path]:
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it knows what to do without a home
+    return home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+_MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
+
+
+def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
+    """From now on uv and pip ask these mirrors; a default index of a person's own stays."""
+    os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
+    place = apply_index_mirror(DEFAULT_INDEX, mirrors)
+    if place == DEFAULT_INDEX:
+        return
+    if not find_uv_index():
+        os.environ["UV_DEFAULT_INDEX"] = place
+    if not find_pip_index():
+        os.environ["PIP_INDEX_URL"] = place
+
+
+def build_extra_index_options(index: str) -> tuple[str, ...]:
+    """Options that add an index URL or a folder of wheels to the default index."""
+    if not index or network_access.is_offline():
+        return ()
+    place = _resolve_index_place(index)
+    return ("--find-links", place) if Path(place).is_dir() else ("--extra-index-url", place)
+
+
+def build_only_index_options(index: str) -> tuple[str, ...]:
+    """Options that look into that index and no other; "" is the default one."""
+    if not index or network_access.is_offline():
+        return ()
+    place = _resolve_index_place(index)
+    if Path(place).is_dir():
+        return ("--no-index", "--find-links", place)
+    return ("--index-url", place)
+
+
+def _resolve_index_place(index: str) -> str:
+    return apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))

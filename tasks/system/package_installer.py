@@ -1,0 +1,255 @@
+"""Installing into a Python environment: by uv, which comes with us, or by pip where uv cannot run.
+
+Every install into the built environment takes the toolkit's pins as constraints, so that no
+resolver moves them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from tasks.core.errors import MissingToolError, TorchyardError
+from tasks.core.model import LockedPackages
+from tasks.system import files
+from tasks.system.environments import InstalledPackage
+from tasks.system.network import index_client, package_indexes
+from tasks.system.output import print_warning
+
+# `pip download` runs the setup.py of an sdist to read its name and version
+# (github.com/pypa/pip/issues/1884). This replacement takes both from the requirement.
+_PIP_WITHOUT_SETUP = """
+import pathlib, sys
+from pip._internal.req.req_install import InstallRequirement
+
+def prepare_metadata(self, *_, **__):
+    (pin,) = self.req.specifier
+    name = self.req.name.replace("-", "_")
+    folder = pathlib.Path(self.source_dir, f"{name}-{pin.version}.dist-info")
+    folder.mkdir()
+    fields = f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {pin.version}\\n"
+    (folder / "METADATA").write_text(fields)
+    self.metadata_directory = str(folder)
+
+InstallRequirement.prepare_metadata = prepare_metadata
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True)
+class DownloadRequest:
+    """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
+
+    `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
+    requirement must pin a version (`name==1.0`).
+    """
+
+    python: str
+    requirement: str
+    index: str
+    landing: PurePath
+    log: PurePath
+    sdist: bool = False
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """What goes with an install: constraints ("name==1.2"), an index beside the default one,
+    requirement files, and options that uv and pip share.
+    """
+
+    constraints: tuple[str, ...] = ()
+    index: str = ""
+    files: tuple[PurePath, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackageInstaller:
+    """The packages of one interpreter. `target` is a folder to install into instead (build tools
+    beside it).
+    """
+
+    python: str
+    uv: str | None
+    log: PurePath
+    target: PurePath | None = None
+
+    def install_requirements(
+        self, requirements: Sequence[str], extra: InstallOptions = InstallOptions(), what: str = ""
+    ) -> None:
+        """Install requirements: names, or paths of wheels. What is there already stays."""
+        if extra.constraints:
+            text = "".join(f"{pin}\n" for pin in extra.constraints)
+            files.write_atomic(self._build_constraints_path(), text)
+        argv = self.build_install_argv(requirements, extra)
+        what = what or f"install {', '.join(requirements) or 'requirements'}"
+        index_client.run_index_client(argv, what, self.log)
+
+    def install_locked(self, locked: LockedPackages, index: str = "") -> None:
+        """Install exactly these, each of a file with one of its digests. What is there already in
+        that version stays. `BadArtifactError` where the index gives other bytes.
+        """
+        if not locked:
+            return
+        listed = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
+        files.write_atomic(listed, format_hashed_requirements(locked))
+        options = ("--require-hashes", "--no-deps")
+        extra = InstallOptions(index=index, files=(listed,), options=options)
+        argv = self.build_install_argv((), extra)
+        index_client.run_index_client(argv, "install what torchyard.lock holds", self.log)
+
+    def build_install_argv(
+        self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
+    ) -> tuple[str, ...]:
+        """The command for it; of what is here it knows whether an index is a folder."""
+        return (
+            *self._build_tool_argv("install"),
+            *(("--target", str(self.target)) if self.target else ()),
+            *(("-c", str(self._build_constraints_path())) if extra.constraints else ()),
+            *package_indexes.build_extra_index_options(extra.index),
+            *extra.options,
+            *(part for path in extra.files for part in ("-r", str(path))),
+            *requirements,
+        )
+
+    def install_wheel(self, wheel: PurePath, extra: InstallOptions = InstallOptions()) -> None:
+        """Install a wheel file, also over another build of the same version."""
+        what = f"install {wheel.name}"
+        if self.uv:
+            again = ("--reinstall-package", wheel.name.partition("-")[0])
+            self.install_requirements(
+                [str(wheel)], replace(extra, options=(*extra.options, *again)), what
+            )
+            return
+        self.install_requirements([str(wheel)], extra, what)
+        self.install_requirements(
+            [str(wheel)], InstallOptions(options=("--force-reinstall", "--no-deps")), what
+        )
+
+    def _build_tool_argv(self, verb: str) -> tuple[str, ...]:
+        if self.uv:
+            return (
+                self.uv,
+                "pip",
+                verb,
+                "--python",
+                self.python,
+                *(("--no-progress",) if verb == "install" else ()),
+            )
+        return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
+
+    def _build_constraints_path(self) -> PurePath:
+        return self.log.with_name("constraints.txt")
+
+
+def format_hashed_requirements(locked: LockedPackages) -> str:
+    """As a requirements file: a line each, with `--hash` for every digest."""
+    digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
+    return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
+
+
+def download_distribution(job: DownloadRequest) -> Path:
+    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives. No code
+    of an sdist is run.
+
+    Raises `FetchError` where there is none.
+    """
+    files.remove_owned(job.landing)
+    files.create_owned_folder(job.landing)
+    index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
+    return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
+
+
+def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
+    """The command for it; of what is here it knows whether an index is a folder."""
+    form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
+    pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
+    argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
+    return (
+        *argv,
+        "-d",
+        str(job.landing),
+        *package_indexes.build_only_index_options(job.index),
+        job.requirement,
+    )
+
+
+@dataclass(frozen=True)
+class DigestLister:
+    """uv, asked for the interpreter `python`. `index` is beside the default one, `folder` one of
+    ours for what is written.
+    """
+
+    uv: str | None
+    python: str
+    folder: PurePath
+    log: PurePath
+
+    def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
+        """Each pin with its digests. `FetchError` where the index has such a version no more."""
+        wanted = {one.name: one for one in packages}
+        if not wanted:
+            return {}
+        listed = dict(self._read_index_packages([one.pin for one in wanted.values()], index))
+        return {one.pin: _select_digests(one, listed) for _, one in sorted(wanted.items())}
+
+    def _read_index_packages(
+        self, pins: list[str], index: str
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if not self.uv:
+            raise MissingToolError(
+                "uv is needed to ask the index for digests", hint="pip install uv, beside doit"
+            )
+        asked, answer = self.folder / "pins.txt", self.folder / "pylock.toml"
+        files.write_atomic(asked, "".join(f"{pin}\n" for pin in pins))
+        argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
+        form = ("--format", "pylock.toml", "--output-file", str(answer), "--upgrade")
+        command = (
+            *argv,
+            self.python,
+            *form,
+            *package_indexes.build_extra_index_options(index),
+            str(asked),
+        )
+        index_client.run_index_client(command, "ask the index for digests", self.log)
+        with open(answer, "rb") as stream:  # noqa: PTH123 - a PurePath
+            told = tomllib.load(stream)
+        for package in told.get("packages", ()):
+            yield canonicalize_name(package["name"]), package
+
+
+def _select_digests(
+    one: InstalledPackage, listed: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    package = listed.get(one.name, {})
+    wheels = list(package.get("wheels", ()))
+    sdists = [package["sdist"]] if "sdist" in package else []
+    fit = [wheel for wheel in wheels if one.tags & _parse_wheel_tags(wheel)]
+    if sdists and not fit:
+        print_warning(f"{one.pin} came as an sdist: what its build asked for is not locked")
+    chosen = fit or sdists or wheels
+    found = {found["hashes"]["sha256"] for found in chosen if "sha256" in found.get("hashes", {})}
+    if not found:
+        raise TorchyardError(
+            f"the index lists no sha256 for {one.pin}",
+            hint="ask its owner for digests, or build without a lock: lock: false",
+        )
+    return tuple(sorted(found))
+
+
+def _parse_wheel_tags(wheel: Mapping[str, Any]) -> frozenset[str]:
+    place = wheel.get("url") or wheel.get("path", "")
+    name = wheel.get("name") or PurePosixPath(unquote(urlsplit(str(place)).path)).name
+    try:
+        *_, tags = parse_wheel_filename(name)
+    except InvalidWheelFilename:
+        return frozenset()
+    return frozenset(map(str, tags))

@@ -1,1 +1,0 @@
-"""Children with everyone that they start, and those that a killed run left."""

@@ -1,0 +1,113 @@
+"""A child with everyone that it starts: begun in a group of its own, and ended with all of them.
+
+On POSIX that is a process group and INT, then TERM, then KILL; on Windows a console group and
+CTRL-BREAK, and a job, which is ended after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
+
+if sys.platform == "win32":
+    from tasks.system import job_object as group
+else:
+    from tasks.system import posix_group as group
+
+GRACE_SECONDS = 5.0  # seconds between asking and killing
+_live_children: set[subprocess.Popen[str]] = set()
+
+
+def start_child(
+    argv: Sequence[str], *, serves: bool = False, **options: Any
+) -> subprocess.Popen[str]:
+    """A child in a group of its own, which `end` is to be called for whatever happens. Where it
+    `serves` others, what it leaves at work outlives it.
+    """
+    child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
+    _live_children.add(child)
+    try:
+        group.begin_child(child, serves=serves)
+    except BaseException:  # on Windows it would wait for ever to be begun
+        _live_children.discard(child)
+        child.kill()
+        child.wait()
+        raise
+    return child
+
+
+def end_group(child: subprocess.Popen[str]) -> None:
+    """End what is left of the group, the leader's children included, and wait for it; where it did
+    not end well, also who had left the group, as each of Ninja's jobs does.
+    """
+    group.end_child(child, GRACE_SECONDS)
+    _live_children.discard(child)
+
+
+def interrupt_all() -> None:
+    """Tell every child at work to stop, also those that another thread waits for. Does not wait."""
+    for child in tuple(_live_children):
+        group.interrupt_child(child)
+
+
+RUN_VARIABLE = "TORCHYARD_RUN"
+RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # a process id comes again, this does not
+_TERMINATE_TIMEOUT = 5.0  # seconds between asking and killing
+_END_ROUNDS = 3  # what is ended may have started something in between
+# What is started for a build and serves others after it, too
+_SERVER_PROGRAMS = ("ssh", "git-credential")
+# sccache's server has this, and its clients, which are called the same, do not. Compilers that the
+# server starts have their client's environment, and so the mark.
+_SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
+
+
+def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """End what is left of that run; the names of what was ended, and of what could not be."""
+    import psutil  # noqa: PLC0415 - only after a run that was killed
+
+    ended: set[str] = set()
+    for _ in range(_END_ROUNDS):
+        found = dict(_find_run_processes(run))
+        if not found:
+            return tuple(sorted(ended)), ()
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        _, deaf = psutil.wait_procs(list(found), timeout=_TERMINATE_TIMEOUT)
+        for process in deaf:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(deaf, timeout=_TERMINATE_TIMEOUT)
+        ended.update(found.values())
+    return tuple(sorted(ended)), tuple(sorted(set(dict(_find_run_processes(run)).values())))
+
+
+def list_running_programs(run: str) -> tuple[str, ...]:
+    """The names of the programs of that run which are still at work."""
+    return tuple(sorted({name for _, name in _find_run_processes(run)}))
+
+
+def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
+    """Processes of that run, with the names of their programs."""
+    import psutil  # noqa: PLC0415 - only after a run that was killed
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            given = process.environ()
+            if (
+                given.get(RUN_VARIABLE) != run
+                or process.pid == os.getpid()
+                or _SCCACHE_SERVER_VARIABLE in given
+            ):
+                continue
+            name = process.name()
+            if not name.startswith(_SERVER_PROGRAMS) and process.status() != psutil.STATUS_ZOMBIE:
+                yield process, name

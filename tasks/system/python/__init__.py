@@ -1,1 +1,0 @@
-"""Interpreters, environments, and the packages in them."""

@@ -1,1 +1,0 @@
-"""Libraries and programs, read: what they need, export and hold machine code for."""

@@ -1,0 +1,148 @@
+"""What a shared library tells the loader: its name, what it needs, and where to look for that.
+
+It searches for nothing; who finds what is judged in `tasks.wheels.linking.linkage`. Format: the
+dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING
+
+from tasks.core.errors import BadArtifactError, CommandFailedError
+from tasks.core.model import Command
+from tasks.system import shell
+from tasks.wheels.library_linkage import Linkage
+
+if TYPE_CHECKING:
+    from elftools.elf.dynamic import DynamicTag
+
+_ELF_MAGIC = b"\x7fELF"
+
+
+def read_elf_linkage(path: PurePath) -> Linkage | None:
+    """The linkage of a file, None where it is no ELF file (Windows, macOS, a linker script).
+
+    Raises `BadArtifactError` where it begins as one and cannot be read, `OSError` where there is
+    no such file.
+    """
+    with Path(path).open("rb") as stream:
+        if stream.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
+            return None
+        return _parse_linkage(stream, path)
+
+
+def _parse_linkage(stream: IO[bytes], path: PurePath) -> Linkage:
+    # imported here: a wheel that is up to date is not read, and doit asks for that each time
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415
+    from elftools.elf.dynamic import DynamicSegment  # noqa: PLC0415
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+
+    try:
+        elf = ELFFile(stream)
+        dynamic = [part for part in elf.iter_segments() if isinstance(part, DynamicSegment)]
+        tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+        machine = str(elf["e_machine"])
+    except (ELFError, AssertionError, ValueError, OSError, OverflowError) as error:
+        # what pyelftools stumbles over in a damaged file: it seeks where the file says
+        raise BadArtifactError(
+            f"this library cannot be read: {error}",
+            location=str(path),
+            hint="see how it came there",
+        ) from error
+    return Linkage(
+        machine,
+        soname="".join(_read_tags(tags, "DT_SONAME")),
+        needed=_read_tags(tags, "DT_NEEDED"),
+        rpath=_read_folder_tags(tags, "DT_RPATH"),
+        runpath=_read_folder_tags(tags, "DT_RUNPATH"),
+    )
+
+
+def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
+    attribute = kind.removeprefix("DT_").lower()
+    return tuple(str(getattr(tag, attribute)) for tag in tags if tag.entry.d_tag == kind)
+
+
+def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
+    """What is shortened after linking is padded with colons; an empty folder would be the current
+    one.
+    """
+    return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
+
+
+# `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1`, in every language
+_LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
+_LDCONFIG_TIMEOUT = 60.0
+
+
+def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Library → the files that the loader's cache names for it, best first.
+
+    Empty where the system keeps no cache (musl, Nix); then its folders have to do.
+    """
+    # not everybody has the folders of the administrator's programs on PATH
+    places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
+    program = shutil.which("ldconfig", path=places)
+    if program is None:
+        return {}
+    command = Command(
+        (program, "-p"), env, "list the system's libraries", timeout=_LDCONFIG_TIMEOUT
+    )
+    try:
+        return parse_ldconfig_listing(shell.capture_output(command))
+    except CommandFailedError:
+        return {}
+
+
+def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
+    """What `ldconfig -p` lists; a library is there once for each machine it is made for."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, place in _LDCONFIG_ENTRY.findall(listing):
+        found[name] = (*found.get(name, ()), place)
+    return found
+
+
+def list_loader_folders() -> tuple[str, ...]:
+    """Where the loader looks last, whatever the cache says; Debian has a folder for each
+    machine.
+    """
+    debian = f"{platform.machine()}-linux-gnu"
+    return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
+_POLICY_PREFIX = "manylinux_2_"
+
+
+def read_manylinux_libraries() -> frozenset[str] | None:
+    """Names as they are linked ("libz.so.1") that each policy allows; None without auditwheel."""
+    try:
+        file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
+        policies = json.loads(file.read_text(encoding="utf-8"))
+    except (ImportError, OSError, ValueError):
+        return None
+    allowed = [
+        frozenset(one["lib_whitelist"])
+        for one in policies
+        if one["name"].startswith(_POLICY_PREFIX)
+    ]
+    return frozenset.intersection(*allowed) if allowed else None
+
+
+def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
+    """Give `library` these folders as its RPATH, and no RUNPATH; none at all where there are none.
+
+    Raises `CommandFailedError`.
+    """
+    wanted = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
+    argv = (str(program), *wanted, str(library))
+    shell.run_command(
+        Command(argv, shell.build_host_env(), f"set the RPATH of {library.name}", log=log)
+    )

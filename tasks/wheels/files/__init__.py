@@ -1,1 +1,0 @@
-"""Wheels as files, the folder of them, and what lies installed of one."""

@@ -1,0 +1,274 @@
+"""What uv and pip leave in dist-info about the wheel that they installed, for the wheel after it.
+
+Each is written only where the present one is, byte for byte, what would have been written for the
+wheel before: then its form is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from urllib.parse import quote
+
+from tasks.core.errors import CommandFailedError
+from tasks.core.model import Command
+from tasks.system import files, shell
+from tasks.wheels import installed_wheel_io, wheel_archive_io, wheel_record
+from tasks.wheels.installed_wheel_io import InstalledWheel, WheelDifference
+from tasks.wheels.wheel_record import RecordRow
+
+# uv leaves what a URL may hold as it is; pip does not
+_SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
+
+
+def build_installer_files(
+    own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
+) -> dict[str, bytes] | None:
+    """The installer's own files for the wheel `new`, by name; `own` are those that are there, `old`
+    the places where the wheel before may have lain. None where one has an unknown form.
+    """
+    made = dict(own)
+    installer = own.get("INSTALLER", b"").decode().strip()
+    if installer not in _SAFE_URL_CHARACTERS:
+        return None
+    if "direct_url.json" in own:
+        url = _build_direct_url(own["direct_url.json"], installer, old, new)
+        if url is None:
+            return None
+        made["direct_url.json"] = url
+    if "uv_cache.json" in own:
+        stamp = _build_uv_cache(own["uv_cache.json"], new)
+        if stamp is None:
+            return None
+        made["uv_cache.json"] = stamp
+    return made
+
+
+def _build_direct_url(
+    held: bytes, installer: str, old: Iterable[PurePath], new: Path
+) -> bytes | None:
+    """PEP 610; uv gives no digest and writes no blanks, pip before 23.1 gives none or one."""
+    try:
+        told = json.loads(held)["archive_info"]
+        digest = told.get("hash", "").removeprefix("sha256=")
+    except (ValueError, KeyError, AttributeError):
+        return None
+    for place in old:
+        if _format_direct_url(place, digest, installer, twice="hashes" in told) == held:
+            own = files.read_artifact(new).sha256 if digest else ""
+            return _format_direct_url(new, own, installer, twice="hashes" in told)
+    return None
+
+
+def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
+    posix = wheel.as_posix()
+    url = f"file://{'' if posix.startswith('/') else '/'}{quote(posix, safe=_SAFE_URL_CHARACTERS[installer])}"
+    if installer == "uv":
+        return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
+    hashes = {"hashes": {"sha256": digest}} if twice else {}
+    told = {"hash": f"sha256={digest}", **hashes} if digest else {}
+    return json.dumps({"archive_info": told, "url": url}, sort_keys=True).encode()
+
+
+def _build_uv_cache(held: bytes, new: Path) -> bytes | None:
+    """When uv saw the wheel last change: on Unix by its inode."""
+    try:
+        stamp = json.loads(held)["timestamp"]
+        then = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if _format_uv_timestamp(then) != held:
+        return None
+    found = new.stat()
+    return _format_uv_timestamp(found.st_mtime_ns if sys.platform == "win32" else found.st_ctime_ns)
+
+
+def _format_uv_timestamp(nanoseconds: int) -> bytes:
+    seconds, rest = divmod(nanoseconds, 10**9)
+    told = {
+        "timestamp": {"secs_since_epoch": seconds, "nanos_since_epoch": rest},
+        "commit": None,
+        "tags": None,
+        "env": {},
+        "directories": {},
+    }
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+class StagedFiles:
+    """Files by the path that RECORD has for them, under numbers in a folder of ours."""
+
+    def __init__(self, folder: PurePath) -> None:
+        files.remove_owned(folder)
+        self.folder = files.create_owned_folder(folder)
+        self.rows: dict[str, RecordRow] = {}
+        self._places: dict[str, Path] = {}
+
+    def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
+        """Take members out of a wheel, with the modes that uv and pip give them: the umask's, and
+        whatever was executable is.
+        """
+        recorded = wheel_archive_io.read_record(wheel)
+        for name in names:
+            member, place = wheel.getinfo(name), self._reserve_path(name)
+            with wheel.open(member) as source, place.open("xb") as target:
+                digest = wheel_archive_io.copy_and_hash(source, target)
+            if digest != recorded[name]:
+                raise wheel_archive_io.build_member_error(name, PurePath(wheel.filename or ""))
+            if member.external_attr >> 16 & 0o111:
+                place.chmod(place.stat().st_mode | 0o111)
+            self.rows[name] = RecordRow(name, digest, str(member.file_size))
+
+    def write_file(self, name: str, data: bytes) -> None:
+        """Make a file of `data`; one of that name that is not placed yet is forgotten."""
+        place = self._reserve_path(name)
+        place.write_bytes(data)
+        digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
+        self.rows[name] = RecordRow(name, digest, str(len(data)))
+
+    def move_into_place(self, name: str, target: Path) -> None:
+        """Move a file to `target`, over what lies there."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self._places[name], target)  # noqa: PTH105 - the one call a test cuts off
+
+    def _reserve_path(self, name: str) -> Path:
+        place = self.folder / f"{len(self._places)}"
+        self._places[name] = place
+        return place
+
+
+@dataclass(frozen=True)
+class WheelUpdate:
+    """`wheel` is to take the place of `before`, both verified. `here` is the installation of
+    `before`, which was taken from one of `places`. `scratch` is a folder of ours on the same disk.
+    """
+
+    here: InstalledWheel
+    before: Path
+    places: tuple[PurePath, ...]
+    wheel: Path
+    scratch: PurePath
+    python: str
+    log: PurePath
+
+
+def update_installed_wheel(renewal: WheelUpdate) -> int | None:
+    """How many files were written or removed; None where an installer has to do its work."""
+    with zipfile.ZipFile(renewal.before) as old, zipfile.ZipFile(renewal.wheel) as new:
+        change = installed_wheel_io.compare_wheels(renewal.here, old, new)
+        own = build_installer_files(
+            _read_installer_files(renewal.here), renewal.places, renewal.wheel
+        )
+        if change is None or own is None:
+            return None
+        try:
+            staged = StagedFiles(renewal.scratch)
+            staged.unpack_members(new, (*change.written, *change.described))
+            for name, data in own.items():
+                staged.write_file(f"{change.info}/{name}", data)
+            _swap_files(renewal, change, staged)
+        except OSError:  # a file in use, a folder in the way: an installer can tell
+            return None
+    return len(change.written) + len(change.vanished)
+
+
+def _read_installer_files(here: InstalledWheel) -> dict[str, bytes]:
+    """What the installer left in dist-info, but RECORD."""
+    found = {
+        name: here.info / name for name in installed_wheel_io.INSTALLER_FILES if name != "RECORD"
+    }
+    return {name: path.read_bytes() for name, path in found.items() if path.is_file()}
+
+
+def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
+    here, site = renewal.here, renewal.here.site
+    info = site / change.info
+    listed = {**staged.rows, **change.rows, **here.rows}
+    _write_record(staged, listed.values(), here, here.info)
+    for name in change.written:
+        staged.move_into_place(name, site / name)
+        _remove_bytecode(site / name)
+    for name in change.vanished:
+        _remove_file(site / name, site)
+    if here.info != info:
+        here.info.rename(info)
+    described = [name for name in staged.rows if name.startswith(f"{change.info}/")]
+    for name in described:
+        staged.move_into_place(name, site / name)
+    for path in _find_leftover_files(info, site, {*described, f"{change.info}/RECORD"}):
+        _remove_file(path, site)
+    _write_record(staged, _list_new_rows(renewal, change, staged), here, info)
+
+
+def _write_record(
+    staged: StagedFiles, listed: Iterable[RecordRow], here: InstalledWheel, info: Path
+) -> None:
+    staged.write_file("RECORD", wheel_record.format_record(listed, here.ending).encode())
+    del staged.rows["RECORD"]  # which has no row of its own making
+    staged.move_into_place("RECORD", info / "RECORD")
+
+
+def _find_leftover_files(info: Path, site: Path, names: set[str]) -> list[Path]:
+    """What the dist-info of the wheel before had more."""
+    found = [path for path in info.rglob("*") if path.is_file()]
+    return [path for path in found if path.relative_to(site).as_posix() not in names]
+
+
+def _remove_bytecode(path: Path) -> None:
+    """Bytecode of what was there; Python would see that it is old, if it looks."""
+    if path.suffix == ".py":
+        for found in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
+            found.unlink()
+
+
+def _remove_file(path: Path, site: Path) -> None:
+    """Remove a file, and the folders that are empty without it."""
+    path.unlink(missing_ok=True)
+    _remove_bytecode(path)
+    with contextlib.suppress(OSError):  # one that is not empty
+        for folder in path.relative_to(site).parents[:-1]:
+            with contextlib.suppress(OSError):
+                (site / folder / "__pycache__").rmdir()
+            (site / folder).rmdir()
+
+
+def _list_new_rows(
+    renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles
+) -> Iterator[RecordRow]:
+    yield from {**change.rows, **staged.rows}.values()
+    compiled = [row for row in change.kept if installed_wheel_io.is_bytecode(row.path)]
+    yield from (row for row in change.kept if row not in compiled)
+    written = {name for name in change.written if name.endswith(".py")}
+    if compiled and written:
+        yield from _compile_bytecode(renewal, compiled[0].path, sorted(written))
+    for row in compiled:
+        source = installed_wheel_io.find_bytecode_source(row.path)
+        if source not in written and source in change.rows:
+            yield row
+
+
+def _compile_bytecode(
+    renewal: WheelUpdate, example: str, sources: list[str]
+) -> Iterator[RecordRow]:
+    """pip compiles what it installs, and lists it; what does not compile it passes over."""
+    site, listing = renewal.here.site, Path(renewal.scratch) / "sources"
+    listing.write_text("".join(f"{site / name}\n" for name in sources), encoding="utf-8")
+    argv = (renewal.python, "-m", "compileall", "-q", "-f", "-i", str(listing))
+    with contextlib.suppress(CommandFailedError):
+        shell.run_command(
+            Command(argv, shell.build_host_env(), "compile what changed", log=renewal.log)
+        )
+    tag = PurePosixPath(example).name.partition(".")[2]
+    for name in sources:
+        path = PurePosixPath(name)
+        made = path.parent / "__pycache__" / f"{path.stem}.{tag}"
+        if (site / made).is_file():
+            yield RecordRow(str(made))

@@ -1,0 +1,224 @@
+"""What was read of a wheel → a check for each thing that is recorded of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasks.core.model import Arch, Artifact, ValidationResult
+from tasks.core.text_formatting import format_short_list
+from tasks.knowledge import Knowledge
+from tasks.knowledge.machine_code_rules import can_run_code
+from tasks.wheels import external_libraries
+from tasks.wheels.external_libraries import (
+    ExternalLibrary,
+    TargetEnvironment,
+    find_external_libraries,
+)
+from tasks.wheels.provenance_documents import (
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    find_differences,
+    find_list,
+    is_about_artifact,
+    read_built_archs,
+    read_target_archs,
+)
+from tasks.wheels.provenance_documents import find_torch_version as torch_named_in
+from tasks.wheels.wheel_inspection_io import WheelInfo
+
+_KERNEL_LIBRARY = "/libtorch_cuda."  # of torch's libraries the one that has code for each target
+_MAX_LISTED = 4  # names in a line
+_REBUILD_HINT = "doit clean, then doit build: what is not as it was recorded is made anew"
+
+
+@dataclass(frozen=True)
+class RecordedWheel:
+    """What the manifests of a profile have of a wheel of this name: `artifact` is None where it is
+    not of this profile, for which `why` has the reason, `archs` what was read in each library when
+    it was built.
+    """
+
+    artifact: Artifact | None = None
+    archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    why: str = ""
+
+
+def check_wheel(
+    found: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
+) -> Iterator[ValidationResult]:
+    """In the order of the table. Where the wheel is damaged nothing in it is looked at."""
+    yield _check_record(found)
+    yield _check_statement(found)
+    yield _check_manifest(found, recorded)
+    if found.problem:
+        for name in ("SBOM", "machine code", "needs from outside"):
+            yield ValidationResult(name, "not run", "the wheel is not what its RECORD says")
+        return
+    yield _check_sbom(found)
+    yield _check_machine_code(found, recorded, knowledge)
+    yield _check_external_needs(found)
+
+
+def _check_record(found: WheelInfo) -> ValidationResult:
+    if found.problem:
+        return ValidationResult(
+            "RECORD", "failed", found.problem, "take the wheel from where it was made"
+        )
+    return ValidationResult("RECORD", "passed", "every member has its sha256")
+
+
+def _check_statement(found: WheelInfo) -> ValidationResult:
+    name, told, digest = "statement", found.statement, f"{found.artifact.sha256[:12]}…"
+    if told is None:
+        file = f"{found.artifact.name}.provenance.json"
+        return ValidationResult(name, "not run", f"there is no {file} beside it")
+    if (told.get("_type"), told.get("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
+        return ValidationResult(
+            name, "failed", "the file beside it is no SLSA provenance of in-toto", _REBUILD_HINT
+        )
+    if not is_about_artifact(told, found.artifact):
+        return ValidationResult(
+            name, "failed", f"it is about another wheel than this, of {digest}", _REBUILD_HINT
+        )
+    return ValidationResult(name, "passed", f"it is about these bytes, {digest}")
+
+
+def _check_manifest(found: WheelInfo, recorded: RecordedWheel) -> ValidationResult:
+    name = "manifest"
+    if recorded.artifact is None:
+        return ValidationResult(name, "not run", recorded.why)
+    if recorded.artifact != found.artifact:
+        was = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
+        return ValidationResult(
+            name, "failed", f"this profile built one with the sha256 {was}", _REBUILD_HINT
+        )
+    return ValidationResult(name, "passed", "it is the one that this profile built")
+
+
+def _check_sbom(found: WheelInfo) -> ValidationResult:
+    name = "SBOM"
+    if found.sbom is None and found.statement is None:
+        return ValidationResult(
+            name, "not run", "none is in it, and no statement that it was made here"
+        )
+    if found.sbom is None:
+        return ValidationResult(
+            name, "failed", "none is in it, and it was made here", _REBUILD_HINT
+        )
+    if found.sbom.get("bomFormat") != "CycloneDX":
+        return ValidationResult(name, "failed", "it is no CycloneDX document", _REBUILD_HINT)
+    told = list(find_differences(found.sbom, found.name, found.version, found.statement))
+    if told:
+        return ValidationResult(name, "failed", "; ".join(told), _REBUILD_HINT)
+    beside = "" if found.statement is not None else "; there is no statement to compare it with"
+    parts = len(find_list(found.sbom, "components"))
+    return ValidationResult(
+        name, "passed", f"{found.name} {found.version} of {parts} components{beside}"
+    )
+
+
+def _check_machine_code(
+    found: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
+) -> ValidationResult:
+    name = "machine code"
+    if found.unreadable:
+        library, why = next(iter(found.unreadable.items()))
+        return ValidationResult(
+            name, "failed", f"{library}: {why}", "take the wheel from where it was made"
+        )
+    now = {library: _list_image_archs(found, library) for library in found.images}
+    read = recorded.archs or read_built_archs(found.statement)
+    before = {
+        library: frozenset(map(_strip_family_suffix, archs)) for library, archs in read.items()
+    }
+    if before and before != now:
+        what = f"it holds {_format_library_archs(now)}, and what was built held {_format_library_archs(before)}"
+        return ValidationResult(name, "failed", what, _REBUILD_HINT)
+    wanted = read_target_archs(found.statement)
+    if missing := list(_find_missing_code(found, wanted, knowledge)):
+        return ValidationResult(name, "failed", "; ".join(missing), _REBUILD_HINT)
+    if not wanted and not before:
+        return ValidationResult(name, "not run", "no GPU target is recorded of it")
+    return ValidationResult(name, "passed", _format_library_archs(now))
+
+
+def _list_image_archs(found: WheelInfo, library: str) -> frozenset[str]:
+    code = found.images[library].code
+    ptx = (f"{arch}+PTX" for arch in code.ptx)
+    return frozenset(map(_strip_family_suffix, (*map(str, code.cubins), *ptx)))
+
+
+def _strip_family_suffix(arch: str) -> str:
+    """Without the f of a family, which cuobjdump leaves out."""
+    return arch.replace("f", "")
+
+
+def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
+    parts = [f"{name.rpartition('/')[2]}: {', '.join(sorted(a))}" for name, a in libraries.items()]
+    return format_short_list(sorted(parts), _MAX_LISTED, "; ") or "no device code"
+
+
+def _find_missing_code(
+    found: WheelInfo, wanted: Sequence[Arch], knowledge: Knowledge
+) -> Iterator[str]:
+    """Of torch the library with its kernels, of an extension each that has device code."""
+    is_torch = found.name == "torch"
+    images = {n: one for n, one in found.images.items() if not is_torch or _KERNEL_LIBRARY in n}
+    if wanted and not images and is_torch:
+        yield f"no library has the kernels for {', '.join(map(str, wanted))}"
+    for name, one in images.items():
+        code = one.common_code if is_torch else one.code
+        lacking = [str(arch) for arch in wanted if not can_run_code(knowledge, code, arch)]
+        if lacking:
+            yield f"{name} has no code for {', '.join(lacking)}"
+
+
+def _check_external_needs(found: WheelInfo) -> ValidationResult:
+    name = "needs from outside"
+    if not found.linkages and not found.dlls:
+        return ValidationResult(name, "not run", _explain_no_libraries(found))
+    against = torch_named_in(found.sbom) or _parse_torch_label(found.version)
+    is_torch = found.name == "torch"
+    beside = TargetEnvironment(found.requires, found.system, against, found.windows, is_torch)
+    needs = [
+        *find_external_libraries(found.linkages, beside),
+        *external_libraries.find_external_dlls(found.dlls, beside),
+    ]
+    helper = "auditwheel" if found.linkages else "delvewheel"
+    if bad := [one for one in needs if one.status == "failed"]:
+        return ValidationResult(
+            name, "failed", _format_external_libraries(bad), "let Requires-Dist bring it"
+        )
+    if unsure := [one for one in needs if one.status == "not run"]:
+        return ValidationResult(
+            name, "not run", _format_external_libraries(unsure), f"pip install {helper}"
+        )
+    brought: dict[str, list[str]] = {}
+    for one in needs:
+        brought.setdefault(one.by, []).append(one.name)
+    told = (f"{by}: {', '.join(names)}" for by, names in sorted(brought.items()))
+    return ValidationResult(name, "passed", "; ".join(told) or "nothing")
+
+
+def _explain_no_libraries(found: WheelInfo) -> str:
+    if not any(one.endswith((".dll", ".pyd")) for one in found.libraries):
+        return "it holds no library of Linux or Windows"
+    return "pefile, which reads DLLs and comes with delvewheel, is not installed"
+
+
+def _parse_torch_label(version: str) -> str:
+    """The torch that the version names: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`."""
+    label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", version)
+    return label[1] if label else ""
+
+
+def _format_external_libraries(needs: Iterable[ExternalLibrary]) -> str:
+    """What is said of several is said once, behind all of them."""
+    users: dict[str, list[str]] = {}
+    for one in needs:
+        users.setdefault(one.by, []).append(
+            f"{one.name} (needed by {format_short_list(one.users, _MAX_LISTED)})"
+        )
+    return "; ".join(f"{', '.join(names)}: {by}" for by, names in users.items())

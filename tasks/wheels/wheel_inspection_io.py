@@ -1,0 +1,163 @@
+"""Everything that a check of a wheel asks of the disk, read once."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Artifact
+from tasks.core.pip_requirements import parse_requirements
+from tasks.system import files
+from tasks.system.output import show_progress
+from tasks.wheels import elf_linkage_io, pe_linkage_io, wheel_archive_io, wheelhouse_io
+from tasks.wheels.library_linkage import Linkage, SystemDlls
+from tasks.wheels.machine_code_io import MachineCodeImages, MachineCodeReader
+from tasks.wheels.provenance_documents import SBOM_PATH
+
+
+@dataclass(frozen=True)
+class WheelInfo:
+    """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
+    `sbom` and `statement` are None where there is none, {} where it cannot be read.
+
+    `libraries` are their names; `held` has the linkage of each for Linux, `dlls` what each for
+    Windows needs, `images` the machine code of each that has any, `unread` what keeps one from
+    being read. `system` and `windows` are what other machines have, None where nobody here can
+    tell.
+    """
+
+    artifact: Artifact
+    problem: str
+    name: str = ""
+    version: str = ""
+    requires: tuple[Requirement, ...] = ()
+    sbom: Mapping[str, Any] | None = None
+    statement: Mapping[str, Any] | None = None
+    linkages: Mapping[str, Linkage] = field(default_factory=dict)
+    images: Mapping[str, MachineCodeImages] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    system: frozenset[str] | None = None
+    dlls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    windows: SystemDlls | None = None
+    libraries: tuple[str, ...] = ()
+
+
+def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
+    """Also of what is no wheel at all: that is its problem."""
+    show_progress(f"reading {wheel.name}")
+    artifact = files.read_artifact(wheel)
+    statement = _read_json(wheelhouse_io.resolve_statement_path(wheel))
+    try:
+        return _inspect_archive(wheel, reader, artifact, statement)
+    except BadArtifactError as error:
+        return WheelInfo(artifact, error.message, statement=statement)
+
+
+def _inspect_archive(
+    wheel: Path, reader: MachineCodeReader, artifact: Artifact, statement: Mapping[str, Any] | None
+) -> WheelInfo:
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        recorded = wheel_archive_io.read_record(archive)
+        if problem := _find_record_problem(wheel, archive, recorded):
+            return WheelInfo(artifact, problem, statement=statement)
+        info = wheel_archive_io.find_dist_info_file(archive, "METADATA")
+        told = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
+        place = info.replace("METADATA", SBOM_PATH)
+        sbom = _parse_json(archive.read(place)) if place in recorded else None
+        found = _inspect_libraries(archive, recorded, reader)
+    return WheelInfo(
+        artifact,
+        "",
+        name=str(told["Name"]),
+        version=str(told["Version"]),
+        requires=tuple(_parse_requirements(told)),
+        sbom=sbom,
+        statement=statement,
+        linkages=found.linkages,
+        images=found.images,
+        unreadable=found.unreadable,
+        system=elf_linkage_io.read_manylinux_libraries(),
+        dlls=found.dlls,
+        libraries=tuple(wheel_archive_io.list_libraries(recorded)),
+        windows=pe_linkage_io.classify_dlls(
+            name for names in found.dlls.values() for name in names
+        ),
+    )
+
+
+def _find_record_problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str]) -> str:
+    missing = sorted(recorded.keys() - set(archive.namelist()))
+    if missing:
+        return f"RECORD lists {', '.join(missing[:3])}, and the wheel does not hold it"
+    wheel_archive_io.require_recorded(archive, recorded, wheel)
+    return ""
+
+
+@dataclass
+class _LibraryContents:
+    """By the library's name in the wheel."""
+
+    linkages: dict[str, Linkage] = field(default_factory=dict)
+    dlls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    images: dict[str, MachineCodeImages] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def _inspect_libraries(
+    archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader
+) -> _LibraryContents:
+    """One at a time on the disk: a whole torch holds gigabytes of them."""
+    found = _LibraryContents()
+    with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
+        for name in wheel_archive_io.list_libraries(recorded):
+            path = Path(archive.extract(name, folder))
+            try:
+                _inspect_library(found, name, path, reader)
+            except BadArtifactError as error:
+                found.unreadable[name] = error.message
+            path.unlink()
+    return found
+
+
+def _inspect_library(
+    found: _LibraryContents, name: str, path: Path, reader: MachineCodeReader
+) -> None:
+    if linkage := elf_linkage_io.read_elf_linkage(path):
+        found.linkages[name] = linkage
+    elif (
+        pe_linkage_io.is_pefile_installed()
+        and (needed := pe_linkage_io.read_needed_dlls(path)) is not None
+    ):
+        found.dlls[name] = needed
+    images = reader.read_images(path)
+    if images.cubins or images.ptx:
+        found.images[name] = images
+
+
+def _parse_requirements(told: Message) -> Iterator[Requirement]:
+    """On whatever machine: a requirement of an extra alone is none."""
+    for asked in parse_requirements(told.get_all("Requires-Dist", [])):
+        if not (asked.marker and "extra" in str(asked.marker)):
+            yield asked
+
+
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    return _parse_json(path.read_bytes()) if path.is_file() else None
+
+
+def _parse_json(text: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

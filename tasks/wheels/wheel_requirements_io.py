@@ -1,0 +1,70 @@
+"""What a distribution asks for, and what of it an interpreter lacks.
+
+Format: https://packaging.python.org/specifications/dependency-specifiers/.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path, PurePath
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tasks.core.model import Command
+from tasks.core.pip_requirements import is_requirement_applicable, parse_requirements
+from tasks.knowledge.versions import format_major_minor
+from tasks.system import shell
+from tasks.wheels import wheel_archive_io
+
+_LIST_PACKAGES_SCRIPT = """
+import importlib.metadata as m, json
+found = [(d.metadata["Name"] or "", d.version) for d in m.distributions()]
+print(json.dumps(dict(reversed(found))))
+"""
+
+
+def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
+    """Name → version of what an interpreter finds, with the folder `overlay` before all else."""
+    env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
+    told = shell.capture_output(
+        Command((python, "-c", _LIST_PACKAGES_SCRIPT), env, "list the packages")
+    )
+    return {canonicalize_name(name): version for name, version in json.loads(told).items()}
+
+
+def find_missing_requirements(asked: Iterable[str], have: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the requirements that are not there in such a version. Pure."""
+    return tuple(one for one in asked if not _is_requirement_met(Requirement(one), have))
+
+
+def _is_requirement_met(asked: Requirement, have: Mapping[str, str]) -> bool:
+    version = have.get(canonicalize_name(asked.name))
+    return version is not None and asked.specifier.contains(version, prereleases=True)
+
+
+def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]:
+    """What a wheel's METADATA asks for on this machine and that Python, without its extras."""
+    here: dict[str, str] = {
+        **{name: str(value) for name, value in default_environment().items()},
+        "python_full_version": python_version,
+        "python_version": format_major_minor(python_version),
+    }
+    return tuple(_select_applicable(_read_wheel_metadata(wheel).get_all("Requires-Dist", []), here))
+
+
+def _select_applicable(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
+    for asked in parse_requirements(lines):
+        if is_requirement_applicable(asked, here):
+            asked.marker = None
+            yield str(asked)
+
+
+def _read_wheel_metadata(wheel: Path) -> Message:
+    with wheel_archive_io.open_wheel(wheel) as archive:
+        text = archive.read(wheel_archive_io.find_dist_info_file(archive, "METADATA"))
+    return HeaderParser().parsestr(text.decode("utf-8"))

@@ -1,0 +1,107 @@
+"""The folder of wheels that all profiles share, and beside each wheel a line on where it is from.
+
+A wheel is taken again only for the same requirement from the same index, and only while its bytes
+are the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.core.errors import BadArtifactError, TorchyardError, redact_secrets
+from tasks.core.model import Artifact
+from tasks.system import files, manifests
+from tasks.system.output import print_warning
+
+
+@dataclass(frozen=True)
+class WheelOrigin:
+    """What a wheel was fetched or built for."""
+
+    asked: str
+    source: str
+    artifact: Artifact
+
+
+def store_wheel(
+    wheel: Path, wheelhouse: PurePath, asked: str, source: str
+) -> tuple[Path, Artifact]:
+    """Move a finished wheel into the wheelhouse, whole, with its origin beside it. A statement
+    about the one that was there goes.
+    """
+    place = Path(wheelhouse) / wheel.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    known = files.read_artifact(wheel)
+    _warn_name_conflict(place, asked, source)
+    resolve_statement_path(place).unlink(missing_ok=True)
+    arriving = place.with_name(f".{place.name}.part")
+    shutil.move(wheel, arriving)
+    files.replace_path(arriving, place)
+    manifests.write_manifest(
+        resolve_origin_path(place), WheelOrigin(asked, redact_secrets(source), known)
+    )
+    return place, known
+
+
+def _warn_name_conflict(place: Path, asked: str, source: str) -> None:
+    """Two builds can have one name: of one commit, with other flags."""
+    try:
+        before = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
+    except TorchyardError:
+        return
+    if place.is_file() and (before.asked, before.source) != (asked, redact_secrets(source)):
+        print_warning(
+            f"{place.name} takes the place of another wheel of that name, made by {before.source}; "
+            "a wheel.wheelhouse or wheel.local_version of its own in one of the profiles keeps both"
+        )
+
+
+def find_stored_wheel(
+    wheelhouse: PurePath, asked: str, source: str
+) -> tuple[Path, Artifact] | None:
+    """The wheel that was kept for the same question, None where there is none or its bytes
+    changed.
+    """
+    for path in sorted(Path(wheelhouse).glob("*.whl.json")):
+        try:
+            origin = manifests.read_manifest(path, WheelOrigin)
+        except TorchyardError:
+            continue
+        wheel = path.with_suffix("")
+        if (origin.asked, origin.source) == (asked, redact_secrets(source)) and wheel.is_file():
+            known = files.read_artifact(wheel)
+            return (wheel, known) if known == origin.artifact else None
+    return None
+
+
+def resolve_origin_path(wheel: PurePath) -> PurePath:
+    """`NAME.whl` has `NAME.whl.json`."""
+    return wheel.with_name(f"{wheel.name}.json")
+
+
+def resolve_statement_path(wheel: PurePath) -> Path:
+    """`NAME.whl` has `NAME.whl.provenance.json`, where it was built here."""
+    return Path(wheel).with_name(f"{wheel.name}.provenance.json")
+
+
+def require_locked_digest(found: Artifact, wanted: str, part: str) -> None:
+    """`BadArtifactError` where torchyard.lock holds another digest for that part of the build."""
+    if wanted and found.sha256 != wanted:
+        raise BadArtifactError(
+            f"{found.name} has sha256 {found.sha256}, and {wanted} is locked",
+            location=f"torchyard.lock: {part}",
+            hint="find out who changed the file. To take it all the same: "
+            "TORCHYARD__LOCK=false doit build, then doit lock",
+        )
+
+
+def require_sha256(found: Artifact, wanted: str | None) -> None:
+    """`BadArtifactError` where a person named a digest and this is another file."""
+    if wanted and found.sha256 != wanted:
+        raise BadArtifactError(
+            f"{found.name} has sha256 {found.sha256}, and {wanted} was asked for",
+            location="torch.sha256",
+            hint="correct the digest, or find out who changed the file",
+        )
