@@ -23,22 +23,22 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
-from tasks.system.tty import format_for_stderr
-from tasks.system.typed import read_default_profile
+from tasks.system.screen import format_for_stderr
+from tasks.system.profile_hint import read_default_profile
 
 _ROOT = Path(__file__).resolve().parent
 _PROFILE = get_var("profile", read_default_profile())
 
 try:
-    _YARD = open_session(_ROOT, _PROFILE, os.environ, sys.argv[1:])
+    _SETUP = open_session(_ROOT, _PROFILE, os.environ, sys.argv[1:])
 except TorchyardError as error:
     raise InvalidDodoFile(format_for_stderr(str(error), len("ERROR: "))) from None
 
 gc.enable()
 
-DOIT_CONFIG = _YARD.doit_config
+DOIT_CONFIG = _SETUP.doit_config
 
 
 def task_torchyard() -> Iterator[dict[str, Any]]:
     """Every task there is."""
-    yield from _YARD.tasks()
+    yield from _SETUP.tasks()

@@ -28,7 +28,7 @@ from doit.exceptions import InvalidCommand
 def _checkout() -> Path | None:
     """The folder, where it is one of ours; `tasks` can be imported then."""
     here = Path.cwd()
-    if not (here / "dodo.py").is_file() or not (here / "tasks" / "cli" / "lookups.py").is_file():
+    if not (here / "dodo.py").is_file() or not (here / "tasks" / "cli" / "doit_overrides.py").is_file():
         return None
     if str(here) not in sys.path:
         sys.path.insert(0, str(here))
@@ -62,10 +62,10 @@ class Help(_Printing, DoitsHelp):  # type: ignore[misc]
     doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Show it; a name is told by `tasks.cli.lookups` or by doit."""
+        """Show it; a name is told by `tasks.cli.doit_overrides` or by doit."""
         if args or _checkout() is None:
             return super().execute(params, args)
-        from tasks.cli.lookups import show_overview  # noqa: PLC0415 - only in a checkout
+        from tasks.cli.doit_overrides import show_overview  # noqa: PLC0415 - only in a checkout
 
         show_overview()
         return 0
@@ -87,7 +87,7 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
 
 
 class _Telling(DoitCmdBase):  # type: ignore[misc]
-    """doit finds the word or the option that means nothing; `tasks.cli.lookups` tells of it."""
+    """doit finds the word or the option that means nothing; `tasks.cli.doit_overrides` tells of it."""
 
     task_list: Any = ()  # until dodo.py is read
 
@@ -98,7 +98,7 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
         except (CmdParseError, InvalidCommand) as error:
             if _checkout() is None:
                 raise
-            from tasks.cli.lookups import show_requested_help, translate_usage_error  # noqa: PLC0415 - only in a checkout
+            from tasks.cli.doit_overrides import show_requested_help, translate_usage_error  # noqa: PLC0415 - only in a checkout
 
             if show_requested_help(error, sys.argv[1:], self.task_list):
                 return 0
@@ -110,7 +110,7 @@ class Run(_Printing, _Telling, DoitsRun):  # type: ignore[misc]
 
 
 class List(_Printing, _Telling, DoitsList):  # type: ignore[misc]
-    """The tasks, as `tasks.cli.lookups` lists them."""
+    """The tasks, as `tasks.cli.doit_overrides` lists them."""
 
 
 class Clean(_Printing, _Telling, DoitsClean):  # type: ignore[misc]

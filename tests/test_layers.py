@@ -22,20 +22,20 @@ OF_FILES = frozenset(
         *("exists", "iterdir", "glob", "rglob", "stat", "lstat", "mkdir", "unlink", "expanduser"),
     }
 )
-READS_ITS_FACTS = {"tasks/knowledge/load.py", "tasks/knowledge/check.py"}
-LOOKS_WHETHER_A_PATH_IS_THERE = {"tasks/cli/commands/init/answers.py"}
+READS_ITS_FACTS = {"tasks/knowledge/knowledge_files.py", "tasks/knowledge/schema_check.py"}
+LOOKS_WHETHER_A_PATH_IS_THERE = {"tasks/cli/commands/init_answers.py"}
 # Each may import those before it (docs/architecture.md)
 PACKAGES = (
     *("core", "knowledge", "settings", "diagnosis", "system", "runlog", "compiler_cache"),
     *("jobs", "wheels", "stages", "planning", "lock", "doctor", "cli"),
 )
 KNOWS_DOIT = {
-    "tasks/cli/running/graph.py",
-    "tasks/cli/running/execution.py",
-    "tasks/cli/running/reporter.py",
-    "tasks/cli/running/uptodate.py",
+    "tasks/cli/running/doit_tasks.py",
+    "tasks/cli/running/execute.py",
+    "tasks/cli/running/doit_adapter.py",
+    "tasks/cli/running/doit_adapter.py",
 }
-KNOWS_DOIT |= {"tasks/cli/lookups.py"}
+KNOWS_DOIT |= {"tasks/cli/doit_overrides.py"}
 UNNAMED = {"utils", "helpers", "common", "manager", "base", "misc"}
 
 
@@ -95,7 +95,7 @@ def pure_modules() -> list[Path]:
 @each_row("path", pure_modules, ids=name_of)
 def test_what_says_that_it_is_pure_is_pure(path: Path) -> None:
     found = [m for m in imports(path) if any(within(m, bad) for bad in PURE_FORBIDDEN)]
-    assert [m for m in found if not within(m, "tasks.system.network.mirrors")] == []
+    assert [m for m in found if not within(m, "tasks.system.network.url_mirrors")] == []
 
 
 @each_row("path", pure_modules, ids=name_of)
@@ -156,7 +156,7 @@ def test_processes_start_in_one_place() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id in {"subprocess", "os"}
     }
-    assert starters == {"tasks/system/process/process_group.py", "tasks/system/shell.py"}
+    assert starters == {"tasks/system/process_group.py", "tasks/system/shell.py"}
 
 
 def test_no_room_has_a_name_that_says_nothing() -> None:
@@ -176,16 +176,16 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "uv",
         "elftools",
         "cyclonedx",
-        "tasks.stages.deps.action",
-        "tasks.stages.wheel.action",
-        "tasks.core.atwork",
-        "tasks.lock.bundle.manifest",
-        "tasks.stages.install.target.interpreter",
-        "tasks.core.jobs",
-        "tasks.core.progress",
+        "tasks.stages.deps.run",
+        "tasks.stages.wheel.run",
+        "tasks.core.build_activity",
+        "tasks.lock.bundle_manifest",
+        "tasks.stages.install.target_interpreter_io",
+        "tasks.core.build_activity",
+        "tasks.core.ninja_progress",
         "tasks.doctor.host_facts",
-        "tasks.wheels.linking.values",  # what is made, and no plan's
-        "tasks.knowledge.costfacts",  # what a build takes is asked by init, explain and doctor
+        "tasks.wheels.library_linkage",  # what is made, and no plan's
+        "tasks.knowledge.costs",  # what a build takes is asked by init, explain and doctor
         "tasks.knowledge.costs",
         "packaging.specifiers",
         "packaging.tags",  # with logging
@@ -194,7 +194,7 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
     )
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
-        "from tasks.cli.session import open_yard;"
+        "from tasks.cli.session import open_session;"
         "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

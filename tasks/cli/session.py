@@ -30,13 +30,12 @@ from tasks.lock.opened_profile_io import (
 )
 from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
 from tasks.planning.warnings import list_unused_setting_warnings
-from tasks.settings.layers import LoadedSettings
-from tasks.settings.layers import load_settings as load_settings
+from tasks.settings.layers import LoadedSettings, load_settings
 from tasks.settings.loaded_settings import add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.schema import Settings
 from tasks.settings.setting_errors import describe_unused_variables
-from tasks.stages.extensions.extension_checks_io import check_extensions as check_extensions
+from tasks.stages.extensions.extension_checks_io import check_extensions
 from tasks.stages.source.source_checks_io import apply_tree_version, list_release_warnings
 from tasks.stages.source.source_checks_io import check_source_settings as check_source
 from tasks.system.console import Console

@@ -1,6 +1,6 @@
 """ccache and sccache on this machine: which is there, and how much of a build it served.
 
-What is set for them is decided by `tasks.stages.env.launchers`.
+What is set for them is decided by `tasks.stages.env.cache_launchers`.
 """
 
 from __future__ import annotations

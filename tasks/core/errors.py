@@ -1,7 +1,7 @@
 """Everything that is expected to go wrong, one class per way to go on from it.
 
 Each error says what happened, where, and what to do, in that order. It knows nothing of doit:
-`tasks.cli.running.execution` turns a `BuildError` into a failed task (exit 1), `dodo.py` turns a
+`tasks.cli.running.execute` turns a `BuildError` into a failed task (exit 1), `dodo.py` turns a
 `SettingsError` into a refused load (exit 3). Anything that is not a `BuildError` is a bug of ours
 and keeps its traceback.
 """

@@ -250,7 +250,7 @@ class Stage:
     outputs: tuple[PurePath, ...]
     inputs: tuple[PurePath, ...] = ()
     extra_outputs: tuple[PurePath, ...] = ()
-    uptodate_check: Literal["", "always", "moved"] = ""
+    uptodate_check: Literal["", "always", "stale"] = ""
     explained_inputs: tuple[PurePath, ...] = ()
     optional_inputs: tuple[PurePath, ...] = ()
 

@@ -77,7 +77,7 @@ def _render_set(members: Any) -> str:
 _PAGE_HEAD = """\
 # Known failures
 
-<!-- Made of config/knowledge/failures.yaml: python -m tasks.diagnosis.page > docs/diagnosis.md.
+<!-- Made of config/knowledge/failures.yaml: python -m tasks.diagnosis.diagnosis_page > docs/diagnosis.md.
      Change the facts, not this page. -->
 
 `doit diagnose` finds the cause in the log of your last build, and says what to do in the words of

@@ -4,7 +4,7 @@ where it says nothing to a person. Pure.
 PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Of what
 pip, setuptools, CMake and Ninja say of themselves most lines are of no use on a screen, and the
 last of them would stand there until the first file is compiled. Whether a line tells of an error is
-for `tasks.diagnosis.firsterror`.
+for `tasks.diagnosis.first_error`.
 """
 
 from __future__ import annotations

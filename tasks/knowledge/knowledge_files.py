@@ -145,7 +145,7 @@ T = TypeVar("T")
 
 KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
 
-_REPAIR_HINT = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
+_REPAIR_HINT = "git diff config/knowledge; python -m tasks.knowledge.schema_check tells all that is wrong"
 
 
 @dataclass(frozen=True)

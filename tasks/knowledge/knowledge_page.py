@@ -1,6 +1,6 @@
 """docs/knowledge.md: the facts as a page that a person reads, "which CUDA for my card?" first.
 
-`python -m tasks.knowledge.page > docs/knowledge.md` writes it; a test keeps it fresh. Nothing here
+`python -m tasks.knowledge.knowledge_page > docs/knowledge.md` writes it; a test keeps it fresh. Nothing here
 is a fact: each stands in config/knowledge, with its evidence. Pure.
 """
 
@@ -235,7 +235,7 @@ def _format_condition(key: str, wanted: Any) -> str:
 _PAGE_HEAD = """\
 # Which CUDA for my card?
 
-<!-- Made of config/knowledge: python -m tasks.knowledge.page > docs/knowledge.md.
+<!-- Made of config/knowledge: python -m tasks.knowledge.knowledge_page > docs/knowledge.md.
      Change the facts, not this page. -->
 
 Find your card by its generation. What counts is its *capability*: CUDA and torch hold code for

@@ -1,7 +1,7 @@
 """Whether every file of facts has the shape that schema.json gives it.
 
-`python -m tasks.knowledge.check` tells of each mistake. Nothing that builds asks: jsonschema is
-there for tests, and reading tells of what it needs by itself (`tasks.knowledge.misread`).
+`python -m tasks.knowledge.schema_check` tells of each mistake. Nothing that builds asks: jsonschema is
+there for tests, and reading tells of what it needs by itself (`tasks.knowledge.schema_errors`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tasks.stages.deps.plan import plan as plan_deps
 from tasks.stages.env.plan import plan as plan_env
 from tasks.stages.extensions.known_extensions import complete_extensions
 from tasks.stages.extensions.plan import list_build_warnings as extension_warnings
-from tasks.stages.extensions.plan import plan_extensions as plan_extensions
+from tasks.stages.extensions.plan import plan_extensions
 from tasks.stages.install.plan import plan as plan_install
 from tasks.stages.source.model import SourceJob
 from tasks.stages.source.plan import plan as plan_source

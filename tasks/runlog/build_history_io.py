@@ -1,4 +1,4 @@
-"""Many runs of a build (`tasks.runlog.runs`) in few lines, which tell the same costs and
+"""Many runs of a build (`tasks.runlog.build_history_io`) in few lines, which tell the same costs and
 peaks. Pure.
 """
 

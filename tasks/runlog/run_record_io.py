@@ -1,7 +1,7 @@
 """The records of a profile's runs: `build/PROFILE/records/runs`, a file a run, bounded.
 
 One that cannot be read is set aside, and no run ends for it. Files are written by
-`tasks.runlog.recording`, and their names sort by time.
+`tasks.runlog.run_record_io`, and their names sort by time.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _explain_changed_manifests(
 UNFINISHED = "the last run failed, or did not finish"
 DEFAULT_REASONS = {
     "always": ALWAYS_CHECKED,
-    "moved": "its source, or what it made, was changed since, or could not be reached",
+    "stale": "its source, or what it made, was changed since, or could not be reached",
     "": UNFINISHED,
 }
 

@@ -1,5 +1,5 @@
 """The settings as a JSON schema, for editors that complete and check YAML:
-`python -m tasks.settings.jsonschema > config/schema.json`.
+`python -m tasks.settings.json_schema > config/schema.json`.
 """
 
 from __future__ import annotations

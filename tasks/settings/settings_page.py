@@ -1,8 +1,8 @@
 """docs/settings.md: every key with its type, its default, what it does, what it has run again, and
 a value to copy.
 
-`python -m tasks.settings.page > docs/settings.md` writes it; a test keeps it fresh. Types, defaults
-and texts are the model's, values and stages those of `tasks.settings.examples`.
+`python -m tasks.settings.settings_page > docs/settings.md` writes it; a test keeps it fresh. Types, defaults
+and texts are the model's, values and stages those of `tasks.settings.settings_page`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ EXTENSION_EXAMPLES: Mapping[str, SettingExample] = {
 _PAGE_HEADER = """\
 # Settings
 
-<!-- Made of the settings model: python -m tasks.settings.page > docs/settings.md.
+<!-- Made of the settings model: python -m tasks.settings.settings_page > docs/settings.md.
      Change tasks/settings, not this page. -->
 
 A value comes from the first of these that has it:
@@ -152,7 +152,7 @@ _TYPE_NAMES = {
 _MODEL_DESCRIPTIONS = {
     "Extension": "[an extension](#one-of-extensions)",
     "Smoke": "`script` (a Python file; exit 0 passes) and `gpu` (whether it needs a card)",
-    "Entry": "some of `torch`, `python`, `cuda`, `gpus`",
+    "MatrixCombination": "some of `torch`, `python`, `cuda`, `gpus`",
 }
 _PATTERN_DESCRIPTIONS = {
     values.SHA256_PATTERN: "64 hexadecimal digits",

@@ -1,6 +1,5 @@
 """What a single value must be like, whichever key it stands at."""
 
-from __future__ import annotations
 
 import os
 import re

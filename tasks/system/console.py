@@ -1,6 +1,6 @@
 """What a person sees of a run: who and why first, then a line for each stage, then what came of it.
 
-It listens to `tasks.system.voice`. On a terminal the stages at work show live progress in place;
+It listens to `tasks.system.output`. On a terminal the stages at work show live progress in place;
 elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. Where
 several are at work each line names its own. It decides nothing.
 """

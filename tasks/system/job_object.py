@@ -2,7 +2,7 @@
 
 A child is in it before its first instruction, so nobody escapes. The system ends a job when its
 last handle is closed, and only this process has one: not even KILL of doit leaves anyone at work,
-which on POSIX takes a mark and the next run (`tasks.system.process.leftovers`). Jobs nest since
+which on POSIX takes a mark and the next run (`tasks.system.process_group`). Jobs nest since
 Windows 8; who may not make one all the same, since a job that it is in forbids that, ends the tree
 of processes as far as parents are known. Windows only.
 """

@@ -1,6 +1,6 @@
 """What a shared library tells the loader: its name, what it needs, and where to look for that.
 
-It searches for nothing; who finds what is judged in `tasks.wheels.linking.linkage`. Format: the
+It searches for nothing; who finds what is judged in `tasks.wheels.library_linkage`. Format: the
 dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
 """
 

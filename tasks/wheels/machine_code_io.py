@@ -1,7 +1,7 @@
 """Which archs a shared library holds code for: asked of cuobjdump, which needs no GPU.
 
-What a card can make of that code is not judged here but in `tasks.knowledge.covers`. Where there is
-no cuobjdump, `tasks.wheels.binaries.fatbin` reads the library itself.
+What a card can make of that code is not judged here but in `tasks.knowledge.machine_code_rules`. Where there is
+no cuobjdump, `tasks.wheels.machine_code_io` reads the library itself.
 """
 
 from __future__ import annotations

@@ -325,7 +325,7 @@ def another_compiler(folder: Path) -> Path:
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
 
 
 CROWDED = """\
@@ -449,7 +449,7 @@ def test_the_log_has_every_line_in_order_and_nobody_else_gets_the_warnings(
     yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
-    monkeypatch.setattr(output, "_listener", [heard])
+    monkeypatch.setattr(output, "_active_listener", [heard])
     job = yard.job(jobs=2, env={"CXX": crowded(tmp_path, TALKATIVE)})
     compiled(job)
     assert f"300 warnings of compilers are in {job.log}" in heard
@@ -526,8 +526,8 @@ def test_a_tree_with_a_pool_for_flash_attention_gets_its_depth_and_keeps_it(
 ) -> None:
     yard = flash_tree(tmp_path, venv, backend)
     job = yard.job(jobs="auto", flags={"USE_CUDA": True})
-    monkeypatch.setattr(capacity, "processors", lambda: 16)
-    monkeypatch.setattr(capacity, "limit_mib", lambda _: 80 * 1024)  # where Ninja obeys no pool
+    monkeypatch.setattr(capacity, "count_processors", lambda: 16)
+    monkeypatch.setattr(capacity, "find_memory_limit", lambda _: 80 * 1024)  # where Ninja obeys no pool
     first, _ = compiled(job)
     assert depth(job) == 16
     assert compiled(job) == (first, [])
@@ -546,7 +546,7 @@ def test_a_folder_that_was_configured_without_that_depth_is_reconfigured_once(
     yard = flash_tree(tmp_path, venv)
     job = yard.job(jobs=1, flags={"USE_CUDA": True})
     with monkeypatch.context() as before:
-        before.setattr(build_context_io, "pool", lambda *_, **__: {})
+        before.setattr(build_context_io, "build_kernel_variables", lambda *_, **__: {})
         first, _ = compiled(job)
     assert depth(job) == 0
     for _ in range(2):

@@ -42,7 +42,7 @@ exec cc "$@"
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
 
 
 CROWDED = """\
@@ -124,7 +124,7 @@ def test_what_its_objects_came_to_is_known_the_next_time(
         given.append(args[3])
         return pool(*args)
 
-    monkeypatch.setattr(jobserver_io, "pool", spied)
+    monkeypatch.setattr(jobserver_io, "join_jobserver", spied)
     built(job)
     assert given == [{item["output"]: item["peak_mib"] for item in run["objects"]}]
     assert names(last_run(job)) == names(run)  # by the same names

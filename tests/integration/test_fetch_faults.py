@@ -78,7 +78,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     """Nobody pauses, and what is said is kept."""
-    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     given = {
@@ -99,7 +99,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
 
 def waiting(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     """How long a client bears silence: long where there shall be none, on a slow machine, too."""
-    monkeypatch.setattr(download, "_TIMEOUT", float(seconds))
+    monkeypatch.setattr(download, "_READ_TIMEOUT", float(seconds))
     monkeypatch.setenv("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
     for name in ("UV_HTTP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "GIT_HTTP_LOW_SPEED_TIME"):
         monkeypatch.setenv(name, str(seconds))
@@ -181,7 +181,7 @@ def test_a_fault_that_lasts_is_told_and_leaves_nothing_half_there(  # noqa: PLR0
     name: str, kind: Any,
 ) -> None:  # fmt: skip
     port, at = port_of(upstream, name), files.create_owned_folder(tmp_path / "at")
-    monkeypatch.setattr(network_access, "PAUSES", (0.0,))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0,))
     if kind == "stall":
         waiting(monkeypatch, 2)
     for variable in ("UV_HTTP_RETRIES", "PIP_RETRIES", "PIP_RESUME_RETRIES"):

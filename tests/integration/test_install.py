@@ -396,13 +396,13 @@ def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
         second: list[Future[Any]] = []
 
         def slow(*given: Any) -> install_journal_io.InstallRecord:
-            monkeypatch.setattr(install_swap_io, "keep", real)
+            monkeypatch.setattr(install_swap_io, "back_up_files", real)
             second.append(beside.submit(other.install))
             while not any("waiting for it" in line for line in heard):
                 assert not second[0].done()
             return real(*given)
 
-        monkeypatch.setattr(install_swap_io, "keep", slow)
+        monkeypatch.setattr(install_swap_io, "back_up_files", slow)
         yard.install()
         with pytest.raises(TorchyardError, match="profile p has put its torch"):
             second[0].result()
@@ -619,12 +619,12 @@ RUN = """
 import sys
 from pathlib import Path
 from tasks.cli.commands import restore
-from tasks.lock.profile import Subject
+from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.installyard import InstallYard
 from tests.support.smallwheels import Theirs
 root, person, what = sys.argv[1:]
 yard = InstallYard(Path(root), Theirs(Path(person)))
-yard.install() if what == "install" else restore.run(Subject(yard.root, "p", None), yes=True)
+yard.install() if what == "install" else restore.run(SelectedProfile(yard.root, "p", None), yes=True)
 """
 NEVER = 10**9
 MOMENTS = (0.0, 0.02, 0.4, 0.7, 1.0)  # of all changes: first and last, an early one, two in between

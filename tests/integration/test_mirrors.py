@@ -180,7 +180,7 @@ def test_through_mirrors_the_same_is_built_and_all_that_came_is_locked(
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     """Nobody waits, nothing is cached, and what is said is kept."""
-    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     alone = {"UV_NO_CONFIG": "1", "PIP_CONFIG_FILE": os.devnull, "no_proxy": "127.0.0.1"}

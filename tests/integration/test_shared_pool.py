@@ -36,12 +36,12 @@ WORKS = """
 import pickle, sys
 from pathlib import Path
 from tasks.system.hardware import capacity
-capacity.cores = lambda: 4
-from tasks.stages.compile import action
-from tasks.stages.compile.job import CompileJob
+capacity.count_usable_cores = lambda: 4
+from tasks.stages.compile import run
+from tasks.stages.compile.model import CompileJob
 from tests.support.actionyard import built
 job = pickle.loads(Path(sys.argv[1]).read_bytes())
-action.run(job) if isinstance(job, CompileJob) else built(job)
+run.run(job) if isinstance(job, CompileJob) else built(job)
 """
 
 

@@ -47,15 +47,15 @@ exit /b 0
 CAPTURE = """
 import json, os, sys
 from tasks.system import shell
-from tasks.system.hardware import vcvars
-from tasks.system.hardware.visualstudio import Installation, Taken
+from tasks.system.hardware import msvc_toolsets
+from tasks.system.hardware.msvc_toolsets import VisualStudioInstallation, ChosenToolset
 from tasks.core.errors import MissingToolError
 from tasks.core.deps_model import Program
 folder, version = sys.argv[1:]
-shell.PASSED |= {"TORCHYARD_TEST_BROKEN"}
-of = Installation("Build Tools 2022", "17.14.36", folder, (version,))
+shell.PASSED_VARIABLES |= {"TORCHYARD_TEST_BROKEN"}
+of = VisualStudioInstallation("Build Tools 2022", "17.14.36", folder, (version,))
 try:
-    found = vcvars.capture(Taken(Program(of.cl(version), version), of))
+    found = msvc_toolsets.capture_msvc_environment(ChosenToolset(Program(of.cl(version), version), of))
     told = {"by": found.by, "set": dict(found.set), "path": found.path}
 except MissingToolError as error:
     told = {"what": error.what}
@@ -155,7 +155,7 @@ def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: st
     uv = "environments.find_uv()" if tool == "uv" else "None"
     code = (
         "import sys; from pathlib import Path;"
-        "from tasks.system.python import environments, packages;"
+        "from tasks.system import environments, package_installer;"
         f"into = packages.Packages(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
         "into.install(['ninja'])"
     )

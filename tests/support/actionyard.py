@@ -19,7 +19,7 @@ from tasks.stages.env.model import CacheEnvironment, Environment
 from tasks.stages.extensions.extension_build_io import build_extension
 from tasks.stages.extensions.extension_sources_io import fetch_source
 from tasks.stages.extensions.model import ExtensionJob
-from tasks.stages.extensions.plan import plan_extension as plan_extension
+from tasks.stages.extensions.plan import plan_extension
 from tasks.stages.source.model import SourceTree
 from tasks.system import environments, files, manifests
 from tasks.system.hardware import toolchain

@@ -36,7 +36,7 @@ def yard(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_system(monkeypatch: pytest.MonkeyPatch) -> OnSystem:
     """Has remedies be for the system of these names: `fedora`, or `ubuntu` and `debian`."""
-    return lambda *names: monkeypatch.setattr(operating_system, "systems", lambda: names)
+    return lambda *names: monkeypatch.setattr(operating_system, "list_system_names", lambda: names)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ if sys.platform != "win32":
     of_windows = ("system.process.jobobject", "system.process.kernel32", "jobs.jobserver.semaphore")
     for name in of_windows:
         sys.modules[f"tasks.{name}"] = types.ModuleType(name)
-OTHER = {"tasks.system.process.posixgroup", "tasks.jobs.jobserver.pipe"}
+OTHER = {"tasks.system.posix_group", "tasks.jobs.posix_tokens_io"}
 
 POSIX = {posix!r}
 for name in POSIX:

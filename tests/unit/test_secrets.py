@@ -194,7 +194,7 @@ def test_neither_records_nor_runs_keep_it(
 def test_a_log_keeps_neither_the_command_nor_what_it_says(
     index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network_access, "PAUSES", ())
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", ())
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     nobody = index.replace("https", "http").replace("index.example", "127.0.0.1:9")
     log = tmp_path / "log"

@@ -36,11 +36,11 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs ar
 @pytest.fixture
 def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is there once a command was run; git's own settings would let it be."""
-    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
     allowing = tmp_path / "gitconfig"
     allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(allowing))
-    monkeypatch.setattr(shell, "PASSED", shell.PASSED_VARIABLES | {"GIT_CONFIG_GLOBAL"})
+    monkeypatch.setattr(shell, "PASSED_VARIABLES", shell.PASSED_VARIABLES | {"GIT_CONFIG_GLOBAL"})
     return tmp_path / "pwned"
 
 

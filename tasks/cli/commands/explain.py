@@ -202,8 +202,8 @@ def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None
     )
     if (
         not reasons
-        and stage.uptodate_check == "moved"
-        and load_stage_module(stage, "moved").moved(stage.job)
+        and stage.uptodate_check == "stale"
+        and load_stage_module(stage, "up_to_date").is_stale(stage.job)
     ):
         reasons = rebuild_reason.list_unlocked_sources(stage) or (_CHANGED_REASON,)
     fed = [Path(path).stem for path in stage.inputs if str(path) in moving]

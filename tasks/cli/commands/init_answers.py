@@ -26,8 +26,7 @@ from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
-from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX
-from tasks.settings.layers import load_settings as load_settings
+from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX, load_settings
 from tasks.settings.schema import Settings
 from tasks.stages.install.target_interpreter_io import (
     InterpreterInfo,

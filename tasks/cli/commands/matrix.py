@@ -22,8 +22,7 @@ from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError,
 from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import format_labeled_lines
-from tasks.knowledge import Knowledge
-from tasks.knowledge import load_knowledge as load_knowledge
+from tasks.knowledge import Knowledge, load_knowledge
 from tasks.knowledge.versions import parse_major_minor
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings import values

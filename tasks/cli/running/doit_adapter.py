@@ -1,6 +1,6 @@
 """What doit is told to report to: a run's head, its failures and its end go to the console.
 
-The stages' own lines come from `tasks.cli.running.execution`. INT and TERM are taken here, because
+The stages' own lines come from `tasks.cli.running.execute`. INT and TERM are taken here, because
 doit makes the reporter before it runs anything.
 """
 
@@ -91,7 +91,7 @@ class Reporter:
         """
         _ignore_exit_signals()
         self.console.interrupted, self.code = True, 128 + number
-        if interrupt := sys.modules.get("tasks.system.process.process_group"):
+        if interrupt := sys.modules.get("tasks.system.process_group"):
             interrupt.interrupt_all()
         raise SystemExit(self.code)
 
@@ -218,8 +218,8 @@ def _save_database(self: Any) -> None:
 
 
 def _warn_once(database: Any, error: Exception, could_not_be: str = "saved") -> None:
-    if not getattr(database, "told", False):
-        database.told = True
+    if not getattr(database, "has_warned", False):
+        database.has_warned = True
         output.print_warning(
             f"what is up to date could not be {could_not_be}: {database.name}: {error}"
         )

@@ -1,6 +1,6 @@
 """Stages as doit tasks.
 
-With `tasks.cli.running.execution` and the reporter this is the only place that knows doit. Measured
+With `tasks.cli.running.execute` and the reporter this is the only place that knows doit. Measured
 quirks of doit 0.37 that are minded here: one `config_changed` per task, absolute paths as text for
 both targets and file_deps, fresh dicts each time, and no claim left standing while an action is at
 work.
@@ -93,8 +93,8 @@ def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
                 not _list_reasons(stage) and not any(map(is_due, list_optional_stages(plan, stage)))
             )
         )
-    if stage.uptodate_check == "moved":
-        checks.append(lambda: not load_stage_module(stage, "moved").moved(stage.job))
+    if stage.uptodate_check == "stale":
+        checks.append(lambda: not load_stage_module(stage, "up_to_date").is_stale(stage.job))
     return checks
 
 

@@ -1,7 +1,7 @@
 """The one way a stage is executed, and what a run needs for it.
 
 Extensions do not wait for one another: whichever doit comes to first, all are at work
-(`tasks.cli.running.abreast`).
+(`tasks.cli.running.parallel_stages`).
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
     before = [_read_bytes(path) for path in stage.outputs]
     if stage.uptodate_check != "always":
         manifests.remove_manifests(*stage.outputs)
-    outputs, healed = yard.attempt(stage, load_stage_module(stage, "action").run)
-    for path, output in zip(stage.outputs, outputs, strict=True):
-        manifests.write_manifest(path, output)
+    outputs, healed = yard.attempt(stage, load_stage_module(stage, "run").run)
+    for path, content in zip(stage.outputs, outputs, strict=True):
+        manifests.write_manifest(path, content)
     stage_record_io.write_stage_record(
         stage, reason, time.monotonic() - started, __version__, healed
     )
@@ -222,7 +222,7 @@ def is_due(stage: Stage) -> bool:
     known = stage_record_io.read_last_record(stage) is not None
     return known and bool(
         stage_record_io.find_rebuild_reasons(stage)
-        or load_stage_module(stage, "moved").moved(stage.job)
+        or load_stage_module(stage, "up_to_date").is_stale(stage.job)
     )
 
 

@@ -18,19 +18,20 @@ def format_rebuild_reason(stage: Stage) -> str:
     """
     if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(found)
-    if stage.uptodate_check == "moved" and not load_stage_module(stage, "moved").moved(stage.job):
+    if stage.uptodate_check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(stage.job):
         return stage_record_io.UNFINISHED
     return stage_record_io.DEFAULT_REASONS[stage.uptodate_check]
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
     """What torchyard.lock holds for a stage and is not there; nothing of one without a result."""
-    if stage.uptodate_check != "moved" or not hasattr(
-        moved := load_stage_module(stage, "moved"), "unlocked"
-    ):
+    if stage.uptodate_check != "stale":
+        return ()
+    up_to_date = load_stage_module(stage, "up_to_date")
+    if not hasattr(up_to_date, "list_unlocked"):
         return ()
     try:
-        found: tuple[str, ...] = moved.unlocked(stage.job)
+        found: tuple[str, ...] = up_to_date.list_unlocked(stage.job)
     except TorchyardError:
         return ()
     return found
@@ -44,7 +45,7 @@ def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
 def _build_manifest_explainer(stage: Stage) -> ChangeExplainer:
     def explain_manifest(path: PurePath) -> tuple[str, ...]:
         lines: tuple[str, ...] = (
-            load_stage_module(stage, "told").told(stage.job)
+            load_stage_module(stage, "explain_changes").list_changes(stage.job)
             if path in stage.explained_inputs
             else ()
         )

@@ -1,4 +1,4 @@
-"""The modules of a stage's room, found by name and imported when they are needed."""
+"""Import the modules of a stage kind by name, when they are needed."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tasks.core.model import Stage
 
 
 def load_stage_module(stage: Stage, module: str) -> Any:
-    """A module of the stage's room: `action`, the small `moved` that each run asks, `told`."""
+    """Return a module of the stage's package: `run`, `up_to_date` or `explain_changes`."""
     return importlib.import_module(f"tasks.stages.{stage.kind}.{module}")

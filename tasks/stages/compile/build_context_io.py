@@ -199,7 +199,7 @@ def _identify_toolchain(
 
 
 def _resolve_compiler(named: str, ours: str) -> str:
-    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.msvc`."""
+    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.environment_variables`."""
     return ours if named in {"", "cl"} else named
 
 

@@ -1,4 +1,4 @@
-"""What a run of compile tells of itself, for `tasks.runlog.runs`."""
+"""What a run of compile tells of itself, for `tasks.runlog.build_history_io`."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
             layout.compute_manifest_path("toolchain"),
         ),
         extra_outputs=(environment, *_list_assembled_nvcc(layout, choice)),
-        uptodate_check="moved",
+        uptodate_check="stale",
     )
 
 

@@ -84,7 +84,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     """The stage that resolves the environment and writes it down for people, too.
 
     Raises `SettingsError` where a torch that is to be built cannot be built for the targets. The
-    arch lists of build.env are judged by `tasks.planning.grammar`.
+    arch lists of build.env are judged by `tasks.planning.target_resolution`.
     """
     require_writable_variables(settings, choice.system)
     job = EnvJob(

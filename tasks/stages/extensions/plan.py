@@ -144,7 +144,7 @@ def plan_extension(
     knowledge: Knowledge,
 ) -> Stage:
     """The stage of one extension, for targets, and with arch lists of its own, that this torch can
-    build for (`tasks.planning.grammar`).
+    build for (`tasks.planning.target_resolution`).
     """
     fact = find_extension_fact(extension, knowledge)
     if fact and (bad := find_known_failure(extension, fact, choice)) and _is_verified(bad):
@@ -223,7 +223,7 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
             *((job.pinned,) if job.pinned else ()),
             *job.patches,
         ),
-        uptodate_check="moved",
+        uptodate_check="stale",
         explained_inputs=(job.abi_manifest,),
     )
 

@@ -57,7 +57,7 @@ def plan(
         },
         outputs=(job.manifest,),
         inputs=(job.deps, job.environment, job.wheel, *job.extensions.values()),
-        uptodate_check="moved",
+        uptodate_check="stale",
         optional_inputs=tuple(job.extensions.values()) if job.partial else (),
     )
 

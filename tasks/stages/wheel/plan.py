@@ -49,7 +49,7 @@ def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> 
         },
         outputs=(layout.compute_manifest_path("wheel"), layout.compute_manifest_path("surface")),
         inputs=tuple(layout.compute_manifest_path(name) for name in reads),
-        uptodate_check="moved",
+        uptodate_check="stale",
     )
 
 

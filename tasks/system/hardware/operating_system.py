@@ -29,7 +29,7 @@ def list_system_names() -> tuple[str, ...]:
 
 
 def format_install_command(asked: str, **words: str) -> str:
-    """`tasks.knowledge.packagemanagers.installing`, here."""
+    """`tasks.knowledge.package_managers.format_install_hint`, here."""
     return package_managers.format_install_hint(
         load_knowledge(KNOWLEDGE_FOLDER), list_system_names(), asked, **words
     )

@@ -53,8 +53,8 @@ SCCACHE = CompilerCache("sccache", "/usr/bin/sccache", "0.16.0")
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
-    monkeypatch.setattr(remote_cache_io, "_known", {})
-    monkeypatch.setattr(remote_cache_io, "_features", lambda _: "redis-storage http-storage")
+    monkeypatch.setattr(remote_cache_io, "_usable_by_url", {})
+    monkeypatch.setattr(remote_cache_io, "_read_ccache_features", lambda _: "redis-storage http-storage")
 
 
 @each_row(
@@ -150,7 +150,7 @@ def joined(cache: CompilerCache, url: str, env: dict[str, str]) -> dict[str, str
 def test_one_that_answers_is_used_and_asked_once(
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_cache_io, "_PATIENCE", 60.0)
+    monkeypatch.setattr(remote_cache_io, "_CONNECT_TIMEOUT", 60.0)
     with server(b"+PONG\r\n") as place:
         for _ in range(2):
             given = joined(CCACHE, f"redis://{place}", {"A": "1"})
@@ -172,7 +172,7 @@ def ccache(folder: Path) -> CompilerCache:
 def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
     whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_cache_io, "_hindrance", lambda *_: "")
+    monkeypatch.setattr(remote_cache_io, "_find_obstacle", lambda *_: "")
     url = "redis://:hunter$2@cache"
     if whose == "own":
         monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
@@ -199,7 +199,7 @@ def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
 def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(remote_cache_io, "_PATIENCE", 60.0 if answer else 0.6)
+    monkeypatch.setattr(remote_cache_io, "_CONNECT_TIMEOUT", 60.0 if answer else 0.6)
     with server(answer) as place:
         for _ in range(3):
             env = joined(CCACHE, f"redis://{place}", {"A": "1"})
@@ -276,7 +276,7 @@ def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
         store = {"SCCACHE_BUCKET=bucket", "SCCACHE_REGION=auto", "AWS_SECRET_ACCESS_KEY=hunter2"}
         assert {"A=1", *store} <= {*seen.split()}
     in_use = "echo 'error: Address in use' >&2; exit 2"
-    monkeypatch.setattr(remote_cache_io, "_known", {})
+    monkeypatch.setattr(remote_cache_io, "_usable_by_url", {})
     joined(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
     assert heard == []
 
@@ -352,14 +352,14 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
 
 
 def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(compile_action, "_environment", lambda *_: {})
-    monkeypatch.setattr(compile_action, "_cache", lambda *_: CCACHE)
+    monkeypatch.setattr(compile_action, "_compute_environment", lambda *_: {})
+    monkeypatch.setattr(compile_action, "_find_active_cache", lambda *_: CCACHE)
     monkeypatch.setattr(
-        compile_action, "_handing_on", lambda *_: nullcontext(CompileDistribution({}))
+        compile_action, "_start_distribution", lambda *_: nullcontext(CompileDistribution({}))
     )
-    monkeypatch.setattr(compile_action, "_configure", lambda *_: None)
+    monkeypatch.setattr(compile_action, "_configure_folder", lambda *_: None)
     monkeypatch.setattr(
-        compile_action, "_compile", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
+        compile_action, "_compile_folder", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
     )
     bench: Any = SimpleNamespace(folder=folder)
     job: Any = SimpleNamespace(
@@ -378,8 +378,8 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
     monkeypatch.setattr(extension_build_io, "jobs_of", lambda *_: 1)
-    monkeypatch.setattr(extension_build_io, "_start", lambda _job, _crew, command, _: command.env)
-    monkeypatch.setattr(JobScheduler, "work", lambda _crew, env: lose_remote(env))
+    monkeypatch.setattr(extension_build_io, "_build_start_callback", lambda _job, _crew, command, _: command.env)
+    monkeypatch.setattr(JobScheduler, "run_build", lambda _crew, env: lose_remote(env))
     deps: Any = SimpleNamespace(python="python", toolkit=None)
     extension_build_io._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)
 

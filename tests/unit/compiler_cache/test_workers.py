@@ -38,7 +38,7 @@ Handing = AbstractContextManager[distribute.CompileDistribution]
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet."""
-    monkeypatch.setattr(distributed_compilation_io, "_known", {})
+    monkeypatch.setattr(distributed_compilation_io, "_usable_workers", {})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environme
 @pytest.fixture
 def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Handing]:
     """Handing on by a distcc that is there, behind ccache, to machines that can all be used."""
-    monkeypatch.setattr(distribute, "usable", lambda asked, *_: asked.hosts)
+    monkeypatch.setattr(distribute, "find_usable_workers", lambda asked, *_: asked.hosts)
     for name in ("distcc", "icecc"):
         program(tmp_path / name, "")
 

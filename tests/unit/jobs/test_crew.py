@@ -28,12 +28,12 @@ NINJA = "/venv/bin/ninja"
 
 @pytest.fixture(autouse=True)
 def safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "safe_jobs", lambda *_: SAFE)
+    monkeypatch.setattr(capacity, "compute_safe_jobs", lambda *_: SAFE)
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
 
 
 class Ending:
@@ -137,7 +137,7 @@ def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None
 def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_many(
     tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, jobs: int | None
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: False)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: False)
     one, build = crew(tmp_path, jobs), Ending(KILLED)
     one.run_build(build)
     assert (build.jobs, one.allowed) == ([jobs, jobs], 4)
@@ -148,7 +148,7 @@ def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_man
 def test_what_is_killed_again_is_an_error_that_blames_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: False)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: False)
     build = Ending(KILLED, KILLED)
     with pytest.raises(CommandFailedError) as caught:
         crew(tmp_path, 4).run_build(build)
@@ -161,7 +161,7 @@ def test_what_is_killed_again_is_an_error_that_blames_no_memory(
 def test_a_compiler_that_says_memory_or_a_doubt_takes_half_the_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool | None, said: str
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "short", lambda _: short)
+    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: short)
     one, build = crew(tmp_path, 4), Ending(("FAILED: a.o", said))
     one.run_build(build)
     assert (build.jobs, one.killed) == ([4, 2], ("a.o",))
@@ -221,7 +221,7 @@ def test_number_of_jobs_is_an_upper_limit_below_which_memory_governs(
         seen.append(view)
         return GovernorDecision(1)
 
-    monkeypatch.setattr("tasks.jobs.crew.decide", decide)
+    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide", decide)
     build = Ending(build=Build(tmp_path / "b", 1))
     JobScheduler(None, tmp_path / "pool", {}, most=2, slots=slots, limit=limit).run_build(build)
     assert build.jobs == [None]
@@ -253,7 +253,7 @@ def test_with_other_machines_there_are_jobs_for_their_slots_and_places_for_those
         seen.append(view)
         return GovernorDecision(view.most)
 
-    monkeypatch.setattr("tasks.jobs.crew.decide", decide)
+    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide", decide)
     at_work = JobScheduler(None, tmp_path / "pool", {}, most=2, slots=6)
     at_work.run_build(Ending(build=Build(tmp_path / "b", 1)))
     assert {(view.most, view.local) for view in seen} == {(8, 2)}

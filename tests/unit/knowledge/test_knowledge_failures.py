@@ -72,9 +72,9 @@ def test_the_first_that_is_found_decides() -> None:
 
 def test_nothing_of_it_is_loaded_before_somebody_asks() -> None:
     code = (
-        "import os, sys; from pathlib import Path; from tasks.cli.session import open_yard;"
+        "import os, sys; from pathlib import Path; from tasks.cli.session import open_session;"
         "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
-        "print('tasks.knowledge.failures' in sys.modules)"
+        "print('tasks.knowledge.known_problems' in sys.modules)"
     )
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)

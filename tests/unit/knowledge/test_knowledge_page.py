@@ -32,7 +32,7 @@ def row(arch: Arch) -> list[str]:
 
 def test_the_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
-    assert kept == PAGE, "python -m tasks.knowledge.page > docs/knowledge.md"
+    assert kept == PAGE, "python -m tasks.knowledge.knowledge_page > docs/knowledge.md"
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)

@@ -156,7 +156,7 @@ def order(tmp_path: Path, uv: str | None = "uv") -> Any:
 
 @pytest.fixture(autouse=True)
 def _manifest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "read", lambda manifest, _: manifest)
+    monkeypatch.setattr(manifests, "read_manifest", lambda manifest, _: manifest)
 
 
 @needs_links
@@ -185,7 +185,7 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
         said.value
     )
     assert "replaced" not in str(said.value)
-    monkeypatch.setattr(run, "on_one_disk", lambda *_: False)
+    monkeypatch.setattr(run, "is_same_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as said:
         run._unpack_packages(one)
     assert str(said.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")

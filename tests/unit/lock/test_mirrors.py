@@ -29,8 +29,8 @@ CPU = "target: {gpus: []}\ntorch: {strategy: prebuilt, version: '2.6.0'}\n"
 @pytest.fixture(autouse=True)
 def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No settings of who runs the tests; what begins here ends here."""
-    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter([tmp_path / "pip.conf"]))
-    monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter([tmp_path / "uv.toml"]))
+    monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "pip.conf"]))
+    monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter([tmp_path / "uv.toml"]))
     for name in (
         *package_indexes.UV_INDEX_VARIABLES,
         *package_indexes.PIP_INDEX_VARIABLES,

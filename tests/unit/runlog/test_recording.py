@@ -265,7 +265,7 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
         raise OSError(errno.EIO, "Input/output error")
 
     output.set_listener(heard)
-    monkeypatch.setattr(extension_build_io, "_made", gone)
+    monkeypatch.setattr(extension_build_io, "_read_ninja_outputs", gone)
     run_record_io.record_edges(
         extension_build_io._read_edges(tmp_path, JobScheduler(1, tmp_path, {}))
     )
@@ -278,7 +278,7 @@ def test_samples_become_rarer_in_a_build_of_many_hours(
     tmp_path: Path, record: RunRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(RunRecorder, "at", lambda _: clock[0])
+    monkeypatch.setattr(RunRecorder, "compute_elapsed", lambda _: clock[0])
     for second in range(10_000):
         clock[0] = float(second)
         record.record_sample(Progress(second, 10_000))

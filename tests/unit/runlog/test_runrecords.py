@@ -23,12 +23,12 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tasks.system import files
-from tasks.runlog.recording import Recording
+from tasks.runlog.run_record_io import RunRecorder
 
 build = Path(sys.argv[1])
-files.own(build)
-with files.lock(build):
-    record = Recording(build / "records" / "runs", lambda: {"command": ["build"]})
+files.create_owned_folder(build)
+with files.lock_folder(build):
+    record = RunRecorder(build / "records" / "runs", lambda: {"command": ["build"]})
     record.begin()
     with record.stage("compile", "first time"):
         record.said("say", "half of it")
@@ -148,7 +148,7 @@ def test_only_the_newest_fifty_stay(folder: Path) -> None:
 
 
 def test_all_of_them_together_stay_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_record_io, "MOST_BYTES", run_record_io._RESERVED_BYTES + 2000)
+    monkeypatch.setattr(run_record_io, "MAX_RECORDS_BYTES", run_record_io._RESERVED_BYTES + 2000)
     for second in range(9):
         put(folder, second, f"{json.dumps(BEGIN)}\n{'x' * 500}")
     run_record_io.prune_records(folder)

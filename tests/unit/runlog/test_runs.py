@@ -86,7 +86,7 @@ def past(count: int) -> list[dict[str, object]]:
 def test_lines_that_are_put_together_tell_the_same_costs_and_peaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(build_history_io, "MOST_BYTES", 60_000)
+    monkeypatch.setattr(build_history_io, "MAX_HISTORY_BYTES", 60_000)
     path, all_of_them = tmp_path / "compile.jsonl", []
     for run in past(count):
         facts = {name: value for name, value in run.items() if name != "objects"}
@@ -105,7 +105,7 @@ def test_lines_that_are_put_together_tell_the_same_costs_and_peaks(
 def test_of_an_extensions_runs_the_peaks_stay_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_history_io, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(build_history_io, "MAX_HISTORY_BYTES", 2_000)
     path = tmp_path / "toy.jsonl"
     for number in range(100):
         build_history_io.append_run(

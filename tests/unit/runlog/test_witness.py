@@ -59,7 +59,7 @@ def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) 
 
 
 def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_monitor_io, "_TICK", 0.01)
+    monkeypatch.setattr(memory_monitor_io, "_POLL_INTERVAL", 0.01)
     with memory_monitor_io.monitor_memory() as seen:
         seen.proc, seen._above = proc(tmp_path, 5), ()
         for _ in range(500):

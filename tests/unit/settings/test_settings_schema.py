@@ -86,13 +86,13 @@ def test_default_yaml_names_every_key_of_an_extension() -> None:
 
 
 def test_schema_json_is_fresh() -> None:
-    """If not: python -m tasks.settings.jsonschema > config/schema.json"""
+    """If not: python -m tasks.settings.json_schema > config/schema.json"""
     assert (CONFIG / "schema.json").read_text(encoding="utf-8") == render_json_schema()
 
 
 def test_the_schema_is_what_the_module_prints() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tasks.settings.jsonschema"],
+        [sys.executable, "-m", "tasks.settings.json_schema"],
         cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True,
     )  # fmt: skip
     assert done.stdout == render_json_schema()

@@ -89,8 +89,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
     def capture(command: Command) -> str:
         return "0123abcd\n" if "FETCH_HEAD^{commit}" in command.argv else ""
 
-    monkeypatch.setattr(shell, "run", run)
-    monkeypatch.setattr(shell, "capture", capture)
+    monkeypatch.setattr(shell, "run_command", run)
+    monkeypatch.setattr(shell, "capture_output", capture)
     return commands
 
 

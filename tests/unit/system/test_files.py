@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[3]
 HOLD = """\
 import sys, time
 from pathlib import Path
-from tasks.system.files import lock
-with lock(Path(sys.argv[1])):
+from tasks.system.files import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """

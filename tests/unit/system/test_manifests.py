@@ -176,6 +176,6 @@ def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
         stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="always"))
         == "looked at every time"
     )
-    assert stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="moved")) == (
+    assert stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="stale")) == (
         "its source, or what it made, was changed since, or could not be reached"
     )

@@ -163,14 +163,14 @@ def test_commits_of_one_release_of_torch_are_rebuilds_as_well() -> None:
 def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package_index_io, "_now", lambda: NOW)
+    monkeypatch.setattr(package_index_io, "_read_clock", lambda: NOW)
     (old,) = published(index, knn(tmp_path))
     new = knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
     staying = {new.name: package_index_io.add_wheel(index, new)}
     package_index_io.write_index(index, TEMPLATES, staying.values())
     assert (index / "files" / old).is_file()
     assert not list(find_index_problems(index, TEMPLATES, None))
-    monkeypatch.setattr(package_index_io, "_now", lambda: NOW + datetime.timedelta(hours=25))
+    monkeypatch.setattr(package_index_io, "_read_clock", lambda: NOW + datetime.timedelta(hours=25))
     package_index_io.write_index(index, TEMPLATES, staying.values())
     assert sorted(path.name for path in (index / "files").iterdir()) == [
         new.name,

@@ -132,7 +132,7 @@ def test_who_left_the_group_of_a_command_that_succeeds_may_serve_others() -> Non
 def test_a_child_that_ignores_int_and_term_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "GRACE", 0.3)
+    monkeypatch.setattr(process_group, "GRACE_SECONDS", 0.3)
     code = (
         "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (2, 15)];"
         "print(os.getpid(), flush=True); time.sleep(600)"
@@ -158,7 +158,7 @@ print("its child has ended", flush=True)
 def test_parent_of_a_child_that_ignores_int_is_not_killed_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process_group, "GRACE", 2.0)
+    monkeypatch.setattr(process_group, "GRACE_SECONDS", 2.0)
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
         shell.run_command(python(WAITS, timeout=3), lines.append)
@@ -200,7 +200,7 @@ def test_an_interrupt_that_comes_while_a_child_is_started_ends_it(
         process_group.interrupt_all()
         return start(*given, **more)
 
-    monkeypatch.setattr(process_group, "start", interrupted)
+    monkeypatch.setattr(process_group, "start_child", interrupted)
     with shell.stop_commands_when(over.is_set), pytest.raises(InterruptedRunError):
         shell.run_command(python("import time; time.sleep(600)", timeout=60), lines.append)
     assert not [line for line in lines if "took longer" in line]
@@ -246,7 +246,7 @@ def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[
 
 def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
-    monkeypatch.setattr(shell, "_ONE_SPELLING", True)
+    monkeypatch.setattr(shell, "_IGNORES_CASE", True)
     given = shell.build_host_env()
     assert given.pop("PYTHONIOENCODING") == "utf-8"
     assert given == {"Path": "x", "SystemRoot": "y"}
@@ -281,7 +281,7 @@ class Full(io.StringIO):
 def test_a_log_that_does_not_fit_the_disk_neither_hangs_nor_hides_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shell, "_log", lambda _: contextlib.nullcontext(Full()))
+    monkeypatch.setattr(shell, "_open_log", lambda _: contextlib.nullcontext(Full()))
     code = "import sys; print('x\\n' * 200_000); print('error: the reason'); sys.exit(1)"
     command = Command((sys.executable, "-c", code), shell.build_host_env(), "fill it", timeout=60)
     with pytest.raises(CommandFailedError, match="error: the reason"):

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs /dev/full
 PRINT_MUCH = """
 import sys
 from tasks.system import stdio
-stdio.guard()
+stdio.guard_standard_streams()
 for number in range(100_000):
     print("line", number)
 with open("/dev/zero", "rb") as opened:
     assert opened.fileno() > 2, "a file took the place of a closed stream"
 sys.stderr.write("at the end")
-sys.exit(stdio.exit_code(0))
+sys.exit(stdio.compute_exit_code(0))
 """
 FULL = "error: cannot write to standard output: No space left on device\n"
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS
+from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
 from tasks.doctor import folder_facts_io, host_facts_io, network_facts_io
@@ -57,10 +57,10 @@ def asked(root: Path, **more: Any) -> ProbeRequest:
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no network, no settings of who runs the tests."""
-    monkeypatch.setattr(nvidia, "look", NvidiaDriver)
+    monkeypatch.setattr(nvidia, "query_driver", NvidiaDriver)
     monkeypatch.setattr(git, "reachable", lambda _: True)
-    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter(()))
-    monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter(()))
+    monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter(()))
+    monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter(()))
     home = str(tmp_path / "home")
     for name in ("HOME", "USERPROFILE", "APPDATA", "PYTHONUSERBASE"):
         monkeypatch.setenv(name, home)
@@ -103,7 +103,7 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
     (root / "config").chmod(0o777)
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
-    monkeypatch.setattr(folder_facts_io, "kinds", lambda: iter(()))
+    monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter(()))
     found = folder_facts_io.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
     assert found == (
         UnsafePath("folder", str(root / "config")),
@@ -118,7 +118,7 @@ def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.setattr(folder_facts_io, "kinds", lambda: iter([(tmp_path, "drvfs")]))
+    monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter([(tmp_path, "drvfs")]))
     assert folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
 
 
@@ -204,22 +204,22 @@ def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
         RequiredUrl(INDEX, "https://pypi.org/simple", usual=True),
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
-    wanted = frozenset({"index", "git-hosts"})
-    assert network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
+    wanted = frozenset[CheckId]({"index", "git-hosts"})
+    assert network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (
         Connectivity(INDEX, "https://pypi.org/simple", answers=True),
         Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
-    monkeypatch.setattr(package_indexes, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
+    monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "none", conf]))
     (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
         "reach"
-    ]  # type: ignore[arg-type]
+    ]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
     (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
         "reach"
-    ]  # type: ignore[arg-type]
+    ]
     assert found.url == "https://***@env.example/simple"
 
 
@@ -303,7 +303,7 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
 def test_an_earlier_build_is_seen_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "at_work", lambda run: ("ninja",) if "dead" in run else ())
+    monkeypatch.setattr(process_group, "list_running_programs", lambda run: ("ninja",) if "dead" in run else ())
     for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
         folder = files.create_owned_folder(tmp_path / "build" / name)
         (folder / files._HOLDER_FILE).write_text(run, encoding="utf-8")
@@ -397,7 +397,7 @@ def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
     def none(*_: object) -> Any:
         raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
-    monkeypatch.setattr(toolchain, "choose", none)
+    monkeypatch.setattr(toolchain, "choose_compilers", none)
     found = host_facts_io.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 
@@ -414,12 +414,12 @@ def test_visual_studio_is_what_vswhere_tells(
         {"installationPath": "/nowhere", "displayName": "Visual Studio Community 2022",
          "installationVersion": "17.9.1"},
     ]  # fmt: skip
-    monkeypatch.setattr(shell, "capture", lambda _: json.dumps(rows))
+    monkeypatch.setattr(shell, "capture_output", lambda _: json.dumps(rows))
     assert host_facts_io.find_visual_studios() == (
         VisualStudio("Visual Studio Build Tools 2022", "17.14.13", str(tmp_path), "14.44.35207"),
         VisualStudio("Visual Studio Community 2022", "17.9.1", "/nowhere"),
     )
-    monkeypatch.setattr(shell, "capture", lambda _: "no json")
+    monkeypatch.setattr(shell, "capture_output", lambda _: "no json")
     assert host_facts_io.find_visual_studios() is None
 
 

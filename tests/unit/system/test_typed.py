@@ -21,8 +21,8 @@ _NAMES = {one.name for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)} - _EVE
 _ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
 # Pages of docs/ and of `doit help`, where no profile is meant
 _PAGES = (
-    "tasks/cli/help", "tasks/settings/page.py", "tasks/knowledge/page.py",
-    "tasks/diagnosis/page.py",
+    "tasks/cli/help", "tasks/settings/settings_page.py", "tasks/knowledge/knowledge_page.py",
+    "tasks/diagnosis/diagnosis_page.py",
 )  # fmt: skip
 
 

@@ -11,12 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from verdicts import (  # beside this script  # beside this script  # beside this script
-    WRONG_HINT,
-    NothingToTryError,
-    WrongResultError,
-    format_error_share,
-)
+# this module lies beside this script
+from verdicts import WRONG_HINT, NothingToTryError, WrongResultError, format_error_share
 
 
 def check_graph(where):

@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 
-from driver import read_driver_version as driver_version  # beside this script
+# this module lies beside this script
 from verdicts import NothingToTryError, WrongResultError
 
 UNUSABLE_HINT = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
@@ -51,7 +51,7 @@ def check_device(given):
     card = torch.cuda.get_device_properties(0)
     return (
         f"{card.name}, {card.total_memory / 2**30:.1f} GiB, capability {card.major}.{card.minor}, "
-        f"driver {driver_version() or 'unknown'}"
+        f"driver {read_driver_version() or 'unknown'}"
     )
 
 

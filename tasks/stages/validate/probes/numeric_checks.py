@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from arithmetic import use_float32_sums  # beside this script
-from verdicts import (  # beside this script
-    WRONG_HINT,
-    WrongResultError,
-    compute_error_share,
-    format_error_share,  # beside this script
-)
+# these modules lie beside this script
+from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_error_share
 
 MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
 
@@ -172,7 +167,6 @@ def compute_product_error(a, b):
     return 2 * a.shape[1] * FLOAT32_UNIT * (a.abs() @ b.abs())
 
 
-UNIT = 2.0**-24
 
 
 def check_reduction(where):
@@ -213,9 +207,9 @@ def compare_reduction(torch, name, view, dim):
     where = f"{name} over {dim}"
     if not torch.equal(view.amax(dim).cpu().double(), exact.amax(dim)):
         raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
-    summed = compute_error_share(f"the sum of {where}", view.sum(dim).cpu(), total, n * UNIT * size)
+    summed = compute_error_share(f"the sum of {where}", view.sum(dim).cpu(), total, n * FLOAT32_UNIT * size)
     mean = view.mean(dim).cpu()
     return max(
         summed,
-        compute_error_share(f"the mean of {where}", mean, total / n, (n + 2) * UNIT * size / n),
+        compute_error_share(f"the mean of {where}", mean, total / n, (n + 2) * FLOAT32_UNIT * size / n),
     )

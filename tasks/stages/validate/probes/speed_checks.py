@@ -8,8 +8,9 @@ from __future__ import annotations
 import statistics
 import time
 
-from arithmetic import use_float32_sums  # beside this script
-from driver import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, read_device_attribute
+# these modules lie beside this script
+from gpu_device import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, read_device_attribute
+from numeric_checks import use_float32_sums
 from verdicts import NothingToTryError
 
 # float32 results a clock and multiprocessor: CUDA C++ Programming Guide, "Arithmetic Instructions"

@@ -13,14 +13,11 @@ import json
 import sys
 from pathlib import Path
 
-from arithmetic import check_convolution, check_matmul  # these lie beside this script
-from card import allow_cpu, check_device, find_no_gpu_reason, require_gpu
-from communication import check_nccl
-from compiling import check_compile
-from gradients import check_autograd
-from graphs import check_graph
-from reductions import check_reduction
-from speed import measure_speed
+# these modules lie beside this script
+from execution_checks import check_compile, check_graph, check_nccl
+from gpu_device import allow_cpu, check_device, find_no_gpu_reason, require_gpu
+from numeric_checks import check_autograd, check_convolution, check_matmul, check_reduction
+from speed_checks import measure_speed
 from verdicts import NothingToTryError, WrongResultError
 
 REBUILD_HINT = "build for this card: target.gpus: auto, then doit build"

@@ -18,7 +18,7 @@ def ran(mocker: MockerFixture, *lacks: str, ends: TorchyardError | None = None) 
     """The tools of a run on a machine that has all modules but these."""
     found = mocker.patch("tasks.cli.commands.check.importlib.util.find_spec")
     found.side_effect = lambda name: name not in lacks or None
-    run = mocker.patch.object(shell, "run", autospec=True, side_effect=ends)
+    run = mocker.patch.object(shell, "run_command", autospec=True, side_effect=ends)
     check.run(SUBJECT)
     return [call.args[0].argv[2] for call in run.call_args_list]
 

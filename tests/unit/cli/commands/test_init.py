@@ -59,9 +59,9 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     for name in list(os.environ):
         if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             monkeypatch.delenv(name)
-    monkeypatch.setattr(host_probe, "cards", tuple)
-    monkeypatch.setattr(host_probe, "_toolkits", lambda path, **_: iter(()))
-    monkeypatch.setattr(interpreters, "interpreter", lambda asked: HOST.python)
+    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "_find_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(interpreters, "find_interpreter", lambda asked: HOST.python)
     return SelectedProfile(yard, "mine", None)
 
 
@@ -70,8 +70,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Somebody is there, and types this."""
 
     def typed(text: str) -> None:
-        monkeypatch.setattr(init, "is_asked", lambda: True)
-        monkeypatch.setattr(init, "is_asked", lambda: True)
+        monkeypatch.setattr(init, "is_interactive", lambda: True)
+        monkeypatch.setattr(init, "is_interactive", lambda: True)
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
     return typed
@@ -134,7 +134,7 @@ def a_python(
     found = InterpreterInfo(
         "cpython", release, "usual", str(python.parent.parent), sites=(str(site),)
     )
-    monkeypatch.setattr("tasks.cli.commands.init.here.glance", lambda path, key: found)
+    monkeypatch.setattr("tasks.cli.commands.init_answers.glance", lambda path, key: found)
     monkeypatch.setattr(init, "check_install", lambda *given: None)
     return str(python)
 
@@ -200,7 +200,7 @@ def test_the_folder_of_an_environment_stands_for_its_python(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
-    monkeypatch.setattr("tasks.cli.commands.init.here.python_in", lambda folder: Path(python))
+    monkeypatch.setattr("tasks.cli.commands.init_answers.python_in", lambda folder: Path(python))
     init.run(subject, into=str(Path(python).parents[1]))
     assert written(subject.root)["install"] == {"into": python}
 
@@ -391,7 +391,7 @@ def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
 def test_the_cards_here_are_the_default_by_name_or_by_what_they_can(
     subject: SelectedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_probe, "cards", lambda: (CARD, CARD, NEW))
+    monkeypatch.setattr(host_probe, "list_gpus", lambda: (CARD, CARD, NEW))
     assert gather_init_facts(subject).default_gpus == ("RTX 5090", "12.0")
 
 

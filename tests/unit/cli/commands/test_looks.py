@@ -92,11 +92,11 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
         report_warning("memory", LONG, f"{LONG}\n      apt install some-package another-package"),
         report_problem("compiler", LONG, "apt install g++"),
     ]
-    monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
-    monkeypatch.setattr(matrix, "standings", lambda root, name: iter(STANDINGS))
-    monkeypatch.setattr(host_probe, "cards", tuple)
-    monkeypatch.setattr(host_probe, "_toolkits", lambda path, **_: iter(()))
-    monkeypatch.setattr(interpreters, "interpreter", lambda asked: HOST.python)
+    monkeypatch.setattr(doctor, "run_host_checks", lambda *_: tuple(found))
+    monkeypatch.setattr(matrix, "list_entry_statuses", lambda root, name: iter(STANDINGS))
+    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "_find_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(interpreters, "find_interpreter", lambda asked: HOST.python)
     record(yard / "build" / "mine" / "records" / "runs")
     return opened(yard)
 

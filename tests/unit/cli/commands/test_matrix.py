@@ -144,7 +144,7 @@ def test_a_python_is_looked_for_once_for_all_cells(
         asked.append(question)
         return real(question, pin)
 
-    monkeypatch.setattr(host_probe, "host", host)
+    monkeypatch.setattr(host_probe, "read_host", host)
     assert len(rows(yard)) == 4
     assert len(asked) == 1
 

@@ -219,9 +219,9 @@ def test_a_manifest_that_is_none_is_no_reason_to_fail(root: Path, text: str) -> 
 def test_names_homes_and_secrets_are_in_none_of_them(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operating_system, "homes", lambda: ("/mnt/alice",))
-    monkeypatch.setattr(operating_system, "users", lambda: ("alice",))
-    monkeypatch.setattr(operating_system, "hosts", lambda: ("wonderland",))
+    monkeypatch.setattr(operating_system, "list_home_folders", lambda: ("/mnt/alice",))
+    monkeypatch.setattr(operating_system, "list_user_names", lambda: ("alice",))
+    monkeypatch.setattr(operating_system, "list_host_names", lambda: ("wonderland",))
     asked = {"torch.index": "https://alice:secret@wonderland/simple", "python": f"{root}/x"}
     record(
         root,

@@ -270,7 +270,7 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
-    monkeypatch.setattr(host_probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", tuple)
     subject = opened(yard)
     build = files.create_owned_folder(yard / "build" / "mine")
     asked = host_probe.HostQuery("auto", None)
@@ -286,7 +286,7 @@ def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
-    monkeypatch.setattr(host_probe, "cards", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", tuple)
     write(yard, "target: {gpus: ['9.0']}\n")
     build = files.create_owned_folder(yard / "build" / "mine")
     asked = host_probe.HostQuery("auto", None)

@@ -85,9 +85,9 @@ def test_what_is_broken_is_silent(tmp_path: Path) -> None:
 
 def test_nothing_that_takes_time_is_imported() -> None:
     """Whoever presses Tab waits for it."""
-    heavy = ("pydantic", "doit", "tasks.cli.session", "tasks.planning.plan", "tasks.settings.load")
+    heavy = ("pydantic", "doit", "tasks.cli.session", "tasks.planning.profile_plan", "tasks.settings.layers")
     code = (
-        "import sys; from tasks.cli.complete import candidates;"
+        "import sys; from tasks.cli.complete import find_completions;"
         "list(candidates('doit extensions:'));"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

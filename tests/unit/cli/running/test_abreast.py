@@ -26,7 +26,7 @@ PATIENCE = 120.0  # seconds until it is a hang
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(capacity, "cores", lambda: 2)
+    monkeypatch.setattr(capacity, "count_usable_cores", lambda: 2)
     return Bench(tmp_path, monkeypatch)
 
 
@@ -198,7 +198,7 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
 
 
 def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "cores", lambda: 64)
+    monkeypatch.setattr(capacity, "count_usable_cores", lambda: 64)
     at_work, most = 0, 0
     lock, two = threading.Lock(), threading.Barrier(2)
 

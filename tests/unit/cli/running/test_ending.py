@@ -106,7 +106,7 @@ def test_a_command_that_fails_is_a_warning(bench: Bench, argv: tuple[str, ...], 
 
 
 def test_a_command_that_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "_PATIENCE", 0.5)
+    monkeypatch.setattr(shell, "_NOTIFY_TIMEOUT", 0.5)
     bench.notify = Notify(command=(sys.executable, "-c", "import time; time.sleep(60)"))
     started = time.monotonic()
     assert bench.doit() == 0
@@ -126,7 +126,7 @@ def test_a_long_build_rings_the_terminal_and_a_short_one_does_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     assert BELL not in ring_of(bench, monkeypatch, terminal)
-    monkeypatch.setattr(run_boundaries, "_LONG", 0.0)
+    monkeypatch.setattr(run_boundaries, "_LONG_RUN_SECONDS", 0.0)
     assert BELL not in ring_of(bench, monkeypatch, terminal), "it was up to date"
     bench.inputs, bench.acts["deps"] = {"flag": "B"}, lambda: "other"
     assert ring_of(bench, monkeypatch, terminal).endswith(BELL)
@@ -139,7 +139,7 @@ def test_a_long_build_rings_the_terminal_and_a_short_one_does_not(
 def test_neither_a_log_nor_ci_gets_a_bell(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
-    monkeypatch.setattr(run_boundaries, "_LONG", 0.0)
+    monkeypatch.setattr(run_boundaries, "_LONG_RUN_SECONDS", 0.0)
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert BELL not in ring_of(bench, monkeypatch, log)

@@ -195,7 +195,7 @@ def test_a_log_that_cannot_be_read_hides_nothing(
     def unreadable(*_: Any) -> None:
         raise TorchyardError("the log cannot be read")
 
-    monkeypatch.setattr(explain_failure, "explained", unreadable)
+    monkeypatch.setattr(explain_failure, "explain_error", unreadable)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(
@@ -209,7 +209,7 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
     def wrong(*_: Any) -> None:
         raise KeyError("first_error")
 
-    monkeypatch.setattr(explain_failure, "explained", wrong)
+    monkeypatch.setattr(explain_failure, "explain_error", wrong)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(

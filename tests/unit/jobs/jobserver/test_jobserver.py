@@ -243,7 +243,7 @@ def test_a_bug_from_the_start_withholds_nothing(
     def fail() -> set[int]:
         raise ValueError("of ours")
 
-    monkeypatch.setattr(job_processes_io, "pids", fail)
+    monkeypatch.setattr(job_processes_io, "list_pids", fail)
     build = Build(tmp_path / "b", 8)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(1), {}, tick=TICK
@@ -260,7 +260,7 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
     def refused(_: object) -> bool:
         raise PermissionError("of a build with higher rights")
 
-    monkeypatch.setattr("tasks.jobs.jobserver.pipe.Chair.take", refused)
+    monkeypatch.setattr("tasks.jobs.posix_tokens_io.FileLeaderLock.acquire_lead", refused)
     build = Build(tmp_path / "b", 4)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
@@ -305,7 +305,7 @@ def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.Monkey
         ]
 
     by_proc = told()
-    monkeypatch.setattr(job_processes_io, "PROC", False)
+    monkeypatch.setattr(job_processes_io, "HAS_PROC", False)
     assert told() == by_proc
     assert child.pid in job_processes_io.list_pids()
     child.kill()

@@ -28,10 +28,10 @@ MOST = 4
 GOVERN = """
 import sys, time
 from pathlib import Path
-from tasks.jobs import jobserver
-from tasks.core.jobs import Verdict
+from tasks.jobs import jobserver_io
+from tasks.core.build_activity import GovernorDecision
 decide = eval(sys.argv[2])
-with jobserver.pool(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
+with jobserver_io.join_jobserver(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
     print(pool.environment()["MAKEFLAGS"], flush=True)
     time.sleep(60)
 """

@@ -20,8 +20,8 @@ FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {KERNEL_JOBS_VARIABLE}\n)\n"
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen processors, 24 GiB."""
-    monkeypatch.setattr(capacity, "processors", lambda: 16)
-    monkeypatch.setattr(capacity, "limit_mib", lambda _: 24 * 1024)
+    monkeypatch.setattr(capacity, "count_processors", lambda: 16)
+    monkeypatch.setattr(capacity, "find_memory_limit", lambda _: 24 * 1024)
 
 
 def tree_with(folder: Path, text: str = FORWARDING) -> Path:
@@ -51,7 +51,7 @@ def test_a_fixed_number_is_kept_to_what_memory_there_is_at_all(
 def test_one_kernel_is_made_however_little_memory_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "limit_mib", lambda _: 2 * 1024)
+    monkeypatch.setattr(capacity, "find_memory_limit", lambda _: 2 * 1024)
     assert build_kernel_variables(tree_with(tmp_path), CUDA, 8, elastic=False) == {
         KERNEL_JOBS_VARIABLE: "1"
     }

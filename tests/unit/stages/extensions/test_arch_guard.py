@@ -125,7 +125,7 @@ def test_a_build_is_stopped_before_its_first_command_has_ended(
     options = f"cuda_post_cflags = {FOR_75} {OF_TORCH} -DTORCH_EXTENSION_NAME=_C"
     slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")
     argv = (sys.executable, "-c", slow, str(made.tree))
-    monkeypatch.setattr(building, "wheel_argv", lambda *_: argv)
+    monkeypatch.setattr(building, "build_wheel_command", lambda *_: argv)
     manifests.write_manifest(made.caching, CacheEnvironment(CompilerCache(), {}, {}, {}))
     files.create_owned_folder(made.pool)
     began = time.monotonic()

@@ -114,7 +114,7 @@ def test_a_wheel_is_fetched_and_told_by_its_digest(
     landed = tmp_path / "triton-3.9.0-py3-none-any.whl"
     landed.write_bytes(b"wheel")
     download = mocker.patch.object(
-        package_installer, "download", autospec=True, return_value=landed
+        package_installer, "download_distribution", autospec=True, return_value=landed
     )
     none = Program("", "")
     deps = DepsManifest(

@@ -154,9 +154,9 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
         raise FetchError("no such thing")
 
     if lacks == "the sdist":
-        monkeypatch.setattr(package_installer, "download", away)
+        monkeypatch.setattr(package_installer, "download_distribution", away)
     else:
-        monkeypatch.setattr(extension_sources_io, "fetch", lambda *_: (tmp_path, {}))
+        monkeypatch.setattr(extension_sources_io, "fetch_source", lambda *_: (tmp_path, {}))
         monkeypatch.setattr(action, "prepare", away)
     if optional:
         (built,) = run(job)

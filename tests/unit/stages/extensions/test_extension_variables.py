@@ -36,7 +36,7 @@ SAFE = 6
 
 @pytest.fixture(autouse=True)
 def safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "safe_jobs", lambda *_: SAFE)
+    monkeypatch.setattr(capacity, "compute_safe_jobs", lambda *_: SAFE)
 
 
 def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
@@ -122,7 +122,7 @@ def test_a_setup_py_that_puts_a_number_itself_gets_ours(
         heard.append(compiler_mib)
         return SAFE
 
-    monkeypatch.setattr(capacity, "safe_jobs", safe_jobs)
+    monkeypatch.setattr(capacity, "compute_safe_jobs", safe_jobs)
     job = replace(extension(), own_jobs=True, compiler_mib=5300)
     assert asked(job, tmp_path) == SAFE
     assert heard == [5300]

@@ -93,7 +93,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
 ) -> None:
     """By the stage's own action, once the wheel is fetched."""
     wheel = torch_wheel(tmp_path, "9.0")
-    monkeypatch.setattr(package_installer, "download", lambda _: wheel)
+    monkeypatch.setattr(package_installer, "download_distribution", lambda _: wheel)
     job = prebuilt(tmp_path, Arch(12, 0))
     version = ".".join(map(str, sys.version_info[:3]))
     deps = DepsManifest(
@@ -101,7 +101,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     )
     manifests.write_manifest(job.deps, deps)
     installed: list[object] = []
-    monkeypatch.setattr(PackageInstaller, "install", lambda *given, **_: installed.append(given))
+    monkeypatch.setattr(PackageInstaller, "install_requirements", lambda *given, **_: installed.append(given))
     with pytest.raises(MissingCodeError, match=r"2\.15\.9.* for 9\.0 and none that runs on 12\.0"):
         run.run(job)
     assert installed == []

@@ -55,7 +55,7 @@ def dest(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
 
 
 def test_clone_holds_the_tag_and_nothing_before_it(upstream: Path, dest: Path) -> None:
@@ -325,12 +325,12 @@ def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.Monke
 def test_address_by_kind_of_url(
     url: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remotes, "_proxy", lambda _scheme, _host: "")
+    monkeypatch.setattr(remotes, "_find_proxy", lambda _scheme, _host: "")
     assert remotes.resolve_host_port(url) == expected
 
 
 def test_address_is_the_proxys_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remotes, "_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
+    monkeypatch.setattr(remotes, "_find_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
     assert remotes.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
 
 

@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Every git command that was run."""
     found: list[tuple[str, ...]] = []
-    state = sys.modules["tasks.system.git.state"]  # the package calls its function by that name
+    state = sys.modules["tasks.system.git.checkout_state"]  # the package calls its function by that name
     ask: Callable[..., str] = state.ask
 
     def told(tree: Path, *args: str, **options: str) -> str:

@@ -45,7 +45,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with no toolkit but those that the test makes."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
-    monkeypatch.setattr(host_probe, "_places", lambda path: iter([Path(path)] if path else []))
+    monkeypatch.setattr(host_probe, "_list_toolkit_folders", lambda path: iter([Path(path)] if path else []))
     return tmp_path
 
 
@@ -54,7 +54,7 @@ def cards(
 ) -> None:
     """The driver's library with these cards: name, capability, MiB."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(nvidia, "_WSL", "/nowhere")
+    monkeypatch.setattr(nvidia, "_WSL_PROGRAM", "/nowhere")
     stand_in: dict[str, Callable[..., Any]] = {
         "nvmlSystemGetDriverVersion": lambda: b"595.71.05",
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 13_020,
@@ -68,7 +68,7 @@ def cards(
     }
     for name, function in stand_in.items():
         monkeypatch.setattr(pynvml, name, function)
-    monkeypatch.setattr(nvidia, "_has_library", lambda: True)
+    monkeypatch.setattr(nvidia, "_has_nvml", lambda: True)
 
 
 def program(path: Path, text: str) -> Path:
@@ -90,8 +90,8 @@ def test_where_the_drivers_library_is_not_there_nothing_asks_it(
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.undo()
-    monkeypatch.setattr(nvidia, "_LIBRARY", "libnobody-has-this.so.1")
-    monkeypatch.setattr(nvidia, "_by_program", lambda why: NvidiaDriver(f"by program {why}"))
+    monkeypatch.setattr(nvidia, "_NVML_LIBRARY", "libnobody-has-this.so.1")
+    monkeypatch.setattr(nvidia, "_query_nvidia_smi", lambda why: NvidiaDriver(f"by program {why}"))
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("it was asked"))
     assert nvidia.query_driver() == NvidiaDriver("by program ")
 
@@ -144,7 +144,7 @@ def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> 
     """NVML that does not start, and a program nvidia-smi."""
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(number))
-    monkeypatch.setattr(nvidia, "_WSL", str(smi))
+    monkeypatch.setattr(nvidia, "_WSL_PROGRAM", str(smi))
 
 
 SMI = """\
@@ -209,7 +209,7 @@ def test_pinned_facts_are_not_looked_at_again(
     host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("cards", "_toolkits"):
         monkeypatch.delattr(host_probe, look)
-    monkeypatch.delattr(interpreters, "interpreter")
+    monkeypatch.delattr(interpreters, "find_interpreter")
     assert host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
@@ -235,7 +235,7 @@ def test_another_python_is_looked_at_and_the_cards_stay(
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
     host_probe.write_host_pin(elsewhere / "host.json", HostQuery("auto", None), host)
-    monkeypatch.delattr(host_probe, "cards")
+    monkeypatch.delattr(host_probe, "list_gpus")
     found = host_probe.read_host(HostQuery(sys.executable, None), elsewhere / "host.json")
     assert found.python.path == sys.executable
     assert found.gpus == (RTX_5090,)

@@ -58,7 +58,7 @@ def taken() -> ChosenToolset:
 @pytest.fixture
 def cmd(mocker: MockerFixture) -> MagicMock:
     """cmd.exe, which is told what to answer."""
-    return mocker.patch.object(shell, "capture", autospec=True)
+    return mocker.patch.object(shell, "capture_output", autospec=True)
 
 
 def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:

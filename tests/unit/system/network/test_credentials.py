@@ -85,7 +85,7 @@ def test_the_password_of_a_named_index_is_known_by_its_url(
     if by == "file":
         file = tmp_path / "uv.toml"
         file.write_text(f'[[index]]\nname = "my-own"\nurl = "{url}"\n', encoding="utf-8")
-        monkeypatch.setattr(package_indexes, "files_of_uv", lambda: iter([file]))
+        monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter([file]))
     else:
         env["UV_INDEX"] = f"my-own={url}"
     with index_client.hide_passwords(("uv", "pip", "install", "a"), env) as (_, given):

@@ -47,7 +47,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(network_access, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     Server.breaks, Server.asked, Server.known = [], [], []
     with running(ThreadingHTTPServer(("127.0.0.1", 0), Server)) as server:

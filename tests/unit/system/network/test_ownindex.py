@@ -38,7 +38,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.setenv(name, str(tmp_path / "home"))
     for name in ("APPDATA", "PROGRAMDATA", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(package_indexes, "_ETC", tmp_path / "etc")
+    monkeypatch.setattr(package_indexes, "_SYSTEM_CONFIG", tmp_path / "etc")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     (tmp_path / "here" / "yard").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "yard")
@@ -109,7 +109,7 @@ def test_patience_of_pips_files_is_not_overridden(
     machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
-    run = mocker.patch.object(shell, "run", autospec=True)
+    run = mocker.patch.object(shell, "run_command", autospec=True)
     index_client.run_index_client(
         ("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"}
     )

@@ -34,8 +34,8 @@ RUNS = """
 import sys
 from tasks.system import shell
 from tasks.core.model import Command
-command = Command((sys.executable, "-c", sys.argv[1]), shell.host_env(), "try it")
-shell.run(command, lambda line: print(line, flush=True))
+command = Command((sys.executable, "-c", sys.argv[1]), shell.build_host_env(), "try it")
+shell.run_command(command, lambda line: print(line, flush=True))
 """
 
 
@@ -101,7 +101,7 @@ def test_a_child_is_asked_before_it_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_child_that_does_not_listen_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_group, "GRACE", 0.3)
+    monkeypatch.setattr(process_group, "GRACE_SECONDS", 0.3)
     code = f"import os, signal; signal.signal(signal.SIGBREAK, signal.SIG_IGN); {SLEEPS}"
     started = time.monotonic()
     with pytest.raises(CommandFailedError, match="took longer"):
@@ -113,7 +113,7 @@ def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.Monkey
     def forbidden(_: int) -> int:
         raise PermissionError("access is denied")
 
-    monkeypatch.setattr("tasks.system.process.jobobject._with", forbidden)
+    monkeypatch.setattr("tasks.system.job_object._create_job_for", forbidden)
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
         shell.run_command(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)

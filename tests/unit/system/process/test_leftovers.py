@@ -59,7 +59,7 @@ def test_sccaches_server_is_left_alone(
 def test_a_child_that_does_not_listen_is_killed(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "_PATIENCE", 0.2)
+    monkeypatch.setattr(process_group, "_TERMINATE_TIMEOUT", 0.2)
     child = start(f"2-aa{OURS}", DEAF)
     assert process_group.end_leftover_processes(f"2-aa{OURS}")[0]
     assert child.poll() is not None
@@ -89,11 +89,11 @@ def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
     def interrupted(_: str) -> None:
         raise SystemExit(130)
 
-    monkeypatch.setattr(process_group, "end", interrupted)
+    monkeypatch.setattr(process_group, "end_group", interrupted)
     with pytest.raises(SystemExit), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"
-    monkeypatch.setattr(process_group, "end", lambda _: ((), ("ninja",)))
+    monkeypatch.setattr(process_group, "end_group", lambda _: ((), ("ninja",)))
     with pytest.raises(BusyError, match="left ninja at work"), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"

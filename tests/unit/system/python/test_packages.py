@@ -44,7 +44,7 @@ class Runs(list[Command]):
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     found = Runs()
-    monkeypatch.setattr(shell, "run", found.run)
+    monkeypatch.setattr(shell, "run_command", found.run)
     return found
 
 

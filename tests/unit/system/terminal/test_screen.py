@@ -34,7 +34,7 @@ def until(terminal: Terminal, text: str) -> None:
 def test_the_clock_runs_while_a_stage_is_silent(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_BEAT", 0.01)
+    monkeypatch.setattr(screen, "_REDRAW_INTERVAL", 0.01)
     drawn = iter(range(1_000_000))
     shown = Screen(terminal)
     shown.start_live_lines(lambda *_: f"drawn {next(drawn)}")
@@ -108,7 +108,7 @@ def test_what_is_drawn_can_know_how_large_the_terminal_is(
 def test_lines_of_many_threads_do_not_interleave(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_BEAT", 0.001)
+    monkeypatch.setattr(screen, "_REDRAW_INTERVAL", 0.001)
     shown = Screen(terminal)
     shown.start_live_lines(lambda *_: "m" * 20)
 
@@ -180,7 +180,7 @@ def test_a_c_locale_is_no_error(profile: str) -> None:
 
 ENDS = """
 import signal, sys, time
-from tasks.system.terminal.screen import Screen
+from tasks.system.screen import Screen
 sys.stdout.isatty = lambda: True
 shown = Screen(sys.stdout)
 def leave(number, _):
@@ -217,7 +217,7 @@ def test_a_signal_in_the_middle_of_a_write_neither_hangs_nor_breaks_the_end() ->
 def test_a_terminal_that_goes_away_ends_the_beat(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_BEAT", 0.01)
+    monkeypatch.setattr(screen, "_REDRAW_INTERVAL", 0.01)
 
     def gone(_: DrawingArea) -> str:
         if threading.current_thread() is not threading.main_thread():

@@ -153,7 +153,7 @@ def test_a_symbol_is_made_readable() -> None:
 
 
 def test_without_a_tool_a_symbol_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "host_env", lambda: {"PATH": ""})
+    monkeypatch.setattr(shell, "build_host_env", lambda: {"PATH": ""})
     assert exported_symbols_io.demangle_symbol("_ZN3c106detailEv") == (
         "_ZN3c106detailEv",
         "_ZN3c106detailEv",

@@ -145,7 +145,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
 
 def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pefile", None)
-    monkeypatch.setattr(pe_linkage_io, "is_readable", lambda: False)
+    monkeypatch.setattr(pe_linkage_io, "is_pefile_installed", lambda: False)
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
     told = {
         c.name: c
