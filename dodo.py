@@ -23,8 +23,8 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
-from tasks.system.screen import format_for_stderr
 from tasks.system.profile_hint import read_default_profile
+from tasks.system.screen import format_for_stderr
 
 _ROOT = Path(__file__).resolve().parent
 _PROFILE = get_var("profile", read_default_profile())

@@ -28,7 +28,8 @@ from doit.exceptions import InvalidCommand
 def _checkout() -> Path | None:
     """The folder, where it is one of ours; `tasks` can be imported then."""
     here = Path.cwd()
-    if not (here / "dodo.py").is_file() or not (here / "tasks" / "cli" / "doit_overrides.py").is_file():
+    files = (here / "dodo.py", here / "tasks" / "cli" / "doit_overrides.py")
+    if not all(file.is_file() for file in files):
         return None
     if str(here) not in sys.path:
         sys.path.insert(0, str(here))
@@ -87,7 +88,7 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
 
 
 class _Telling(DoitCmdBase):  # type: ignore[misc]
-    """doit finds the word or the option that means nothing; `tasks.cli.doit_overrides` tells of it."""
+    """Replace doit's message about an unknown word or option by that of `tasks.cli.doit_overrides`."""
 
     task_list: Any = ()  # until dodo.py is read
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,15 +14,21 @@ from tests.support.rows import each_row
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
-PURE_FORBIDDEN = ("tasks.system", "subprocess", "time", "random", "socket", "shutil", "os")
-OF_FILES = frozenset(
+# What only `system/`, `cli/`, a stage's fixed effectful modules and `*_io.py` may import or call
+EFFECTS = frozenset(
     {
-        *("read_text", "read_bytes", "write_text", "write_bytes", "open", "is_file", "is_dir"),
-        *("exists", "iterdir", "glob", "rglob", "stat", "lstat", "mkdir", "unlink", "expanduser"),
+        *("subprocess", "socket", "shutil", "os", "time", "random", "tempfile", "threading"),
+        *("signal", "urllib.request", "http.client", "psutil", "pynvml"),
     }
 )
-READS_ITS_FACTS = {"tasks/knowledge/knowledge_files.py", "tasks/knowledge/schema_check.py"}
-LOOKS_WHETHER_A_PATH_IS_THERE = {"tasks/cli/commands/init_answers.py"}
+FILE_METHODS = frozenset(
+    {
+        *("read_text", "read_bytes", "write_text", "write_bytes", "open", "is_file", "is_dir"),
+        *("exists", "iterdir", "glob", "rglob", "stat", "lstat", "mkdir", "unlink"),
+    }
+)
+EFFECTFUL_NAMES = {"run.py", "up_to_date.py", "explain_changes.py"}
+EXPANDS_USER = "tasks.settings.values"  # `~` in a path of the settings
 # Each may import those before it (docs/architecture.md)
 PACKAGES = (
     *("core", "knowledge", "settings", "diagnosis", "system", "runlog", "compiler_cache"),
@@ -32,7 +37,6 @@ PACKAGES = (
 KNOWS_DOIT = {
     "tasks/cli/running/doit_tasks.py",
     "tasks/cli/running/execute.py",
-    "tasks/cli/running/doit_adapter.py",
     "tasks/cli/running/doit_adapter.py",
 }
 KNOWS_DOIT |= {"tasks/cli/doit_overrides.py"}
@@ -71,57 +75,73 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def says_pure(path: Path) -> bool:
-    """Return whether the docstring of a module says that it is pure."""
-    if not path.is_file():
-        return False
-    said = ast.get_docstring(parsed(path)) or ""
-    return re.search(r"\bpure\b", said, re.IGNORECASE) is not None
+BY_NAME = {module_name(path): path for path in MODULES if "probes" not in path.parts}
 
 
-def pure_modules() -> list[Path]:
-    return [
-        path
-        for path in MODULES
-        if not path.name.endswith("_io.py")
-        and (
-            path.name in {"plan.py", "job.py"}
-            or says_pure(path)
-            or says_pure(path.with_name("__init__.py"))
-        )
+def is_effectful(path: Path) -> bool:
+    parts = path.relative_to(ROOT / "tasks").parts
+    return (
+        parts[0] in {"system", "cli"}
+        or "probes" in parts
+        or path.name in EFFECTFUL_NAMES
+        or path.name.endswith("_io.py")
+    )
+
+
+def run_time_imports(path: Path) -> set[str]:
+    """Every module that `path` imports at run time, at any depth."""
+    tree = parsed(path)
+    blocks = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
     ]
+    typing_only = {id(node) for block in blocks for node in ast.walk(block)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (named & BY_NAME.keys()) | ({node.module} if named - BY_NAME.keys() else set())
+    return found
 
 
-@each_row("path", pure_modules, ids=name_of)
-def test_what_says_that_it_is_pure_is_pure(path: Path) -> None:
-    found = [m for m in imports(path) if any(within(m, bad) for bad in PURE_FORBIDDEN)]
-    assert [m for m in found if not within(m, "tasks.system.network.url_mirrors")] == []
-
-
-@each_row("path", pure_modules, ids=name_of)
-def test_what_says_that_it_is_pure_opens_no_file(path: Path) -> None:
-    if name_of(path) not in READS_ITS_FACTS | LOOKS_WHETHER_A_PATH_IS_THERE:
-        tree = ast.walk(parsed(path))
-        calls = [node.func for node in tree if isinstance(node, ast.Call)]
-        assert not {call.attr for call in calls if isinstance(call, ast.Attribute)} & OF_FILES
+def test_effects_are_only_in_modules_whose_name_says_so() -> None:
+    """An effect may not be reached through another module either: a pure module imports only pure
+    modules, so that each of them is checked for itself.
+    """
+    wrong = []
+    for name, path in BY_NAME.items():
+        if is_effectful(path):
+            continue
+        for module in sorted(run_time_imports(path)):
+            is_own = module in BY_NAME and is_effectful(BY_NAME[module])
+            if is_own or (module in EFFECTS and name != EXPANDS_USER):
+                wrong.append(f"{name_of(path)} imports {module}")
+        calls = [node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+        names |= {call.id for call in calls if isinstance(call, ast.Name)} & {"open"}
+        wrong += [f"{name_of(path)} calls {method}" for method in sorted(names & FILE_METHODS)]
+    assert wrong == []
 
 
 @each_row("path", MODULES, ids=name_of)
-def test_a_stage_takes_of_another_only_its_job(path: Path) -> None:
+def test_stage_imports_only_the_model_of_another(path: Path) -> None:
     parts = path.relative_to(ROOT / "tasks").parts
     if parts[0] != "stages" or len(parts) < 3:
         return
-    room = parts[1]
+    stage = parts[1]
     for module in imports(path):
         other = module.split(".")
-        if other[:2] != ["tasks", "stages"] or len(other) < 4 or other[2] == room:
+        if other[:2] != ["tasks", "stages"] or len(other) < 4 or other[2] == stage:
             continue
         if (ROOT / "tasks" / "stages" / other[2]).is_dir():
-            assert other[3] == "job", f"{name_of(path)} imports {module}"
+            assert other[3] == "model", f"{name_of(path)} imports {module}"
 
 
 @each_row("path", MODULES, ids=name_of)
-def test_only_graph_and_console_know_doit(path: Path) -> None:
+def test_doit_is_imported_only_by_its_adapter(path: Path) -> None:
     if name_of(path) not in KNOWS_DOIT:
         assert not [module for module in imports(path) if within(module, "doit")]
 
@@ -159,7 +179,7 @@ def test_processes_start_in_one_place() -> None:
     assert starters == {"tasks/system/process_group.py", "tasks/system/shell.py"}
 
 
-def test_no_room_has_a_name_that_says_nothing() -> None:
+def test_no_module_has_a_vague_name() -> None:
     assert not [name_of(path) for path in MODULES if path.stem in UNNAMED]
 
 
@@ -181,7 +201,6 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "tasks.core.build_activity",
         "tasks.lock.bundle_manifest",
         "tasks.stages.install.target_interpreter_io",
-        "tasks.core.build_activity",
         "tasks.core.ninja_progress",
         "tasks.doctor.host_facts",
         "tasks.wheels.library_linkage",  # what is made, and no plan's
@@ -195,7 +214,7 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
         "from tasks.cli.session import open_session;"
-        "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
+        "open_session(Path.cwd(), 'quickstart', os.environ, ['list']);"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run(

@@ -1,5 +1,4 @@
 """What was decided for a profile, each with its reason, and what the work is expected to take.
-Pure.
 
 What deps left says what is there; before it ran, it is what it will look for.
 """

@@ -175,7 +175,7 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
     """
     from tasks.cli.usage_errors import CommandLine, explain_rejected_option, explain_unknown_word  # noqa: PLC0415
-    from tasks.settings.layers import list_profiles  # noqa: PLC0415
+    from tasks.settings.layers_io import list_profiles  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
     from tasks.system.screen import configure_stream  # noqa: PLC0415
 

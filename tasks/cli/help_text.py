@@ -1,4 +1,4 @@
-"""Pages and lists in lines for a terminal. Pure."""
+"""Pages and lists in lines for a terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def render_overview(room: int, profile: str) -> Iterator[str]:
         yield ""
     yield from wrap_text(
         "doit list tells every task in a line, doit help NAME tells of one: a stage "
-        f"({', '.join(stage.name for stage in STAGE_PAGES)}), or a command. profile=NAME after any of "
+        f"({', '.join(stage.name for stage in STAGE_PAGES)}), or a command. profile=NAME "
+        "after any of "
         f"them chooses a profile of config/profiles; without it that is {profile}.",
         room,
     )

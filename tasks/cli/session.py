@@ -21,7 +21,8 @@ from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks
 from tasks.cli.running.execute import Session, StageAction
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, Json, Stage
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.lock.opened_profile_io import (
     Profile,
     SelectedProfile,
@@ -30,8 +31,8 @@ from tasks.lock.opened_profile_io import (
 )
 from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
 from tasks.planning.warnings import list_unused_setting_warnings
-from tasks.settings.layers import LoadedSettings, load_settings
-from tasks.settings.loaded_settings import add_setting_location
+from tasks.settings.layers_io import load_settings
+from tasks.settings.loaded_settings import LoadedSettings, add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.schema import Settings
 from tasks.settings.setting_errors import describe_unused_variables
@@ -210,7 +211,7 @@ def _create_session(
         check_before_build(subject)
 
     def run_attempt(stage: Stage, run: StageAction) -> tuple[tuple[Any, ...], str]:
-        from tasks.doctor.auto_fix import run_with_auto_fix  # noqa: PLC0415 - only where something is done
+        from tasks.doctor.auto_fix_io import run_with_auto_fix  # noqa: PLC0415 - only where something is done
 
         return run_with_auto_fix(stage, run, opened)
 
@@ -301,7 +302,8 @@ def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
     if now == then:
         return
     yield (
-        f"the cards here are now {_format_capabilities(now)}, and this profile was planned for {_format_capabilities(then)}; "
+        f"the cards here are now {_format_capabilities(now)}, and this profile was planned "
+        f"for {_format_capabilities(then)}; "
         "nothing is rebuilt for that. To accept what is here now: doit doctor --accept"
     )
 

@@ -1,4 +1,4 @@
-"""What is told of a command line that doit refuses: what was meant, as it is typed. Pure."""
+"""What is told of a command line that doit refuses: what was meant, as it is typed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,10 @@ def _explain_profile_syntax(
             f"{wrong}: {_PROFILE_SYNTAX}", hint=_format_corrected_line(line, dropped, name)
         )
     no_such = f'; there is no profile "{name}"' if name else ""
-    todo = f"{_format_corrected_line(line, dropped, 'NAME')}, NAME being one of: {', '.join(line.profiles)}"
+    todo = (
+        f"{_format_corrected_line(line, dropped, 'NAME')}, NAME being one of: "
+        f"{', '.join(line.profiles)}"
+    )
     meant = format_did_you_mean(name, line.profiles)
     return SettingsError(f"{wrong}: {_PROFILE_SYNTAX}{no_such}{meant}", hint=todo)
 

@@ -72,7 +72,9 @@ def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
             raise MissingToolError(
                 f"the compiler launcher {program} is not here",
                 location=f"build.env.{variable}",
-                hint=f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env",
+                hint=(
+                    f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env"
+                ),
             )
         known = known or cache_program_io.find_cache(program)
     return known or (CompilerCache() if launchers else None)

@@ -1,4 +1,4 @@
-"""What a build is at work on at one moment, as a person reads it. Pure."""
+"""What a build is at work on at one moment, as a person reads it."""
 
 from __future__ import annotations
 

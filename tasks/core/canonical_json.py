@@ -1,4 +1,4 @@
-"""Canonical JSON, sha256 of it, and the difference of two input dicts. Pure.
+"""Canonical JSON, sha256 of it, and the difference of two input dicts.
 
 Hash and explanation come from the same value, so they cannot disagree.
 """

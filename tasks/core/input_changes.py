@@ -1,4 +1,4 @@
-"""What is not what it was, in a person's words. Pure.
+"""What is not what it was, in a person's words.
 
 A setting goes by its key, as it is written in a profile; what was decided or found goes by what it
 is. In the order of these words, what the others follow from comes first.

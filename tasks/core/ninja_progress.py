@@ -1,4 +1,4 @@
-"""Ninja's `[n/m]` lines as progress, with an estimate where there is a basis for one. Pure.
+"""Ninja's `[n/m]` lines as progress, with an estimate where there is a basis for one.
 
 Ninja counts again from the start when it has remade its own build files, and takes steps off the
 total in the middle of a run when they turn out to be up to date. Steps differ a hundredfold, so an

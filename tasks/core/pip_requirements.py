@@ -1,5 +1,5 @@
 """Requirements of distributions: those that can be read, those that hold in an environment, and
-those that torchyard.lock pins to another version. Pure.
+those that torchyard.lock pins to another version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What opens something is taken out of a text, whoever wrote it. Pure.
+"""What opens something is taken out of a text, whoever wrote it.
 
 It runs over every line of every log, and over JSON as text: no value goes over the quote that
 closes it, and what is dear to look for is looked for where a word of it is there.
@@ -24,7 +24,7 @@ _QUERY_PARAMETER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _WORD_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a line in JSON, too
-_SECRET_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""
+_SECRET_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""  # noqa: S105
 _AUTH_HEADER = re.compile(
     rf"""(
         authorization\\?["']?[ ]?[:=][ ]?\\?["']?
@@ -37,7 +37,7 @@ _AUTH_HEADER = re.compile(
 # `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. A token is also a
 # word of compilers and of language models (`next_token = f()`, `max_tokens=4096`), and what comes
 # after a colon may be a sentence about the variable.
-_SECRET_WORD = (
+_SECRET_WORD = (  # noqa: S105
     r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"
 )
 _TOKEN_WORD = r"tokens?(?:_\w+)?"  # noqa: S105 - what a name looks like

@@ -1,5 +1,5 @@
 """What the settings mean on this host: strategy, targets, torch and toolkit, each with the reason
-said aloud. Pure.
+said aloud.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What no script can hold, whichever shell reads it, and text that ends no line. Pure."""
+"""What no script can hold, whichever shell reads it, and text that ends no line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds as people say them. Pure."""
+"""Seconds as people say them."""
 
 from __future__ import annotations
 

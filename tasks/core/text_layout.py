@@ -1,4 +1,4 @@
-"""Text in lines for a terminal. Pure.
+"""Text in lines for a terminal.
 
 A word stays in one piece, be it wider than the terminal: a path is there to be copied. So does a
 command in a sentence, where it fits in a line.

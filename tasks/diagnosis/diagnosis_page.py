@@ -1,19 +1,17 @@
 """A regular expression as the text that it looks for: `CUDA capability sm_0 is not compatible`.
 
 The first of alternatives inside, "0" for digits, "…" for what may be anything; of what need not be
-there, words alone. Python's own parser reads the expression. Pure.
+there, words alone. Python's own parser reads the expression.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
 from tasks.knowledge.facts import Failure
 from tasks.knowledge.knowledge_page import format_evidence_mark
 
@@ -77,7 +75,7 @@ def _render_set(members: Any) -> str:
 _PAGE_HEAD = """\
 # Known failures
 
-<!-- Made of config/knowledge/failures.yaml: python -m tasks.diagnosis.diagnosis_page > docs/diagnosis.md.
+<!-- Made of config/knowledge/failures.yaml: python -m tasks.cli.generated_files
      Change the facts, not this page. -->
 
 `doit diagnose` finds the cause in the log of your last build, and says what to do in the words of
@@ -152,8 +150,3 @@ def _format_auto_fix(entry: Failure) -> str:
     kind, _, header = entry.heal.partition(" ")
     what = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
     return f" With `build.heal: true` a build {what}, once."
-
-
-if __name__ == "__main__":
-    page = render_diagnosis_page(load_knowledge(Path(__file__).parents[2] / "config" / "knowledge"))
-    sys.stdout.buffer.write(page.encode())  # whatever a terminal or a pipe is in otherwise

@@ -1,4 +1,4 @@
-"""The two requirements that uv or pip could not both satisfy, read from what it printed. Pure."""
+"""The two requirements that uv or pip could not both satisfy, read from what it printed."""
 
 from __future__ import annotations
 

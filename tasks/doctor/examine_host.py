@@ -19,9 +19,9 @@ from tasks.doctor.machine_checks import check_machine, check_python
 from tasks.doctor.network_checks import INDEX, TREE, check_network, check_workers
 from tasks.doctor.source_checks import check_merge_conflicts, check_submodules
 from tasks.doctor.tool_checks import check_build_tools, check_compilers, find_deps_job
+from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.settings import compile_workers
-from tasks.system.network.url_mirrors import apply_index_mirror, apply_mirror
 
 if TYPE_CHECKING:
     from pathlib import PurePath

@@ -1,6 +1,4 @@
-"""The room that a build takes, disk by disk: what doctor judges, and what init and explain tell.
-Pure.
-"""
+"""The room that a build takes, disk by disk: what doctor judges, and what init and explain tell."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What doctor saw around a build: frozen values, so that a situation can be written down and
 judged. Whoever fills them looks; whoever judges them looks at nothing.
 
-None is "not looked at", an empty value is "looked for, and not there". Sizes are in MiB. Pure.
+None is "not looked at", an empty value is "looked for, and not there". Sizes are in MiB.
 """
 
 from __future__ import annotations

@@ -101,7 +101,10 @@ def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge)
         if limited
         else "memory"
     )
-    seen = f"{format_size(memory.available_mib)} free of {of if limited else format_size(memory.limit_mib)}"
+    seen = (
+        f"{format_size(memory.available_mib)} free of "
+        f"{of if limited else format_size(memory.limit_mib)}"
+    )
     seen += (
         f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
     )

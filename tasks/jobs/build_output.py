@@ -1,5 +1,5 @@
 """What a line of a build is about, in a word or two: the file of a step, not its command; nothing
-where it says nothing to a person. Pure.
+where it says nothing to a person.
 
 PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Of what
 pip, setuptools, CMake and Ninja say of themselves most lines are of no use on a screen, and the

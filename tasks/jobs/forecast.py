@@ -1,4 +1,4 @@
-"""How long a build still takes, from what each of its objects cost before. Pure.
+"""How long a build still takes, from what each of its objects cost before.
 
 Work is counted in the seconds that an output took last time. What was finished per second of the
 clock since the build began is its speed: cores, throttling and the memory that is there are all in

@@ -1,4 +1,4 @@
-"""How many jobs may run at once, from what memory is there and what each is going to take. Pure.
+"""How many jobs may run at once, from what memory is there and what each is going to take.
 
 Every running job gets what it is still going to grow by: up to what it came to in the last build;
 where nobody knows that, to what nine of ten of its kind came to, or twice what it has where it is

@@ -30,7 +30,7 @@ from tasks.jobs.build_output import (
 from tasks.jobs.governor import decide_jobs
 from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
-from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.runlog.memory_monitor_io import MemoryMonitor, monitor_memory
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning
@@ -211,7 +211,8 @@ class JobScheduler:
         again, self.tried_again = not self.tried_again, True
         if again:
             print_warning(
-                f"{_format_outputs(culprits)} was killed, though memory was not short: going on with as "
+                f"{_format_outputs(culprits)} was killed, though memory was not short: "
+                "going on with as "
                 "many at once"
             )
         return again
@@ -256,7 +257,8 @@ def _explain_full_disk(error: CommandFailedError, full: bool) -> None:
 
 def _explain_memory_limit(error: CommandFailedError, culprits: tuple[str, ...]) -> None:
     error.hint = (
-        f"{_format_outputs(culprits)} needs more memory than there is ({MEMORY_SLUGS[os.name]}): close other "
+        f"{_format_outputs(culprits)} needs more memory than there is "
+        f"({MEMORY_SLUGS[os.name]}): close other "
         "programs, add swap, or take what needs it out of the build"
     )
 

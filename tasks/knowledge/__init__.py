@@ -1,12 +1,11 @@
-"""Facts, and what they answer: cards, toolkits, wheels, and what does not work together.
+"""Facts about GPUs, toolkits, releases, compilers and extensions, and queries over them.
 
-`load(folder)` gives the `Knowledge` of config/knowledge, `FOLDER` where nobody names another, and
-reads each file when it is asked for first; every other function takes it as its first argument. All
-but that reading is pure.
+`tasks.knowledge.load_knowledge_io` reads config/knowledge. Each file is parsed when one of its
+facts is first needed. Everything else is pure.
 """
 
 from __future__ import annotations
 
-from tasks.knowledge.knowledge_files import KNOWLEDGE_FOLDER, Knowledge, load_knowledge
+from tasks.knowledge.knowledge_files import Knowledge
 
-__all__ = ["KNOWLEDGE_FOLDER", "Knowledge", "load_knowledge"]
+__all__ = ["Knowledge"]

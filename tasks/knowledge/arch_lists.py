@@ -1,4 +1,4 @@
-"""How archs are written for each who reads them; `ownlists` reads what a person wrote. Pure.
+"""How archs are written for each who reads them; `ownlists` reads what a person wrote.
 
 The readers are torch.utils.cpp_extension and PyTorch's CMake (cmake/Modules_CUDA_fix/upstream/
 FindCUDA/select_compute_arch.cmake), which differ and change by release, and CMake itself.
@@ -83,7 +83,8 @@ def require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> No
         )
         raise KnowledgeError(
             f"the CMake of torch {torch} does not accept {arch}",
-            hint=f"choose a newer torch ({find_first_cmake_release(knowledge, [arch])} is the first that "
+            hint=f"choose a newer torch ({find_first_cmake_release(knowledge, [arch])} is "
+            "the first that "
             f"does){instead}",
         )
 

@@ -1,5 +1,5 @@
 """What torch.utils.cpp_extension of one torch says of compilers, out of its text: nothing of it is
-run, since importing a torch takes seconds, and one that does not import is looked at, too. Pure.
+run, since importing a torch takes seconds, and one that does not import is looked at, too.
 """
 
 from __future__ import annotations

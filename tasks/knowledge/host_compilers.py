@@ -71,7 +71,10 @@ def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) ->
         )
     if compiler.kind == "gcc" and version and version < parse_version_numbers(given.gcc_min):
         takes = f"GCC {given.gcc_min} or later"
-        return f"{_format_compiler(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
+        return (
+            f"{_format_compiler(compiler)} is older than the sources of PyTorch "
+            f"{given.torch} take ({takes})"
+        )
     return ""
 
 

@@ -37,7 +37,7 @@ from tasks.knowledge.facts import (
     read_releases,
     read_toolkits,
 )
-from tasks.knowledge.mirror_presets import read_mirrors
+from tasks.knowledge.mirrors import read_mirrors
 from tasks.knowledge.package_managers import PackageManagers, read_package_managers
 from tasks.knowledge.schema_errors import READ_ERRORS, find_type_errors, locate_read_error
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         Release,
         Toolkit,
     )
-    from tasks.knowledge.mirror_presets import MirrorFact
+    from tasks.knowledge.mirrors import MirrorFact
 
 _STRING_TAG = "tag:yaml.org,2002:str"
 _PLAIN_SCALAR = (True, False)  # as `implicit` has it: neither quoted nor tagged
@@ -143,16 +143,18 @@ class _YamlReader:
 
 T = TypeVar("T")
 
-KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
 
-_REPAIR_HINT = "git diff config/knowledge; python -m tasks.knowledge.schema_check tells all that is wrong"
+_REPAIR_HINT = (
+    "git diff config/knowledge; python -m tasks.knowledge.schema_check_io lists all mistakes"
+)
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """The facts of one folder. Reading is lazy: who asks for no combination pays for none."""
+    """The facts of one folder. `read_file` parses a file when one of its facts is first needed."""
 
     folder: Path
+    read_file: Callable[[Path], Mapping[str, Any]]
 
     @cached_property
     def gpus(self) -> tuple[GpuFact, ...]:
@@ -297,30 +299,5 @@ class Knowledge:
 
     def _read_file(self, name: str) -> Mapping[str, Any]:
         if name not in self._parsed_files:
-            self._parsed_files[name] = _parse_file(self.folder / f"{name}.yaml")
+            self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
         return self._parsed_files[name]
-
-
-def load_knowledge(folder: Path) -> Knowledge:
-    """The knowledge in `folder`; nothing is read yet.
-
-    A file that is missing or is no YAML, and one that lacks a key or has a value of another type,
-    is a `KnowledgeError` when it is first asked for.
-    """
-    return Knowledge(folder)
-
-
-def _parse_file(path: Path) -> Mapping[str, Any]:
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise KnowledgeError(
-            "facts are missing", location=str(path), hint="git restore config/knowledge"
-        ) from error
-    except yaml.YAMLError as error:
-        raise KnowledgeError(
-            "cannot be read as YAML", location=str(path), hint=str(error)
-        ) from error
-    if not isinstance(content, dict):
-        raise KnowledgeError("is not a mapping", location=str(path))
-    return content

@@ -1,18 +1,16 @@
 """docs/knowledge.md: the facts as a page that a person reads, "which CUDA for my card?" first.
 
-`python -m tasks.knowledge.knowledge_page > docs/knowledge.md` writes it; a test keeps it fresh. Nothing here
-is a fact: each stands in config/knowledge, with its evidence. Pure.
+`python -m tasks.cli.generated_files` writes it; a test keeps it fresh. Nothing here
+is a fact: each stands in config/knowledge, with its evidence.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from tasks.core.model import Arch
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
 from tasks.knowledge.facts import KnownBad, OfficialWheel, Release
 from tasks.knowledge.gpus import shorten_gpu_name
 from tasks.knowledge.machine_code_rules import classify_compatibility
@@ -209,7 +207,10 @@ def _list_notes(row: Mapping[str, Any]) -> Iterator[str]:
         )
     for each in row.get("fails", ()):
         when = _format_conditions(each).removeprefix(" for ")
-        yield f"{format_evidence_mark(each['status'])} **{when}**: {each['what']}. Way out: {each['fix']}"
+        yield (
+            f"{format_evidence_mark(each['status'])} **{when}**: {each['what']}. Way out: "
+            f"{each['fix']}"
+        )
     yield from (
         f"{format_evidence_mark(each['status'])} {each['text']}" for each in row["warnings"]
     )
@@ -235,7 +236,7 @@ def _format_condition(key: str, wanted: Any) -> str:
 _PAGE_HEAD = """\
 # Which CUDA for my card?
 
-<!-- Made of config/knowledge: python -m tasks.knowledge.knowledge_page > docs/knowledge.md.
+<!-- Made of config/knowledge: python -m tasks.cli.generated_files
      Change the facts, not this page. -->
 
 Find your card by its generation. What counts is its *capability*: CUDA and torch hold code for
@@ -420,8 +421,3 @@ def _render_misleading_names(knowledge: Knowledge) -> Iterator[str]:
             for row in knowledge.gpu_notes["contradictions_settled"]
         ),
     )
-
-
-if __name__ == "__main__":
-    page = render_page(load_knowledge(Path(__file__).parents[2] / "config" / "knowledge"))
-    sys.stdout.buffer.write(page.encode())  # whatever a terminal or a pipe is in otherwise

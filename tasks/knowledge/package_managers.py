@@ -1,4 +1,4 @@
-"""The command that adds what is missing, as a person types it on their system. Pure."""
+"""The command that adds what is missing, as a person types it on their system."""
 
 from __future__ import annotations
 

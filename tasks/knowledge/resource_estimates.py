@@ -1,5 +1,5 @@
 """The room that a way to a torch takes on disks, by place: the one answer that init, explain,
-doctor and install tell of. Pure.
+doctor and install tell of.
 """
 
 from __future__ import annotations

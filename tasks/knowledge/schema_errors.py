@@ -2,7 +2,7 @@
 failed.
 
 It knows no schema: the file is read again with one entry at a time, and the key that was asked for
-last is the one that failed. Pure.
+last is the one that failed.
 """
 
 from __future__ import annotations

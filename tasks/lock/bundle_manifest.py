@@ -1,5 +1,5 @@
 """A bundle: what a profile is built of, in one folder or archive. And a plan that takes it from
-there. Pure.
+there.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.lock import LOCK_NAME
 from tasks.settings import values
-from tasks.settings.layers import split_tree
 from tasks.settings.setting_errors import find_key_location
 from tasks.settings.values import StrictModel
-from tasks.settings.yaml_tree import parse_yaml_tree
+from tasks.settings.yaml_tree import parse_yaml_tree, split_tree
 
 Sha256 = Annotated[str, Field(pattern=values.SHA256_PATTERN)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]

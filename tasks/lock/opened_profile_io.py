@@ -15,9 +15,9 @@ from tasks.core.model import Host, Layout, Plan, compute_build_folder
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.lock import LOCK_NAME
-from tasks.settings.layers import LoadedSettings, load_settings
+from tasks.settings.layers_io import load_settings, read_yaml_text
+from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings
-from tasks.settings.yaml_tree import read_yaml_text
 from tasks.stages.source.source_checks_io import apply_tree_version
 
 if TYPE_CHECKING:

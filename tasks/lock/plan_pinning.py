@@ -1,5 +1,5 @@
 """A plan that takes what torchyard.lock holds, part by part; where the settings ask for something
-else the part is resolved anew, and that is said. Pure.
+else the part is resolved anew, and that is said.
 
 What is locked is in the jobs and not in the inputs: a build that is that already runs no stage.
 """

@@ -1,4 +1,4 @@
-"""Settings, host and knowledge → the whole plan. Pure.
+"""Settings, host and knowledge → the whole plan.
 
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
@@ -16,7 +16,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Layout, Plan, Stage
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
-from tasks.knowledge.mirror_presets import collect_mirror_replacements
+from tasks.knowledge.mirrors import collect_mirror_replacements
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
@@ -89,7 +89,8 @@ def _require_prebuilt_torch(settings: Settings, choice: Resolution) -> None:
     """A rebuild is named of those that an index has."""
     if settings.torch.local and choice.strategy != "prebuilt":
         raise SettingsError(
-            f"it names a wheel on an index, and this torch is {_LOCAL_TORCH_ORIGINS[choice.strategy]}",
+            "it names a wheel on an index, and this torch is "
+            f"{_LOCAL_TORCH_ORIGINS[choice.strategy]}",
             location="torch.local",
             hint="take it out, or set torch.strategy: prebuilt; what is built here is called by "
             "wheel.local_version",

@@ -1,5 +1,5 @@
 """From settings, host and knowledge to a `Choice`: which archs, which way to a torch, which
-toolkit. Pure.
+toolkit.
 
 Everything that can be seen to be wrong offline is a `SettingsError` here, with the dotted key.
 """

@@ -70,7 +70,8 @@ def _suggest_torch_for_path(trial: WhatIf) -> Iterator[Suggestion]:
         keys = {"version": kit.release}
         if choice := trial.resolve_with(toolkit=keys):
             yield Suggestion(
-                f"{_format_toolkit_keys(keys)}, which is in toolkit.path: {_describe_torch(choice)}",
+                f"{_format_toolkit_keys(keys)}, which is in toolkit.path: "
+                f"{_describe_torch(choice)}",
                 choice,
             )
 

@@ -1,4 +1,4 @@
-"""The three ways to a torch side by side: which are open here, why, and what each takes. Pure."""
+"""The three ways to a torch side by side: which are open here, why, and what each takes."""
 
 from __future__ import annotations
 

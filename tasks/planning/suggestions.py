@@ -1,4 +1,4 @@
-"""What would help where a choice cannot be: other settings, each tried before it is named. Pure.
+"""What would help where a choice cannot be: other settings, each tried before it is named.
 
 Nothing is advised that the facts know to be bad. `trial` tries; `pythons`, `toolkits`, `torches`
 and `cards` know of one kind of change each, and `advice` puts them into a sentence.

@@ -1,4 +1,4 @@
-"""Which archs to build for. Pure."""
+"""Which archs to build for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def _require_possible_machine(facts: list[GpuFact], host: Host) -> None:
         if fact.machine and fact.machine != normalize_machine(host.machine):
             raise UnsatisfiableError(
                 f"{shorten_gpu_name(fact.name)} is in {fact.machine} machines, and this is "
-                f"{format_platform(host.system, host.machine)}: what is built here does not run there",
+                f"{format_platform(host.system, host.machine)}: what is built here does not "
+                "run there",
                 location="target.gpus",
                 hint=f"build on a machine of that kind ({fact.machine})",
             )

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit compiles: the system's, a person's own, or Python packages. Pure."""
+"""Which CUDA toolkit compiles: the system's, a person's own, or Python packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three ways to a torch: an official wheel, its own sources, or the one that is there. Pure."""
+"""The three ways to a torch: an official wheel, its own sources, or the one that is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known to fail with the sources of a release, said before hours are spent on it. Pure."""
+"""What is known to fail with the sources of a release, said before hours are spent on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.knowledge.gpus import (
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
-from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
+from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
 
 
@@ -47,7 +47,8 @@ def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution)
             named = f" ({', '.join(map(shorten_gpu_name, cards))})" if cards else ""
             yield (
                 f"{arch} is in {machine} machines alone{named}, and this is "
-                f"{format_platform(host.system, host.machine)}: what is built here does not run there"
+                f"{format_platform(host.system, host.machine)}: what is built here does not "
+                "run there"
             )
 
 

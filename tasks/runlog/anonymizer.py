@@ -1,5 +1,5 @@
 """What is nobody else's business is taken out of what a report shows: tokens in URLs, home folders,
-the names of the person and of the machine, addresses of mail. Pure.
+the names of the person and of the machine, addresses of mail.
 
 Paths below the checkout are shown from there. A name that says nothing of a person, `root` or
 `runner`, stays: as a word it is in every other line of a log.

@@ -1,6 +1,4 @@
-"""Many runs of a build (`tasks.runlog.build_history_io`) in few lines, which tell the same costs and
-peaks. Pure.
-"""
+"""Keep the history of a build small: condense old runs without losing their costs and peaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifests of a build folder as JSON, and which of them a run itself left. Pure."""
+"""The manifests of a build folder as JSON, and which of them a run itself left."""
 
 from __future__ import annotations
 

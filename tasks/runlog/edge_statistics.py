@@ -1,6 +1,4 @@
-"""What the path of an output tells: its kind, its name, and the folder that its source is in.
-Pure.
-"""
+"""What the path of an output tells: its kind, its name, and the folder that its source is in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as the trace events that ui.perfetto.dev and chrome://tracing open. Pure.
+"""A run as the trace events that ui.perfetto.dev and chrome://tracing open.
 
 The form is that of the "Trace Event Format" document of the Chromium project: `X` is a slice with
 `ts` and `dur` in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.

@@ -1,4 +1,4 @@
-"""The graph of the stages as rails beside a list of them, one row a stage. Pure.
+"""The graph of the stages as rails beside a list of them, one row a stage.
 
 A stage holds its rail down to the last stage that reads what it leaves.
 """

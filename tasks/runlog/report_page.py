@@ -1,4 +1,4 @@
-"""The values of templates/report.html.j2: everything on the page that is text or a table. Pure."""
+"""The values of templates/report.html.j2: everything on the page that is text or a table."""
 
 from __future__ import annotations
 

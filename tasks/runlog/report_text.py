@@ -1,4 +1,4 @@
-"""A run in the words that page and bug report share. Pure."""
+"""A run in the words that page and bug report share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def format_headline(run: Run, at_work: bool = False) -> str:
     after = f"after {format_duration(run.seconds)}"
     match run.outcome:
         case "done":
-            return f"{'Built' if run.active_stages else 'Up to date'} in {format_duration(run.seconds)}"
+            return (
+                f"{'Built' if run.active_stages else 'Up to date'} in "
+                f"{format_duration(run.seconds)}"
+            )
         case "failed":
             return f"{', '.join(failed) or 'The run'} failed {after}"
         case "interrupted":

@@ -1,4 +1,4 @@
-"""Two runs beside each other: what got slower, by output and by stage. Pure.
+"""Two runs beside each other: what got slower, by output and by stage.
 
 Only what both made is compared. An output counts as slower or faster from half a second and a
 tenth on: less is the machine's.

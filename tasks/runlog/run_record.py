@@ -1,5 +1,5 @@
 """The fields of a record as what they should be, where another make, or a disk, may have written
-anything. Pure.
+anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A compiler cache that several machines share: its URL as each program's own variables. Pure.
+"""A compiler cache that several machines share: its URL as each program's own variables.
 
 ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md, Webdav.md and
 S3.md (0.15).

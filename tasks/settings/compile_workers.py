@@ -1,5 +1,5 @@
 """Machines that compile for this one: as the settings name them, and as distcc and icecream want
-to be told. Pure.
+to be told.
 
 distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md (1.4).
 """
@@ -27,8 +27,8 @@ LOCAL_MACHINE = "here"  # where a compilation was done that no worker did
 # The program that hands compilations on; what `SCRIPT` looks at, and the governor
 DISTRIBUTE_VARIABLE = "TORCHYARD_DISTRIBUTE"
 DISTRIBUTE_SCRIPT = f"""#!/bin/sh
-# Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without {DISTRIBUTE_VARIABLE} the compiler
-# is called as it is: a build folder that has this in its command lines stays as it is as well.
+# Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without
+# {DISTRIBUTE_VARIABLE} the compiler is called as it is: a build folder that has this in its command lines stays as it is as well.
 # What nvcc makes of a source is not one preprocessed file that could be sent.
 case ${{1##*/}} in nvcc* | hipcc*) exec "$@" ;; esac
 exec ${{{DISTRIBUTE_VARIABLE}:+"${DISTRIBUTE_VARIABLE}"}} "$@"

@@ -1,12 +1,11 @@
 """The settings as a JSON schema, for editors that complete and check YAML:
-`python -m tasks.settings.json_schema > config/schema.json`.
+`python -m tasks.cli.generated_files`.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
@@ -62,9 +61,3 @@ def _normalize_schema_node(node: Any) -> Any:
     if "patternProperties" in tidy:
         tidy["additionalProperties"] = False
     return tidy
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(
-        render_json_schema().encode()
-    )  # whatever a terminal or a pipe is in otherwise

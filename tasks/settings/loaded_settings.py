@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
-from tasks.settings.layers import DEFAULTS_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
 
 # "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
@@ -129,3 +129,19 @@ def mask_settings_text(text: str) -> list[str]:
         depth = indent if secret else -1
         found.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
     return found
+
+
+# How a leaf from there begins to say where it is from
+DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """The settings of a profile, and where each leaf (dotted key) is from. `places` also
+    has the origin of values inside lists: `extensions.0.path`.
+    """
+
+    profile: str
+    settings: Settings
+    origin: Mapping[str, str]
+    places: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A matrix → its cells: each a name, and what it puts in the place of the profile's settings. Pure.
+"""A matrix → its cells: each a name, and what it puts in the place of the profile's settings.
 
 Expanded as GitHub does it: every combination of the axes, less what `exclude` has, then each
 `include` to the combinations whose axes it leaves alone, or as one more where there are none

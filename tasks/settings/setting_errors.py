@@ -64,7 +64,10 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _format_expected_values(alike: Iterable[ValidationProblem]) -> str:
-    return f"write {' or '.join(dict.fromkeys(_describe_expected_value(problem) for problem in alike))}"
+    return (
+        "write "
+        f"{' or '.join(dict.fromkeys(_describe_expected_value(problem) for problem in alike))}"
+    )
 
 
 def _describe_expected_value(problem: ValidationProblem) -> str:

@@ -1,14 +1,13 @@
 """docs/settings.md: every key with its type, its default, what it does, what it has run again, and
 a value to copy.
 
-`python -m tasks.settings.settings_page > docs/settings.md` writes it; a test keeps it fresh. Types, defaults
+`python -m tasks.cli.generated_files` writes it; a test keeps it fresh. Types, defaults
 and texts are the model's, values and stages those of `tasks.settings.settings_page`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +122,7 @@ EXTENSION_EXAMPLES: Mapping[str, SettingExample] = {
 _PAGE_HEADER = """\
 # Settings
 
-<!-- Made of the settings model: python -m tasks.settings.settings_page > docs/settings.md.
+<!-- Made of the settings model: python -m tasks.cli.generated_files
      Change tasks/settings, not this page. -->
 
 A value comes from the first of these that has it:
@@ -179,14 +178,14 @@ def render_settings_page() -> str:
 def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
     """The keys that stand in no section."""
     yield "## Without a section\n\n"
-    for name, field in Settings.model_fields.items():
-        if not isinstance(field.default, Section):
+    for name, info in Settings.model_fields.items():
+        if not isinstance(info.default, Section):
             yield _render_key(name, schema["properties"][name], SETTING_EXAMPLES[name])
 
 
 def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
-    for name, field in Settings.model_fields.items():
-        if not isinstance(field.default, Section):
+    for name, info in Settings.model_fields.items():
+        if not isinstance(info.default, Section):
             continue
         section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
         yield f"## {name}\n\n{section['description']}\n\n"
@@ -253,9 +252,3 @@ def _describe_type(described: Mapping[str, Any]) -> str:
     if described["type"] == "array":
         return f"list ({_describe_type(described['items'])})"
     return _PATTERN_DESCRIPTIONS.get(described.get("pattern", ""), _TYPE_NAMES[described["type"]])
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(
-        render_settings_page().encode()
-    )  # whatever a terminal or a pipe is in otherwise

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Union
 
 import yaml
@@ -40,23 +39,6 @@ class Leaf:
 
 
 Tree = dict[str, Union[Leaf, "Tree"]]
-
-
-def read_yaml_tree(path: Path, name: str) -> Tree:
-    """The mapping in a file; `name` is how messages call it. Lists are leaves."""
-    return parse_yaml_tree(read_yaml_text(path, name), name)
-
-
-def read_yaml_text(path: Path, name: str) -> str:
-    """What stands in a file."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SettingsError(
-            f"not UTF-8: {error.reason}",
-            location=_format_location(name, error.object.count(b"\n", 0, error.start)),
-            hint="save it as UTF-8",
-        ) from error
 
 
 def parse_yaml_tree(text: str, name: str) -> Tree:
@@ -171,3 +153,46 @@ def _require_plain_tag(node: yaml.Node, name: str) -> None:
             hint="write plain text, numbers, true/false, lists and mappings; "
             "quote a text that looks like a date",
         )
+
+
+def merge_tree(into: Tree, tree: Tree) -> None:
+    """Put `tree` over `into`: mappings are merged, everything else is replaced."""
+    for key, value in tree.items():
+        present = into.get(key)
+        if isinstance(present, dict) and _is_empty_mapping(value):
+            continue
+        if isinstance(value, dict):
+            below = present if isinstance(present, dict) else {}
+            into[key] = below
+            merge_tree(below, value)
+        else:
+            into[key] = value
+
+
+def _is_empty_mapping(value: Leaf | Tree) -> bool:
+    return isinstance(value, Leaf) and value.value == {}
+
+
+def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Its values, and where each leaf (dotted key) is from."""
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for key, node in tree.items():
+        dotted = f"{prefix}.{key}" if prefix else key
+        if isinstance(node, Leaf):
+            values[key], origin[dotted] = node.value, node.location
+        else:
+            values[key], below = split_tree(node, dotted)
+            origin.update(below)
+    return values, origin
+
+
+def list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted key and the origin of every value inside a list."""
+    for key, node in tree.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(node, Leaf):
+            for path, where in node.lines.items():
+                yield ".".join(map(str, (dotted, *path))), where
+        else:
+            yield from list_item_origins(node, f"{dotted}.")

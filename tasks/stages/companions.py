@@ -1,4 +1,4 @@
-"""torchvision, torchaudio and triton, each of which belongs to one torch: fetched, or built. Pure.
+"""torchvision, torchaudio and triton, each of which belongs to one torch: fetched, or built.
 
 prebuilt   fetched from torch's own index; triton came with torch where that asks for it
 existing   fetched where that torch is an official one, else built against it

@@ -63,7 +63,7 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
 
 
 def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
-    """The command for it. Pure."""
+    """The command for it."""
     if not uv:
         return (base, "-m", "venv", str(venv))
     options = ("--seed", "--allow-existing", "--no-python-downloads")
@@ -143,7 +143,7 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
 
 def resolve_required_names(roots: Iterable[str], here: Mapping[str, InstalledPackage]) -> set[str]:
     """The names of what the requirements `roots` bring here with their extras, and what that
-    brings. Pure.
+    brings.
     """
     waiting, found = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while waiting:

@@ -12,7 +12,8 @@ from tasks.core.errors import TorchyardError
 _STAGE_NAMES = r"deps|source|env|compile|wheel|install|extensions(?::[\w-]+(?:\.[\w-]+)*)?|validate"
 # As they stand in what a person is told to do, alone or in a sentence
 _DOIT_COMMAND = re.compile(
-    rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings|explain|diagnose"
+    rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings"
+    r"|explain|diagnose"
     r"|history|report|verify|purge|restore|publish|lock|bundle|matrix|init)\b"
     r"(?: --[a-z]+(?: [A-Z]+\b)?)*)"
     r"(?! profile=)"

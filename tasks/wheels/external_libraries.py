@@ -1,4 +1,4 @@
-"""What the libraries of a wheel need from outside, and whether its requirements bring it. Pure.
+"""What the libraries of a wheel need from outside, and whether its requirements bring it.
 
 The wheel is taken for installed in a folder of its own, with nothing beside it but NVIDIA's
 packages, and the rules of the loader say what is found there: what only this machine has counts for

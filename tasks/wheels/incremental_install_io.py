@@ -70,7 +70,8 @@ def _build_direct_url(
 
 def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
     posix = wheel.as_posix()
-    url = f"file://{'' if posix.startswith('/') else '/'}{quote(posix, safe=_SAFE_URL_CHARACTERS[installer])}"
+    path = posix if posix.startswith("/") else f"/{posix}"
+    url = f"file://{quote(path, safe=_SAFE_URL_CHARACTERS[installer])}"
     if installer == "uv":
         return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
     hashes = {"hashes": {"sha256": digest}} if twice else {}

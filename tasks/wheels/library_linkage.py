@@ -1,5 +1,5 @@
 """What a library exports and needs, and who has that: read of wheels and of what is installed,
-and of no use to a plan. Pure.
+and of no use to a plan.
 """
 
 from __future__ import annotations

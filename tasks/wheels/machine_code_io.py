@@ -1,7 +1,7 @@
 """Which archs a shared library holds code for: asked of cuobjdump, which needs no GPU.
 
-What a card can make of that code is not judged here but in `tasks.knowledge.machine_code_rules`. Where there is
-no cuobjdump, `tasks.wheels.machine_code_io` reads the library itself.
+Without cuobjdump the library is read directly. Which GPUs can run that code is decided in
+`tasks.knowledge.machine_code_rules`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NVIDIA's packages: which has a library, what it is called for a CUDA, where it lies. Pure.
+"""NVIDIA's packages: which has a library, what it is called for a CUDA, where it lies.
 
 Up to CUDA 12 every package has a folder of its own, `nvidia/cublas/lib` of nvidia-cublas-cu12. From
 13 on those of the toolkit share `nvidia/cu13/lib` and have no -cu13 in their names; cuDNN, NCCL and

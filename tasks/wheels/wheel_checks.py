@@ -1,10 +1,11 @@
-"""What was read of a wheel → a check for each thing that is recorded of it. Pure."""
+"""What was read of a wheel → a check for each thing that is recorded of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tasks.core.model import Arch, Artifact, ValidationResult
 from tasks.core.text_formatting import format_short_list
@@ -26,7 +27,9 @@ from tasks.wheels.provenance_documents import (
     read_target_archs,
 )
 from tasks.wheels.provenance_documents import find_torch_version as torch_named_in
-from tasks.wheels.wheel_inspection_io import WheelInfo
+
+if TYPE_CHECKING:
+    from tasks.wheels.wheel_inspection_io import WheelInfo
 
 _KERNEL_LIBRARY = "/libtorch_cuda."  # of torch's libraries the one that has code for each target
 _MAX_LISTED = 4  # names in a line
@@ -134,7 +137,10 @@ def _check_machine_code(
         library: frozenset(map(_strip_family_suffix, archs)) for library, archs in read.items()
     }
     if before and before != now:
-        what = f"it holds {_format_library_archs(now)}, and what was built held {_format_library_archs(before)}"
+        what = (
+            f"it holds {_format_library_archs(now)}, and what was built held "
+            f"{_format_library_archs(before)}"
+        )
         return ValidationResult(name, "failed", what, _REBUILD_HINT)
     wanted = read_target_archs(found.statement)
     if missing := list(_find_missing_code(found, wanted, knowledge)):

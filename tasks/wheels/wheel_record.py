@@ -1,4 +1,4 @@
-"""RECORD, the list of files of a wheel or an installed distribution, as rows and as text. Pure.
+"""RECORD, the list of files of a wheel or an installed distribution, as rows and as text.
 
 Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
 """

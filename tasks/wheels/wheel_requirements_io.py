@@ -38,7 +38,7 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
 
 
 def find_missing_requirements(asked: Iterable[str], have: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the requirements that are not there in such a version. Pure."""
+    """Those of the requirements that are not there in such a version."""
     return tuple(one for one in asked if not _is_requirement_met(Requirement(one), have))
 
 

@@ -284,7 +284,7 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
 
 
 def append_version_label(version: str, label: str) -> str:
-    """`1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`. Pure."""
+    """`1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
     found = Version(version)
     return f"{found.public}+{found.local}.{label}" if found.local else f"{found.public}+{label}"
 

@@ -527,7 +527,9 @@ def test_a_tree_with_a_pool_for_flash_attention_gets_its_depth_and_keeps_it(
     yard = flash_tree(tmp_path, venv, backend)
     job = yard.job(jobs="auto", flags={"USE_CUDA": True})
     monkeypatch.setattr(capacity, "count_processors", lambda: 16)
-    monkeypatch.setattr(capacity, "find_memory_limit", lambda _: 80 * 1024)  # where Ninja obeys no pool
+    monkeypatch.setattr(
+        capacity, "find_memory_limit", lambda _: 80 * 1024
+    )  # where Ninja obeys no pool
     first, _ = compiled(job)
     assert depth(job) == 16
     assert compiled(job) == (first, [])

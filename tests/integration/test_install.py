@@ -624,7 +624,8 @@ from tests.support.installyard import InstallYard
 from tests.support.smallwheels import Theirs
 root, person, what = sys.argv[1:]
 yard = InstallYard(Path(root), Theirs(Path(person)))
-yard.install() if what == "install" else restore.run(SelectedProfile(yard.root, "p", None), yes=True)
+profile = SelectedProfile(yard.root, "p", None)
+yard.install() if what == "install" else restore.run(profile, yes=True)
 """
 NEVER = 10**9
 MOMENTS = (0.0, 0.02, 0.4, 0.7, 1.0)  # of all changes: first and last, an early one, two in between

@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from tasks.core.errors import BadArtifactError, FetchError
+from tasks.knowledge.mirrors import DEFAULT_INDEX
 from tasks.system import environments, files, output, package_installer
 from tasks.system.network import network_access
-from tasks.system.network.url_mirrors import DEFAULT_INDEX
 from tasks.system.package_installer import DownloadRequest, PackageInstaller
 from tests.integration.conftest import commit, git
 from tests.support import smallwheels

@@ -55,10 +55,11 @@ folder, version = sys.argv[1:]
 shell.PASSED_VARIABLES |= {"TORCHYARD_TEST_BROKEN"}
 of = VisualStudioInstallation("Build Tools 2022", "17.14.36", folder, (version,))
 try:
-    found = msvc_toolsets.capture_msvc_environment(ChosenToolset(Program(of.cl(version), version), of))
+    cl = Program(of.build_cl_path(version), version)
+    found = msvc_toolsets.capture_msvc_environment(ChosenToolset(cl, of))
     told = {"by": found.by, "set": dict(found.set), "path": found.path}
 except MissingToolError as error:
-    told = {"what": error.what}
+    told = {"what": error.message}
 print("told", json.dumps(told))
 """
 

@@ -113,20 +113,24 @@ SITUATIONS: dict[str, Situation] = {
     "CentOS 7": linux({"os": "warning"}, glibc="2.17"),
     "a Raspberry Pi of 32 bits": linux(
         {"os": "warning", "python": "problem"},
-        SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=NvidiaDriver(), python_bits=32,
+        SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=NvidiaDriver(),
+        python_bits=32,
     ),
     "no compiler": linux({"compiler": "problem", **UNKNOWN}, cxx=Tool(), cc=Tool()),
     "a compiler too new": linux({"compiler": "problem", **UNKNOWN}, cxx=GCC_15, cc=GCC_15),
     "no git for a source build": linux({"git": "problem"}, SOURCE, git=Tool()),
     "no git for a wheel": linux({"git": "warning"}, git=Tool()),
     "no uv": linux({"uv": "warning"}, uv=Tool()),
-    "a driver too old": linux({"driver": "problem"}, nvidia=NvidiaDriver("570.86", "12.8", (RTX_5090,))),
+    "a driver too old": linux(
+        {"driver": "problem"}, nvidia=NvidiaDriver("570.86", "12.8", (RTX_5090,))
+    ),
     "a driver too old for a build for another machine": linux(
         {"driver": "warning", "targets": "warning"},
         {"target": {"gpus": ["9.0"]}}, nvidia=NvidiaDriver("570.86", "12.8", (RTX_5090,)),
     ),
     "a driver upgraded without a restart": linux(
-        {"cards": "problem", "driver": "not checked"}, host=NO_CARD, nvidia=NvidiaDriver(trouble=MISMATCH)
+        {"cards": "problem", "driver": "not checked"}, host=NO_CARD,
+        nvidia=NvidiaDriver(trouble=MISMATCH),
     ),
     "that, with the card named": linux(
         {"cards": "warning", "driver": "not checked"},
@@ -191,12 +195,15 @@ SITUATIONS: dict[str, Situation] = {
         {"known-bad": "warning", "torch-checks": "problem"}, ASKED_2_11, **CUDA_12_8
     ),
     "an extension that was cloned without a submodule": linux(
-        {"submodules": "warning"}, unfetched=(MissingSubmodules("toy", TOY, TOY, (TOY / "glm",), True),)
+        {"submodules": "warning"},
+        unfetched=(MissingSubmodules("toy", TOY, TOY, (TOY / "glm",), True),)
     ),
     "a pull that ended in a merge conflict": linux(
         {"conflicts": "problem"},
         SOURCE,
-        unmerged=(UnmergedCheckout("source.path", "in /src 1 file has merge conflicts: a", "undo it"),),
+        unmerged=(
+            UnmergedCheckout("source.path", "in /src 1 file has merge conflicts: a", "undo it"),
+        ),
     ),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(5)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),
@@ -256,13 +263,16 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a torch of conda and one of the user": linux(
         {"torch-shadow": "warning"},
-        shadows=(ShadowingTorch("conda", "/c/torch", "2.1.0"), ShadowingTorch("user site", "/u/torch")),
+        shadows=(
+            ShadowingTorch("conda", "/c/torch", "2.1.0"), ShadowingTorch("user site", "/u/torch"),
+        ),
     ),
     "a file torch.py": linux(
         {"torch-shadow": "warning"}, shadows=(ShadowingTorch("checkout", "torch.py"),)
     ),
     "simple-knn of the index": linux(
-        {"names": "warning"}, installed=(InstalledExtension("simple-knn", "1.2", "/site", indexed=True),)
+        {"names": "warning"},
+        installed=(InstalledExtension("simple-knn", "1.2", "/site", indexed=True),)
     ),
     "simple-knn of ours": linux(
         {}, installed=(InstalledExtension("simple-knn", "0.0.0", "/site", indexed=False),)

@@ -22,7 +22,7 @@ from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import Profile
 from tasks.planning.profile_plan import build_layout, make_plan
-from tasks.settings.layers import LoadedSettings
+from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings
 from tests.support.checkout import KNOWLEDGE
 

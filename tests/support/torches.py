@@ -12,8 +12,10 @@ from tasks.wheels import wheel_record
 from tests.support.sharedlibrary import compile_library
 
 _TOOL = Program("/t", "1")
-DEPS = DepsManifest("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, _TOOL, _TOOL,
-            _TOOL, _TOOL, None)  # fmt: skip
+_TOOLS = (_TOOL, _TOOL, _TOOL, _TOOL)
+DEPS = DepsManifest(
+    "/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, *_TOOLS, None
+)
 C10 = "int c10_answer(void) { return 42; }\n"
 CPU = "int torch_add(int a, int b) { return a + b; }\n"
 CPP_EXTENSION = "cflags = ['-std=c++20']\nif windows:\n    cflags = ['/std:c++20']\n"

@@ -10,7 +10,7 @@ from typing import Any
 from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest, MsvcEnvironment, Program
 from tasks.core.model import Stage
 from tasks.planning.profile_plan import build_layout, make_plan
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.surroundings import BUILD_TOOLS, CL, TOOLSET, WINDOWS_HOST
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tasks.settings.matrix_entries import expand_matrix
 from tasks.settings.schema import Matrix
 from tests.support.checkout import write

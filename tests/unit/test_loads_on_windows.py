@@ -18,7 +18,7 @@ POSIX = (
 # our modules are loaded under that name.
 LOAD = """
 import ctypes, importlib, multiprocessing.process, os, pathlib, pkgutil, signal, subprocess, sys
-import types
+import types, zoneinfo
 import doit.doit_cmd, filelock, jinja2, packaging.version, psutil, pydantic, pynvml, rich.console
 import asyncio, logging.handlers, multiprocessing.shared_memory, rich.live, rich.progress, uv, yaml
 import elftools.elf.elffile, packaging.requirements, packaging.utils, packaging.tags, jinja2.loaders
@@ -31,7 +31,7 @@ class Absent:
 
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
-    of_windows = ("system.process.jobobject", "system.process.kernel32", "jobs.jobserver.semaphore")
+    of_windows = ("system.job_object", "system.kernel32", "jobs.windows_tokens_io")
     for name in of_windows:
         sys.modules[f"tasks.{name}"] = types.ModuleType(name)
 OTHER = {"tasks.system.posix_group", "tasks.jobs.posix_tokens_io"}
@@ -57,4 +57,4 @@ def test_every_module_loads_without_those_that_windows_lacks() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 200
+    assert int(done.stdout) > 150

@@ -14,7 +14,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Plan, Stage, System
 from tasks.core.resolution import Resolution
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.layers import list_profiles, load_settings
+from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 

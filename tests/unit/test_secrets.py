@@ -147,7 +147,7 @@ def subject(
         )
         return replace(LINUX, host=asked.host, root=asked.root, reach=away)
 
-    monkeypatch.setattr(doctor, "look", look)
+    monkeypatch.setattr(doctor, "read_host_facts", look)
     write(yard, PROFILE.format(strategy=request.param, index=index))
     return opened(yard)
 

@@ -16,7 +16,9 @@ from tasks.core import errors
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
-ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type)} | {"UnmetError"}
+ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type)} | {
+    "UnsatisfiableError"
+}
 COMMAND = re.compile(r"(?:(?<=^)|(?<=[\s(:`]))doit ([a-z]+)")
 NO_COMMANDS = {"has", "runs", "by", "itself", "knows", "gives", "will", "run", "in", "would"}
 EMPTY = re.compile(r"\b(please|sorry|oops|successfully|invalid|unfortunately)\b", re.IGNORECASE)
@@ -54,7 +56,7 @@ def sentences() -> list[tuple[str, str, str]]:
 def _sentences() -> Iterator[tuple[str, str, str]]:
     for path in MODULES:
         for call in calls(path):
-            todo = next((word.value for word in call.keywords if word.arg == "todo"), None)
+            todo = next((word.value for word in call.keywords if word.arg == "hint"), None)
             place = f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
             yield place, text(call.args[0] if call.args else None), text(todo)
 
@@ -80,7 +82,7 @@ def test_what_happened_comes_with_where_or_what_to_do() -> None:
             named = {word.arg for word in call.keywords}
             raised = call.func.id if isinstance(call.func, ast.Name) else ""
             if raised in {"BuildError", "SettingsError"} and call.args and text(call.args[0]):
-                assert named & {"where", "todo", None}, f"{path}:{call.lineno}"
+                assert named & {"location", "hint", None}, f"{path}:{call.lineno}"
 
 
 def test_commands_that_messages_name_are_there() -> None:

@@ -158,7 +158,8 @@ def _show_bundle(place: Path, bundle: Bundle) -> None:
     wheels = sum(name.startswith(f"{WHEELS_FOLDER}/") for name in bundle.files)
     git = len(bundle.repositories)
     print_report(
-        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, {format_size(mib)}, "
+        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, "
+        f"{format_size(mib)}, "
         f"for Python {bundle.python} on {bundle.platform}"
     )
     print_report(

@@ -34,8 +34,8 @@ from tasks.core.errors import TorchyardError
 from tasks.core.text_layout import format_labeled_lines, wrap_text
 from tasks.knowledge import Knowledge
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
+from tasks.settings.layers_io import read_yaml_text
 from tasks.settings.loaded_settings import mask_settings_text
-from tasks.settings.yaml_tree import read_yaml_text
 from tasks.stages.install.target_interpreter_io import check_install_target as check_install
 from tasks.system import screen
 from tasks.system.files import write_atomic
@@ -306,7 +306,10 @@ def _require_absent(path: Path, profile: str) -> None:
         raise TorchyardError(
             "this file is there already, and nothing was asked or written",
             location=LOCAL_SETTINGS_PATH,
-            hint=f"edit it; or doit init --force{profile}, which keeps it as {_choose_backup_path(path).name}",
+            hint=(
+                f"edit it; or doit init --force{profile}, which keeps it as "
+                f"{_choose_backup_path(path).name}"
+            ),
         )
 
 

@@ -20,13 +20,15 @@ from tasks.doctor.examine_host import list_build_places
 from tasks.doctor.folder_checks import format_disk_usage
 from tasks.doctor.folder_facts_io import list_disks
 from tasks.doctor.host_facts import Disk, ProbeRequest
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
 from tasks.knowledge.extension_facts import find_extension
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
-from tasks.settings.layers import DEFAULTS_PREFIX, LOCAL_PREFIX, load_settings
+from tasks.settings.layers_io import load_settings
+from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX
 from tasks.settings.schema import Settings
 from tasks.stages.install.target_interpreter_io import (
     InterpreterInfo,

@@ -24,8 +24,8 @@ from tasks.lock.lock_file import (
     replace_section,
 )
 from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.settings.layers_io import read_yaml_text
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
-from tasks.settings.yaml_tree import read_yaml_text
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceJob
 from tasks.system import files, git

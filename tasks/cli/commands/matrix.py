@@ -22,11 +22,13 @@ from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError,
 from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import format_labeled_lines
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.versions import parse_major_minor
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings import values
-from tasks.settings.layers import LoadedSettings, load_settings
+from tasks.settings.layers_io import load_settings
+from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.setting_errors import ENV_PREFIX
 from tasks.system import screen, shell

@@ -96,7 +96,8 @@ def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) ->
             entry = package_index_io.add_wheel(index, wheel)
             named[wheel.name] = entry if new else named[wheel.name]
             print_report(
-                f"{'published' if new else 'is there'} {wheel.name}{_format_yanked_note(named[wheel.name])}"
+                f"{'published' if new else 'is there'} "
+                f"{wheel.name}{_format_yanked_note(named[wheel.name])}"
             )
     staying = select_retained(named.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(named.keys() - {file.filename for file in staying}):

@@ -13,8 +13,7 @@ from tasks.core import text_layout
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.lock.opened_profile_io import SelectedProfile
-from tasks.settings.layers import LoadedSettings
-from tasks.settings.loaded_settings import find_setting_value
+from tasks.settings.loaded_settings import LoadedSettings, find_setting_value
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.system import screen
 from tasks.system.files import write_user_file

@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import ValidationResult
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate import validation_report

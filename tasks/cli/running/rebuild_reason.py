@@ -18,7 +18,9 @@ def format_rebuild_reason(stage: Stage) -> str:
     """
     if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(found)
-    if stage.uptodate_check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(stage.job):
+    if stage.uptodate_check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(
+        stage.job
+    ):
         return stage_record_io.UNFINISHED
     return stage_record_io.DEFAULT_REASONS[stage.uptodate_check]
 

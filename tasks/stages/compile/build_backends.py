@@ -1,4 +1,4 @@
-"""The build backends of PyTorch's trees, and which one a tree has. Pure.
+"""The build backends of PyTorch's trees, and which one a tree has.
 
 Each is a module of the same shape: which command configures a new build folder, which one compiles
 in it, and which one makes the wheel out of it.

@@ -1,4 +1,4 @@
-"""What every build backend works with: the build, its commands, and how a wheel is made. Pure."""
+"""What every build backend works with: the build, its commands, and how a wheel is made."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError
 from tasks.jobs import ninja_steps_io
 from tasks.jobs.job_scheduler_io import resolve_fixed_jobs
-from tasks.knowledge import load_knowledge
 from tasks.knowledge.facts import FolderRule
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.runlog import build_history_io
 from tasks.stages.compile import build_folder_io
 from tasks.stages.compile.build_backends import BACKENDS, Backend, detect_backend
@@ -148,7 +148,7 @@ def _parse_job_count(text: str) -> int | None:
 
 
 def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
-    """The build of that tree, before a folder and its variables are looked at. Pure."""
+    """The build of that tree, before a folder and its variables are looked at."""
     return BuildSpec(
         tree=tree,
         build_root=job.build,
@@ -199,7 +199,7 @@ def _identify_toolchain(
 
 
 def _resolve_compiler(named: str, ours: str) -> str:
-    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.environment_variables`."""
+    """On Windows the compiler of deps goes by its name: see `tasks.stages.env.environment_variables`."""
     return ours if named in {"", "cl"} else named
 
 

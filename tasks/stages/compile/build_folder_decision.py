@@ -1,4 +1,4 @@
-"""Reuse, reconfigure or wipe a build folder: decided key by key from what it was made of. Pure.
+"""Reuse, reconfigure or wipe a build folder: decided key by key from what it was made of.
 
 The rules are data, config/knowledge/buildfolder.yaml. The gravest effect of all that changed is
 what is done; nothing that changed means that Ninja runs alone.
@@ -44,7 +44,10 @@ class FolderChange:
     why: str
 
     def __str__(self) -> str:
-        return f"{format_setting_name(self.name)} {self.before or 'nothing'} → {self.after or 'nothing'}"
+        return (
+            f"{format_setting_name(self.name)} {self.before or 'nothing'} → "
+            f"{self.after or 'nothing'}"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a build folder was configured from, and what its variables are to CMake. Pure.
+"""What a build folder was configured from, and what its variables are to CMake.
 
 CMake's cache alone cannot tell a setting that a person changed from one that CMake itself turned
 off, nor that a compiler was replaced under the same name. So what was asked for is kept beside it.

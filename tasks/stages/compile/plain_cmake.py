@@ -1,6 +1,4 @@
-"""The C++ libraries alone: CMake configures, builds and installs, without any Python packaging.
-Pure.
-"""
+"""The C++ libraries alone: CMake configures, builds and installs, without any Python packaging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compiled, with which switches. Pure."""
+"""What is compiled, with which switches."""
 
 from __future__ import annotations
 

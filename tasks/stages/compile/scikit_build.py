@@ -1,4 +1,4 @@
-"""scikit-build-core, from 2.14: CMake in a folder of ours that is kept. Pure.
+"""scikit-build-core, from 2.14: CMake in a folder of ours that is kept.
 
 It has no step that only configures: that makes a wheel which holds no library and is thrown away.
 """

@@ -1,4 +1,4 @@
-"""setup.py with setuptools, up to 2.13: CMake in ./build of the tree, installed into ./torch. Pure.
+"""setup.py with setuptools, up to 2.13: CMake in ./build of the tree, installed into ./torch.
 
 The rules are those of PyTorch's tools/setup_helpers/cmake.py.
 """

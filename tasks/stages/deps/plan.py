@@ -1,4 +1,4 @@
-"""Settings, choice and knowledge → the deps stage. Pure."""
+"""Settings, choice and knowledge → the deps stage."""
 
 from __future__ import annotations
 

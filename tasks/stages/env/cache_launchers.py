@@ -1,4 +1,4 @@
-"""A compiler cache as variables: what puts it before the compilers, and what makes it hit. Pure.
+"""A compiler cache as variables: what puts it before the compilers, and what makes it hit.
 
 The manuals: ccache's doc/manual.adoc (4.7 to 4.13), sccache's docs/Configuration.md (0.16). What
 was tried with nvcc and torch's cpp_extension is in config/knowledge/pytorch.yaml, compiler-cache-*.

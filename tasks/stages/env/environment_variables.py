@@ -1,4 +1,4 @@
-"""Variables and flags that MSVC and nvcc need on Windows and that nobody else gives them. Pure."""
+"""Variables and flags that MSVC and nvcc need on Windows and that nobody else gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings, choice and knowledge → the env stage. Pure."""
+"""Settings, choice and knowledge → the env stage."""
 
 from __future__ import annotations
 

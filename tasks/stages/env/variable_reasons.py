@@ -1,5 +1,4 @@
 """Variables of a person's shell that would change what is compiled, or what it is compiled with.
-Pure.
 
 The tool's own children never see them (`shell.PASSED` is an allow-list); the scripts take them away
 by hand. From the manuals of GCC, MSVC, nvcc, CMake, setuptools and scikit-build-core, and

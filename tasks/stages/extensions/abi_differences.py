@@ -1,4 +1,4 @@
-"""In what two surfaces of torch differ, the first of each kind with its name. Pure."""
+"""In what two surfaces of torch differ, the first of each kind with its name."""
 
 from __future__ import annotations
 

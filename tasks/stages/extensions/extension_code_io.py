@@ -16,7 +16,8 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import BadArtifactError, TorchyardError
 from tasks.core.model import Arch
 from tasks.core.text_formatting import format_short_list
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code, select_library_targets
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.system import source_trees
@@ -204,7 +205,8 @@ def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str
     missing = [arch for arch in targets if not can_run_code(knowledge, code, arch, maker=maker)]
     if missing:
         raise BadArtifactError(
-            f"{name} holds code for {_format_archs(code.cubins)} and none that runs on {_format_archs(missing)}",
+            f"{name} holds code for {_format_archs(code.cubins)} and none that runs on "
+            f"{_format_archs(missing)}",
             location=f"extensions ({job.name})",
             hint=_ARCH_HINTS[job.kind == "wheel"],
         )

@@ -67,7 +67,7 @@ def locate_build_requirements(job: ExtensionJob) -> Path:
 
 
 def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
-    """What this extension adds to the environment that all of them have. Pure."""
+    """What this extension adds to the environment that all of them have."""
     env = dict(shared)
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     env.update(job.env)
@@ -133,7 +133,7 @@ def locate_forced_header(job: ExtensionJob) -> Path:
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """What it says: in C a header of C++ by its name there, or not at all. Pure."""
+    """What it says: in C a header of C++ by its name there, or not at all."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     plain = [name for name in in_c if name.endswith(".h")]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]

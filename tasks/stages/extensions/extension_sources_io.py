@@ -19,7 +19,8 @@ from tasks.core.errors import (
     TorchyardError,
     redact_secrets,
 )
-from tasks.knowledge import Knowledge, load_knowledge
+from tasks.knowledge import Knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceTree
@@ -60,13 +61,13 @@ def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
 
 
 def read_package_name(script: str, name: str) -> str:
-    """What the wheel of `name` is called by the tree's script. Pure."""
+    """What the wheel of `name` is called by the tree's script."""
     former = f"pytorch-{name}"
     return former if f"{former}==" in script else name
 
 
 def format_wheel_commit(script: str, commit: str) -> str:
-    """How the commit stands in the wheel's local version: `git1a2b3c4d`. Pure."""
+    """How the commit stands in the wheel's local version: `git1a2b3c4d`."""
     plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)  # of earlier trees
     if plain:
         return commit[: int(plain[1])]
@@ -116,7 +117,8 @@ def _apply_patch(job: ExtensionJob, patch: Path, tree: Path) -> None:
         git.apply_patch(tree, patch, log=job.log)
     except CommandFailedError as error:
         raise TorchyardError(
-            f"{patch.name} does not fit the source of {job.name}: {_describe_rejection(patch, error.message)}",
+            f"{patch.name} does not fit the source of {job.name}: "
+            f"{_describe_rejection(patch, error.message)}",
             location=where,
             hint=f"make it fit {job.ref if job.kind == 'git' else job.location}, or leave it out; "
             f"what git says is in {job.log}",

@@ -1,4 +1,4 @@
-"""Extensions of the settings with what is known of them: the name alone is enough. Pure.
+"""Extensions of the settings with what is known of them: the name alone is enough.
 
 What a person set goes before it, key by key. What depends on the torch and the cards (variables)
 is added by the plan. Facts that need the fetched source are added before the build.

@@ -1,4 +1,4 @@
-"""Extensions and companions of the settings, the choice and the facts → their stages. Pure."""
+"""Extensions and companions of the settings, the choice and the facts → their stages."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from packaging.utils import parse_wheel_filename
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import FetchError, redact_secrets
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.mirrors import apply_mirror
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions import extension_sources_io
 from tasks.stages.extensions.extension_build_io import build_extension
@@ -32,7 +33,6 @@ from tasks.system import environments, files, git, manifests
 from tasks.system.git.git_command import is_local_url
 from tasks.system.manifests import format_current_time
 from tasks.system.network import network_access
-from tasks.system.network.url_mirrors import apply_mirror
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.wheels import wheel_archive_io, wheel_requirements_io, wheelhouse_io
 from tasks.wheels.build_inputs import (

@@ -45,7 +45,7 @@ class CommitResult:
 
 
 def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
-    """`new` after `before`: the way back leads to what was there before both. Pure.
+    """`new` after `before`: the way back leads to what was there before both.
 
     Where a person put another distribution in the place of ours in between, that is what is theirs.
     """
@@ -239,7 +239,8 @@ def report_displaced_files(back: Rollback, prefix: str) -> None:
     if back.displaced:
         one = len(back.displaced) == 1
         print_warning(
-            f"{len(back.displaced)} file{'' if one else 's'} in {prefix} {'was' if one else 'were'} "
+            f"{len(back.displaced)} file{'' if one else 's'} in {prefix} "
+            f"{'was' if one else 'were'} "
             f"changed since, and {'is' if one else 'are'} now in {back.aside}"
         )
 

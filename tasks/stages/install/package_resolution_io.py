@@ -57,7 +57,7 @@ class Installer:
         return lines
 
     def build_command(self, *options: str) -> tuple[str, ...]:
-        """The command for an install with these options. Pure."""
+        """The command for an install with these options."""
         if self.uv:
             first = (self.uv, "pip", "install", "--no-progress", "--color", "never")
             return (
@@ -138,7 +138,8 @@ def require_versions(
     """`BuildError` where not exactly what was resolved was unpacked."""
     if dict(found) != dict(expected):
         raise TorchyardError(
-            f"unpacked were {_format_versions(found)}, and {_format_versions(expected)} were meant; nothing was changed",
+            f"unpacked were {_format_versions(found)}, and {_format_versions(expected)} "
+            "were meant; nothing was changed",
             location=str(where),
         )
 

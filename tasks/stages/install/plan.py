@@ -1,4 +1,4 @@
-"""Settings and choice → the install stage. Pure."""
+"""Settings and choice → the install stage."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _has_conda_torch(target: TargetEnvironment) -> bool:
 
 
 def describe_conflicts(said: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """What stays there and asks for another version than is coming. Pure."""
+    """What stays there and asks for another version than is coming."""
     staying = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
     for one in sorted(staying, key=lambda one: one.name):
         for wanted in _find_unmet_requirements(said, one, coming):

@@ -1,4 +1,4 @@
-"""Which tree is meant: the most local of path, tarball and git. Pure."""
+"""Which tree is meant: the most local of path, tarball and git."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import LostEditsError, TorchyardError
+from tasks.knowledge.mirrors import apply_mirror
 from tasks.stages.source import patch_series_io
 from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
 from tasks.stages.source.source_checks_io import (
@@ -26,7 +27,6 @@ from tasks.stages.source.tree_changes_io import (
 from tasks.system import files, git, manifests
 from tasks.system.network import archive
 from tasks.system.network.download import download_file
-from tasks.system.network.url_mirrors import apply_mirror
 from tasks.system.output import print_line, print_warning
 
 _SOURCE_HINTS: Mapping[SourceKind, str] = {
@@ -162,7 +162,8 @@ def _require_pytorch(job: SourceJob) -> None:
         )
     if job.kind != "path" and (found := find_other_release(tree, job.release)):
         print_warning(
-            f"the tree is {found} by its {VERSION_FILE}, and torch.version is {job.release}: facts are "
+            f"the tree is {found} by its {VERSION_FILE}, and torch.version is "
+            f"{job.release}: facts are "
             f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
         )
 

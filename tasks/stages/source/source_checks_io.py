@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from tasks.core.errors import SettingsError
-from tasks.settings.layers import DEFAULTS_PREFIX, LoadedSettings
+from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings, Source
 
 VERSION_FILE = "version.txt"
@@ -170,8 +170,10 @@ def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
     tree = _resolve_local_tree(settings, root)
     if found := find_other_release(tree, settings.torch.version):
         yield (
-            f"{tree} is {found} by its {VERSION_FILE}, and {_VERSION_KEY} says {settings.torch.version} "
-            f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and the wheel is "
+            f"{tree} is {found} by its {VERSION_FILE}, and {_VERSION_KEY} says "
+            f"{settings.torch.version} "
+            f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and "
+            "the wheel is "
             f"called so. Take {_VERSION_KEY} out, and the tree decides"
         )
 

@@ -1,4 +1,4 @@
-"""What was found → checks. Pure.
+"""What was found → checks.
 
 Whatever did not report did not pass: a check at which its process ended has failed, and those that
 nobody asked for after it were not run.

@@ -1,4 +1,4 @@
-"""Settings and choice → validation. Pure."""
+"""Settings and choice → validation."""
 
 from __future__ import annotations
 

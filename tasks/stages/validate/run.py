@@ -14,7 +14,7 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError, redact_secrets
 from tasks.core.model import ValidationResult
 from tasks.core.text_formatting import format_short_reasons
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.runlog import run_record_io, stage_record_io
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension

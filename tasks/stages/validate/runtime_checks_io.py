@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command, ValidationResult
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.versions import parse_major_minor
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate import check_results
@@ -73,7 +73,7 @@ def build_probe_command(
     left: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """The command for it, where the driver has so many cards; for those checks that are `left`,
-    None for all. Pure.
+    None for all.
     """
     given = {
         "checks": [name for name in job.checks if left is None or name in left],
@@ -236,10 +236,11 @@ def check_cpp_program(
 def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What is run, one after the other, with the name of each. Pure."""
+    """What is run, one after the other, with the name of each."""
     configure = (
         deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
-        f"-DCMAKE_MAKE_PROGRAM={_format_cmake_path(job, deps.ninja.path)}", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={_format_cmake_path(job, deps.ninja.path)}",
+        "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_PREFIX_PATH={_format_cmake_path(job, wheel.prefix or '')}",
         f"-DTORCHYARD_CXX_STANDARD={find_cxx_standard(wheel.release)}",
     )  # fmt: skip

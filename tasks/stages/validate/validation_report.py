@@ -1,4 +1,4 @@
-"""Checks as a table for people. Pure."""
+"""Checks as a table for people."""
 
 from __future__ import annotations
 

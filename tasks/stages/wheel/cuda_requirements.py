@@ -1,5 +1,5 @@
 """A wheel for machines that have a driver and no CUDA toolkit: which packages of NVIDIA's it is to
-declare, and which RPATH leads to them. Pure.
+declare, and which RPATH leads to them.
 
 As upstream's: the packages are pinned, and the folders go first into an RPATH, which unlike a
 RUNPATH goes before LD_LIBRARY_PATH and holds for what a library of NVIDIA's needs in turn.

@@ -1,4 +1,4 @@
-"""Settings and choice → the wheel stage. Pure."""
+"""Settings and choice → the wheel stage."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import BadArtifactError, MissingCodeError
 from tasks.core.model import Arch, Artifact, InstalledTorch
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.stages.compile.model import CompileResult
 from tasks.stages.source.model import SourceTree

@@ -76,7 +76,8 @@ def require_release(found: InstalledTorch, release: str, cuda: str | None) -> No
         )
     if found.cuda != cuda:
         raise BadArtifactError(
-            f"this torch {found.version} has {_format_cuda(found.cuda)}, and {_format_cuda(cuda)} was meant",
+            f"this torch {found.version} has {_format_cuda(found.cuda)}, and "
+            f"{_format_cuda(cuda)} was meant",
             location=found.folder,
             hint=f'set toolkit.version: "{found.cuda}"'
             if found.cuda

@@ -215,7 +215,8 @@ def find_cuda_requirements(
     )
     if found.unpackaged:
         print_warning(
-            f"{', '.join(found.unpackaged)}: of this toolkit, and no package of NVIDIA's is known to "
+            f"{', '.join(found.unpackaged)}: of this toolkit, and no package of NVIDIA's is "
+            "known to "
             "have it, so that this wheel needs the toolkit where it is here"
         )
     found = replace(found, requires=_add_transitive_requirements(site, found.requires))

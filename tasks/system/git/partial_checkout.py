@@ -192,8 +192,8 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
 
 def list_changed_files(inner: Path) -> tuple[str, ...]:
     """Tracked files that are not as committed."""
-    listed = capture_git_output(inner, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no",
-                 "--ignore-submodules=all")  # fmt: skip
+    options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
+    listed = capture_git_output(inner, "status", "--porcelain", "-z", *options)
     return tuple(entry[3:] for entry in listed.split("\0") if entry)
 
 
@@ -242,8 +242,8 @@ def _list_differing_files(tree: Path, inner: Path, names: tuple[str, ...]) -> li
     """Those that differ from the commit that the tree around records."""
     try:
         wanted = _read_recorded_commit(tree, inner)
-        listed = capture_git_output(inner, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff",
-                     "--ignore-submodules=all", wanted)  # fmt: skip
+        options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
+        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, wanted)
     except CommandFailedError:  # that commit was not fetched yet
         return list(names)
     return [name for name in names if name in set(listed.split("\0"))]
@@ -261,8 +261,8 @@ def _remove_blocking_files(tree: Path, inner: Path) -> None:
     """New files of the commit that is to come are in its way: those that are as in it, or empty."""
     try:
         wanted = _read_recorded_commit(tree, inner)
-        listed = capture_git_output(inner, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A",
-                     "HEAD", wanted)  # fmt: skip
+        options = ("--no-renames", "--diff-filter=A")
+        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, "HEAD", wanted)
     except CommandFailedError:  # that commit was not fetched yet
         return
     tracked = set(capture_git_output(inner, "ls-files", "-z").split("\0"))

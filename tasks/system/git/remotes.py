@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from tasks.core.errors import CommandFailedError
+from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import shell
 from tasks.system.git.git_command import build_git_command, is_local_url
-from tasks.system.network.url_mirrors import apply_mirror
 from tasks.system.output import print_line
 
 

@@ -134,7 +134,10 @@ class _ToolsetCandidate:
         return explain_compiler_rejection(limits, HostCompiler(name, "msvc", self.version))
 
     def build_chosen_toolset(self, why: str) -> ChosenToolset:
-        used = f"{self.installation.name} {self.installation.version} with toolset {self.version} is used"
+        used = (
+            f"{self.installation.name} {self.installation.version} with toolset "
+            f"{self.version} is used"
+        )
         cl = Program(self.installation.build_cl_path(self.version), self.version)
         return ChosenToolset(cl, self.installation, f"{why}: {used}" if why else "")
 

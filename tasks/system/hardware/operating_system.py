@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge, package_managers
+from tasks.knowledge import package_managers
+from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
 
 
 def list_system_names() -> tuple[str, ...]:

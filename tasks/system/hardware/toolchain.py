@@ -181,7 +181,8 @@ def _build_compiler_error(
     if limits.gcc_max:
         return MissingToolError(
             refused,
-            hint=f"{format_install_command('newest-gcc', gcc=str(limits.gcc_max))}  (it is then found by "
+            hint=f"{format_install_command('newest-gcc', gcc=str(limits.gcc_max))}  (it is "
+            "then found by "
             "itself), "
             "or choose a newer toolkit.version",
         )

@@ -401,16 +401,14 @@ def find_pip_file_defaults() -> frozenset[str]:
 
 def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
     """The environment with our patience where nobody has said another: in it, or elsewhere (`said`,
-    names of variables). Pure.
+    names of variables).
     """
     left = {n for n in CLIENT_DEFAULTS if n in said or _ALTERNATIVE_NAMES.get(n, n) in env}
     return {**{n: value for n, value in CLIENT_DEFAULTS.items() if n not in left}, **env}
 
 
 def format_retry_message(line: str, what: str) -> str:
-    """What uv or pip says of a connection that broke or stalled, for people; "" for other lines.
-    Pure.
-    """
+    """What uv or pip says of a connection that broke or stalled, for people; "" for other lines."""
     if told := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(told["url"]).path)).name
         return f"{name or what}: the connection broke or stalled; uv fetches it again"

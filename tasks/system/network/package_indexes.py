@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.knowledge.mirrors import DEFAULT_INDEX, apply_index_mirror
 from tasks.system.network import network_access
-from tasks.system.network.url_mirrors import DEFAULT_INDEX, apply_index_mirror
 
 UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)

@@ -9,13 +9,9 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 
-import arithmetic
-import communication
-import compiling
-import gradients
-import graphs
-import reductions
-import speed
+import execution_checks
+import numeric_checks
+import speed_checks
 import torch
 from verdicts import WrongResultError
 
@@ -55,42 +51,44 @@ def cut(tensor, bits):
 
 
 def products():
-    print(arithmetic.matmul(CPU), arithmetic.convolution(CPU))
+    print(numeric_checks.check_matmul(CPU), numeric_checks.check_convolution(CPU))
     with refused(), instead(torch.Tensor, "__matmul__", slightly_off):
-        arithmetic.matmul(CPU)
+        numeric_checks.check_matmul(CPU)
     with refused(), instead(torch.nn.functional, "conv2d", slightly_off):
-        arithmetic.convolution(CPU)
+        numeric_checks.check_convolution(CPU)
 
 
 def tf32():
-    assert "not used" in arithmetic.one_tf32(torch, lambda a, b: a @ b)
-    assert "not used" not in arithmetic.one_tf32(torch, lambda a, b: cut(a, 13) @ cut(b, 13))
+    assert "not used" in numeric_checks.compare_tf32(torch, lambda a, b: a @ b)
+    assert "not used" not in numeric_checks.compare_tf32(
+        torch, lambda a, b: cut(a, 13) @ cut(b, 13)
+    )
     with refused():
-        arithmetic.one_tf32(torch, lambda a, b: cut(a, 18) @ cut(b, 18))
+        numeric_checks.compare_tf32(torch, lambda a, b: cut(a, 18) @ cut(b, 18))
 
 
 def switched():
     """Every switch is what it was."""
-    switches = arithmetic.switches(torch, tf32=True)
+    switches = numeric_checks.list_switches(torch, tf32=True)
     before = [getattr(owner, name) for owner, name, _ in switches]
     for tf32 in (False, True):
-        with arithmetic.float32_sums(tf32):
+        with numeric_checks.use_float32_sums(tf32):
             assert [getattr(owner, name) for owner, name, _ in switches] != before
     assert [getattr(owner, name) for owner, name, _ in switches] == before
 
 
 def sums():
-    print(reductions.reduction(CPU))
+    print(numeric_checks.check_reduction(CPU))
     for name in ("sum", "mean", "amax"):
         with refused(), instead(torch.Tensor, name, slightly_off):
-            reductions.reduction(CPU)
+            numeric_checks.check_reduction(CPU)
 
 
 def slopes():
     """In float64 autograd is the closed form, and what float32 does stays below the bound."""
-    print(gradients.autograd(CPU))
-    with refused(), instead(gradients, "gradients", a_bit_more):
-        gradients.autograd(CPU)
+    print(numeric_checks.check_autograd(CPU))
+    with refused(), instead(numeric_checks, "compute_gradients", a_bit_more):
+        numeric_checks.check_autograd(CPU)
 
 
 def a_bit_more(right, *given):
@@ -99,28 +97,36 @@ def a_bit_more(right, *given):
 
 def replays():
     first, second = torch.randn(2, 5, 7)
-    print(graphs.compared(torch, graphs.work, first, second))
+    print(
+        execution_checks.compare_replays(
+            torch, execution_checks.compute_graph_sample, first, second
+        )
+    )
     with refused():  # one that does not look at what it is given
-        graphs.compared(torch, lambda x: graphs.work(first), first, second)
+        execution_checks.compare_replays(
+            torch, lambda x: execution_checks.compute_graph_sample(first), first, second
+        )
 
 
 def compiler():
-    print(compiling.compiled(CPU))
+    print(execution_checks.check_compile(CPU))
     x = torch.randn(129, 1023)
     with refused():
-        compiling.against_float64(x, compiling.work(x) * (1 + 2.0**-9))
+        execution_checks.compare_with_float64(
+            x, execution_checks.compute_compile_sample(x) * (1 + 2.0**-9)
+        )
 
 
 def processes():
-    communication.reduced(torch, CPU, "gloo")
+    execution_checks.check_all_reduce(torch, CPU, "gloo")
     with refused(), instead(torch.distributed, "all_reduce", lambda right, x, op: x.add_(1)):
-        communication.reduced(torch, CPU, "gloo")
+        execution_checks.check_all_reduce(torch, CPU, "gloo")
     assert not torch.distributed.is_initialized()
 
 
 def rates():
-    assert speed.copy_rate(torch, CPU, size=1 << 20) > 0
-    assert speed.multiply_rate(torch, CPU, torch.float32, n=64) > 0
+    assert speed_checks.measure_copy_rate(torch, CPU, size=1 << 20) > 0
+    assert speed_checks.measure_multiply_rate(torch, CPU, torch.float32, n=64) > 0
 
 
 if __name__ == "__main__":

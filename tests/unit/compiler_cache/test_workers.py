@@ -27,7 +27,7 @@ from tasks.settings.compile_workers import (
     find_worker_names,
     parse_worker,
 )
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tests.support.checkout import Heard, OnSystem, write
 from tests.support.systems import posix_only
 

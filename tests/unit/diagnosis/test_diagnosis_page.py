@@ -16,7 +16,7 @@ STANDS_FOR = ("…", "a", "C", "a 0", " ", "0.")  # what "…" may be where a pa
 
 def test_the_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
-    assert kept == PAGE, "python -m tasks.diagnosis.diagnosis_page > docs/diagnosis.md"
+    assert kept == PAGE, "python -m tasks.cli.generated_files"
 
 
 def test_every_cause_and_what_to_do_is_on_it() -> None:

@@ -16,7 +16,7 @@ import pytest
 import tree_sitter_powershell
 from tree_sitter import Language, Parser
 
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tests.support.checkout import write
 from tests.support.doitcommands import uses, wrong
 from tests.support.rows import each_row

@@ -165,7 +165,7 @@ def test_a_build_is_told_before_its_first_stage(
             one = replace(EMPTY, extension=name)
             return replace(LINUX, host=asked.host, root=asked.root, unfetched=(one,))
 
-        monkeypatch.setattr(doctor, "look", around)
+        monkeypatch.setattr(doctor, "read_host_facts", around)
         write(yard, f"{ignore}extensions: [{{name: {name}, path: rast, imports: [x]}}]\n")
         doctor.check_before_build(opened(yard))
 

@@ -221,7 +221,7 @@ def test_number_of_jobs_is_an_upper_limit_below_which_memory_governs(
         seen.append(view)
         return GovernorDecision(1)
 
-    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide", decide)
+    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide_jobs", decide)
     build = Ending(build=Build(tmp_path / "b", 1))
     JobScheduler(None, tmp_path / "pool", {}, most=2, slots=slots, limit=limit).run_build(build)
     assert build.jobs == [None]
@@ -253,7 +253,7 @@ def test_with_other_machines_there_are_jobs_for_their_slots_and_places_for_those
         seen.append(view)
         return GovernorDecision(view.most)
 
-    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide", decide)
+    monkeypatch.setattr("tasks.jobs.job_scheduler_io.decide_jobs", decide)
     at_work = JobScheduler(None, tmp_path / "pool", {}, most=2, slots=6)
     at_work.run_build(Ending(build=Build(tmp_path / "b", 1)))
     assert {(view.most, view.local) for view in seen} == {(8, 2)}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -68,14 +66,3 @@ def test_the_first_that_is_found_decides() -> None:
     found = find_run_failure(KNOWLEDGE, both)
     assert found is not None
     assert found.slug == "cuda-804-driver"
-
-
-def test_nothing_of_it_is_loaded_before_somebody_asks() -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from tasks.cli.session import open_session;"
-        "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
-        "print('tasks.knowledge.known_problems' in sys.modules)"
-    )
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

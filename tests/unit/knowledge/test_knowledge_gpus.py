@@ -7,7 +7,6 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge import load_knowledge
 from tasks.knowledge.cuda_toolkits import require_toolkit
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import (
@@ -16,6 +15,7 @@ from tasks.knowledge.gpus import (
     resolve_gpu,
     shorten_gpu_name,
 )
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tasks.core.model import System
 from tasks.core.resolution import Combination
-from tasks.knowledge import load_knowledge
 from tasks.knowledge.host_compilers import (
     HostCompiler,
     explain_compiler_rejection,
     find_compiler_limits,
     parse_msc_ver,
 )
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tests.support.rows import each_row
 

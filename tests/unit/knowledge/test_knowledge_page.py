@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from tasks.core.model import Arch
-from tasks.knowledge import load_knowledge
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import shorten_gpu_name
 from tasks.knowledge.knowledge_page import render_page
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def row(arch: Arch) -> list[str]:
 
 def test_the_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
-    assert kept == PAGE, "python -m tasks.knowledge.knowledge_page > docs/knowledge.md"
+    assert kept == PAGE, "python -m tasks.cli.generated_files"
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)

@@ -7,7 +7,6 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge import load_knowledge
 from tasks.knowledge.cuda_toolkits import (
     ToolkitCompilers,
     can_compile_arch,
@@ -19,6 +18,7 @@ from tasks.knowledge.cuda_toolkits import (
     list_toolkit_packages,
     require_toolkit,
 )
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release
 from tests.support.rows import each_row
 

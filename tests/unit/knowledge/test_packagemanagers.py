@@ -112,6 +112,6 @@ def test_no_remedy_but_those_of_the_table_names_a_package_manager() -> None:
     linux = [one.removeprefix("sudo ") for one in commands if one.startswith("sudo ")]
     told = {path.name: path.read_text("utf-8") for path in (ROOT / "tasks").rglob("*.py")}
     told["failures.yaml"] = (ROOT / "config/knowledge/failures.yaml").read_text("utf-8")
-    del told["packagemanagers.py"]  # the piece itself
+    del told["package_managers.py"]  # the piece itself
     found = {(name, one) for name, text in told.items() for one in linux if f"{one} " in text}
     assert found == set()

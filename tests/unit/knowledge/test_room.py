@@ -146,9 +146,9 @@ def order(tmp_path: Path, uv: str | None = "uv") -> Any:
     )
     return SimpleNamespace(
         job=job,
-        by=SimpleNamespace(uv=uv),
+        installer=SimpleNamespace(uv=uv),
         chosen=[SimpleNamespace(name="torch", size=300 * 2**20, path=Path("torch.whl"))],
-        coming={"torch": "2.15.0", "nvidia-cudnn-cu13": "9.26"},
+        versions={"torch": "2.15.0", "nvidia-cudnn-cu13": "9.26"},
         stamp=build / "replaced" / "20261122-1",
         target=SimpleNamespace(prefix=tmp_path / "env"),
     )
@@ -169,7 +169,7 @@ def test_what_the_build_shares_with_uvs_cache_is_not_counted_again(tmp_path: Pat
     assert run.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may not have it
     (tmp_path / "cached").hardlink_to(info / "METADATA")
     assert run.estimate_unpacked_mib(one) == 300
-    one.by.uv = None
+    one.installer.uv = None
     assert run.estimate_unpacked_mib(one) == 300 + 848  # pip copies
 
 

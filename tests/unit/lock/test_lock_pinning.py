@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.model import Host, Interpreter, Plan
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection
 from tasks.lock.plan_pinning import pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
@@ -141,7 +141,7 @@ def test_a_source_tree_is_held_at_its_commit() -> None:
     held = HELD.model_copy(update={"strategy": "source", "torch": made})
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)
-    assert job(plan, "source").at == COMMIT
+    assert job(plan, "source").checkout_ref == COMMIT
     assert told(held=held, **asked, source={"ref": "main"}) == [
         f"of PyTorch's tree {git} at v2.15.0 is locked, and {git} at main is asked for"
     ]

@@ -13,10 +13,9 @@ from tasks.doctor import network_checks as judged
 from tasks.doctor import network_facts_io
 from tasks.doctor.examine_host import build_probe_request
 from tasks.doctor.host_facts import Connectivity, HostFacts
-from tasks.knowledge.mirror_presets import collect_mirror_replacements
+from tasks.knowledge.mirrors import DEFAULT_INDEX, apply_index_mirror, collect_mirror_replacements
 from tasks.lock.opened_profile_io import Profile
 from tasks.system.network import package_indexes
-from tasks.system.network.url_mirrors import DEFAULT_INDEX, apply_index_mirror
 from tests.support.checkout import KNOWLEDGE, write
 from tests.support.rows import each_row
 from tests.support.surroundings import LINUX

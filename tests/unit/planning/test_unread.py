@@ -12,7 +12,7 @@ from tasks.cli.session import open_profile
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Interpreter
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.warnings import list_unused_setting_warnings
-from tasks.settings.layers import list_profiles
+from tasks.settings.layers_io import list_profiles
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
 from tests.support.rows import each_row
 

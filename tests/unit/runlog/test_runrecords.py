@@ -29,9 +29,9 @@ build = Path(sys.argv[1])
 files.create_owned_folder(build)
 with files.lock_folder(build):
     record = RunRecorder(build / "records" / "runs", lambda: {"command": ["build"]})
-    record.begin()
-    with record.stage("compile", "first time"):
-        record.said("say", "half of it")
+    record.start_record()
+    with record.record_stage("compile", "first time"):
+        record.record_message("say", "half of it")
         os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 """
 

@@ -62,7 +62,9 @@ def test_what_is_made_is_known_as_ninja_writes_it_and_what_was_there_is_not_told
 def test_memory_is_told_by_the_tightest_limit_also_where_nobody_counts_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capacity, "measure_memory", lambda _: capacity.MemoryReading(24_576, 14_541))
+    monkeypatch.setattr(
+        capacity, "measure_memory", lambda _: capacity.MemoryReading(24_576, 14_541)
+    )
     watch = ProgressMonitor(lambda: 0.5, lambda: {"d/a.cu.o": 31.0, "b.o": 1.0})
     assert watch.read_activity(None) == BuildActivity(
         used_mib=10_035, limit_mib=24_576, hit_rate=0.5, slowest=(SlowOutput("a.cu", 31.0),)
@@ -74,7 +76,7 @@ class _Ticks(Heard):
         super().__init__()
         self.told: list[Progress | None] = []
 
-    def tick(self, text: str, progress: Progress | None = None) -> None:
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
         self.append(text)
         self.told.append(progress)
 

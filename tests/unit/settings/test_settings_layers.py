@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.layers import LoadedSettings, list_profiles, load_settings
+from tasks.settings.layers_io import list_profiles, load_settings
+from tasks.settings.loaded_settings import LoadedSettings
 
 DEFAULT = """\
 python: auto

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import SettingsError, is_secret_name
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 
 TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"

@@ -47,7 +47,7 @@ def sections() -> dict[str, type[BaseModel]]:
 
 def test_the_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert kept == render_settings_page(), "python -m tasks.settings.settings_page > docs/settings.md"
+    assert kept == render_settings_page(), "python -m tasks.cli.generated_files"
 
 
 def test_every_key_of_the_model_has_an_example() -> None:

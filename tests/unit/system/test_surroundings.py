@@ -38,10 +38,10 @@ from tasks.doctor.host_facts_io import read_host_facts
 from tasks.doctor.machine_checks import _SETTINGS_BY_VARIABLE
 from tasks.doctor.network_checks import INDEX
 from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, git, process_group, shell
 from tasks.system.hardware import nvidia, toolchain
 from tasks.system.network import package_indexes
-from tasks.system.network.url_mirrors import apply_mirror
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
 from tests.support.systems import is_wine
 
@@ -58,7 +58,7 @@ def asked(root: Path, **more: Any) -> ProbeRequest:
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no network, no settings of who runs the tests."""
     monkeypatch.setattr(nvidia, "query_driver", NvidiaDriver)
-    monkeypatch.setattr(git, "reachable", lambda _: True)
+    monkeypatch.setattr(git, "is_reachable", lambda _: True)
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter(()))
     monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter(()))
     home = str(tmp_path / "home")
@@ -129,9 +129,9 @@ def test_the_gate_starts_nothing_slow_and_asks_nobody(
         raise AssertionError("asked")
 
     for place, name in (
-        (git, "reachable"),
-        (process_group, "at_work"),
-        (network_facts_io, "answering"),
+        (git, "is_reachable"),
+        (process_group, "list_running_programs"),
+        (network_facts_io, "start_url_probes"),
     ):
         monkeypatch.setattr(place, name, never)
     profile = opened(yard, on=replace(HOST, python=SELF)).opened
@@ -162,7 +162,7 @@ def test_a_stalled_resolver_does_not_hold_doctor(
             ended.append(url)
         return "quick" in url
 
-    monkeypatch.setattr(git, "reachable", stalls)
+    monkeypatch.setattr(git, "is_reachable", stalls)
     monkeypatch.setattr(network_facts_io, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
@@ -171,7 +171,7 @@ def test_a_stalled_resolver_does_not_hold_doctor(
     )()["reach"]
     assert ended == []
     over.set()
-    assert [reach.what for reach in found if reach.answers] == ["quick"]
+    assert [reach.subject for reach in found if reach.answers] == ["quick"]
 
 
 def test_a_resolver_is_asked_in_the_background(
@@ -278,7 +278,7 @@ def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
 def test_places_on_one_disk_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     found = folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
-    assert [disk.what for disk in found] == ["build"]
+    assert [disk.main_place for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
 
@@ -303,7 +303,9 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
 def test_an_earlier_build_is_seen_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "list_running_programs", lambda run: ("ninja",) if "dead" in run else ())
+    monkeypatch.setattr(
+        process_group, "list_running_programs", lambda run: ("ninja",) if "dead" in run else ()
+    )
     for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
         folder = files.create_owned_folder(tmp_path / "build" / name)
         (folder / files._HOLDER_FILE).write_text(run, encoding="utf-8")

@@ -55,7 +55,10 @@ def check_matmul(where):
     )
     with use_float32_sums():
         shown = [compare_matmul(torch, where, dtype) for dtype in dtypes]
-    return f"{', '.join(shown)} of the bound on {where.type} ({MATMUL_BOUND}){check_tf32(torch, where)}"
+    return (
+        f"{', '.join(shown)} of the bound on {where.type} "
+        f"({MATMUL_BOUND}){check_tf32(torch, where)}"
+    )
 
 
 def compare_matmul(torch, where, dtype):
@@ -110,7 +113,10 @@ def check_convolution(where):
     with use_float32_sums():
         found = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
-    return f"{format_error_share('float32', found, exact, bound)} of the bound on {library} (16 k 2^-24 |x||w|)"
+    return (
+        f"{format_error_share('float32', found, exact, bound)} of the bound on {library} "
+        "(16 k 2^-24 |x||w|)"
+    )
 
 
 FLOAT32_UNIT = 2.0**-24
@@ -167,8 +173,6 @@ def compute_product_error(a, b):
     return 2 * a.shape[1] * FLOAT32_UNIT * (a.abs() @ b.abs())
 
 
-
-
 def check_reduction(where):
     """Each view and dimension by itself; the worst share of its bound is told."""
     import torch
@@ -207,9 +211,13 @@ def compare_reduction(torch, name, view, dim):
     where = f"{name} over {dim}"
     if not torch.equal(view.amax(dim).cpu().double(), exact.amax(dim)):
         raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
-    summed = compute_error_share(f"the sum of {where}", view.sum(dim).cpu(), total, n * FLOAT32_UNIT * size)
+    summed = compute_error_share(
+        f"the sum of {where}", view.sum(dim).cpu(), total, n * FLOAT32_UNIT * size
+    )
     mean = view.mean(dim).cpu()
     return max(
         summed,
-        compute_error_share(f"the mean of {where}", mean, total / n, (n + 2) * FLOAT32_UNIT * size / n),
+        compute_error_share(
+            f"the mean of {where}", mean, total / n, (n + 2) * FLOAT32_UNIT * size / n
+        ),
     )

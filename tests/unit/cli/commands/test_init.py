@@ -26,7 +26,7 @@ from tasks.cli.commands.init_answers import (
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu
 from tasks.lock.opened_profile_io import SelectedProfile
-from tasks.settings.layers import load_settings
+from tasks.settings.layers_io import load_settings
 from tasks.stages.install import target_interpreter_io
 from tasks.stages.install.target_interpreter_io import InterpreterInfo
 from tasks.system import interpreters
@@ -134,7 +134,9 @@ def a_python(
     found = InterpreterInfo(
         "cpython", release, "usual", str(python.parent.parent), sites=(str(site),)
     )
-    monkeypatch.setattr("tasks.cli.commands.init_answers.glance", lambda path, key: found)
+    monkeypatch.setattr(
+        "tasks.cli.commands.init_answers.inspect_interpreter", lambda path, key: found
+    )
     monkeypatch.setattr(init, "check_install", lambda *given: None)
     return str(python)
 
@@ -200,7 +202,9 @@ def test_the_folder_of_an_environment_stands_for_its_python(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
-    monkeypatch.setattr("tasks.cli.commands.init_answers.python_in", lambda folder: Path(python))
+    monkeypatch.setattr(
+        "tasks.cli.commands.init_answers.find_python_in", lambda folder: Path(python)
+    )
     init.run(subject, into=str(Path(python).parents[1]))
     assert written(subject.root)["install"] == {"into": python}
 

@@ -46,7 +46,7 @@ def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
             self.name = profile.layout.profile
             self.release = profile.choice.torch.partition("+")[0]
 
-        def section(self) -> LockSection:
+        def build_section(self) -> LockSection:
             if self.name not in names:
                 todo = "doit build, then the same command again"
                 raise TorchyardError("what is to be locked is not built", hint=todo)
@@ -59,7 +59,7 @@ def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
                 torch=made,
             )
 
-    monkeypatch.setattr(lock, "Finished", Finished)
+    monkeypatch.setattr(lock, "FinishedBuild", Finished)
     return names
 
 
@@ -132,7 +132,7 @@ def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
     lock.run(of(yard, NEW))
     assert "is optional" not in heard.text
     away = {"far": "its source could not be reached"}
-    monkeypatch.setattr("tasks.cli.commands.lock.Finished.left_out", away)
+    monkeypatch.setattr("tasks.cli.commands.lock.FinishedBuild.left_out", away)
     lock.run(of(yard, NEW), check=True)
     assert "far is optional and was not built (its source could not be reached)" in heard.text
     assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text

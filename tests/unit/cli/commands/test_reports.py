@@ -104,7 +104,7 @@ def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset
         wanted.append(checks)
         return replace(LINUX, host=asked.host, root=asked.root, **seen)
 
-    monkeypatch.setattr(doctor, "look", look)
+    monkeypatch.setattr(doctor, "read_host_facts", look)
     return wanted
 
 
@@ -328,7 +328,7 @@ def test_explain_refuses_what_build_refuses_and_names_what_plans(
     report: Callable[[SelectedProfile], None],
 ) -> None:
     """By the facts alone: what this machine lacks is for the gate."""
-    monkeypatch.setattr(doctor, "GATE", frozenset({"known-bad"}))
+    monkeypatch.setattr(doctor, "GATE_CHECK_IDS", frozenset({"known-bad"}))
     torch = "torch: {strategy: source, version: '2.2.2'}\n"
     write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")
     with pytest.raises(TorchyardError) as refused:

@@ -15,7 +15,7 @@ import pytest
 
 from tasks.cli.complete import find_completions
 from tasks.cli.help_text import HELP_PAGES
-from tasks.settings.layers import list_profiles
+from tasks.settings.layers_io import list_profiles
 from tests.support.systems import posix_only
 
 if sys.platform != "win32":
@@ -85,10 +85,16 @@ def test_what_is_broken_is_silent(tmp_path: Path) -> None:
 
 def test_nothing_that_takes_time_is_imported() -> None:
     """Whoever presses Tab waits for it."""
-    heavy = ("pydantic", "doit", "tasks.cli.session", "tasks.planning.profile_plan", "tasks.settings.layers")
+    heavy = (
+        "pydantic",
+        "doit",
+        "tasks.cli.session",
+        "tasks.planning.profile_plan",
+        "tasks.settings.layers",
+    )
     code = (
         "import sys; from tasks.cli.complete import find_completions;"
-        "list(candidates('doit extensions:'));"
+        "list(find_completions('doit extensions:'));"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run(

@@ -45,29 +45,29 @@ class Bench:
         self.ran: list[str] = []
         self.acts: dict[str, Callable[[], Any]] = {}
         self.inputs: dict[str, Any] = {"flag": "A"}
-        self.asks: Literal["", "always", "moved"] = ""
+        self.asks: Literal["", "always", "stale"] = ""
         self.moved = False
         self.more: tuple[Stage, ...] = ()
         self.gate: Callable[[], None] = lambda: None
         self.notify = Notify()
         self.healed = ""
         self.records = self.layout.build / "records" / "runs"
-        monkeypatch.setattr(doit_tasks, "room", self._room)
-        monkeypatch.setattr(execute, "room", self._room)
-        monkeypatch.setattr(rebuild_reason, "room", self._room)
+        monkeypatch.setattr(doit_tasks, "load_stage_module", self._load_module)
+        monkeypatch.setattr(execute, "load_stage_module", self._load_module)
+        monkeypatch.setattr(rebuild_reason, "load_stage_module", self._load_module)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
 
-    def _room(self, stage: Stage, _: str) -> Any:
+    def _load_module(self, stage: Stage, _: str) -> Any:
         def run(_: Any) -> tuple[Output, ...]:
             self.ran.append(stage.name)
             return (Output(self.acts.get(stage.name, lambda: "same")()),)
 
-        return SimpleNamespace(run=run, moved=lambda _: self.moved)
+        return SimpleNamespace(run=run, is_stale=lambda _: self.moved)
 
     def stage(self, name: str, *reads: str) -> Stage:
         paths = tuple(self.layout.compute_manifest_path(read) for read in reads)
-        asks: Literal["", "always", "moved"] = self.asks if name == "deps" else ""
+        asks: Literal["", "always", "stale"] = self.asks if name == "deps" else ""
         room = name.partition(":")[0]
         inputs = self.inputs if name == "deps" else {}
         leaves = (self.layout.compute_manifest_path(name),)
@@ -321,7 +321,7 @@ def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Benc
 
 
 def test_a_stage_that_is_asked_runs_only_when_something_moved(bench: Bench) -> None:
-    bench.asks = "moved"
+    bench.asks = "stale"
     bench.doit()
     bench.doit()
     assert bench.ran == []

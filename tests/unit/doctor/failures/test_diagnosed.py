@@ -16,7 +16,7 @@ from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
 from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
 from tasks.diagnosis.run_facts import RunFacts
-from tasks.doctor import explain_failure, host_hints
+from tasks.doctor import explain_failure_io, host_hints_io
 from tasks.lock.opened_profile_io import Profile
 from tasks.runlog import memory_monitor_io
 from tasks.system import shell
@@ -63,7 +63,7 @@ def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
 def explained(profile: Profile, error: TorchyardError, name: str = "compile") -> str:
     seen = memory_monitor_io.MemoryMonitor()
     seen.start_counting()
-    explain_failure.explain_error(stage_of(profile, name), error, profile, seen)
+    explain_failure_io.explain_error(stage_of(profile, name), error, profile, seen)
     return str(error)
 
 
@@ -128,7 +128,7 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
         error = failing(log, "error: could not write to 'a.so': No space left on device")
         seen = memory_monitor_io.MemoryMonitor()
         seen.start_counting()
-        told = explain_failure.explain_error(stage, error, subject.opened, seen)
+        told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
         assert told is not None
         assert error.cause.endswith("(disk-full)"), stage.name
         facts = memory_monitor_io.read_facts(log)
@@ -150,7 +150,7 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
 class Roomy(memory_monitor_io.MemoryMonitor):
     """One that saw memory enough."""
 
-    def facts(self, log: Path) -> RunFacts:
+    def collect_facts(self, log: Path) -> RunFacts:
         return RunFacts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
 
 
@@ -159,7 +159,7 @@ def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
 ) -> None:
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
     error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
-    explain_failure.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
+    explain_failure_io.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
     assert error.cause.endswith("(interrupted)")
     assert "memory" not in error.hint
     assert error.hint.startswith("the same command goes on")
@@ -281,7 +281,7 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = explain_failure.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    told = explain_failure_io.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
     file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
     assert told.document["first_error"]["text"] == (
@@ -324,7 +324,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / "python").mkdir(parents=True)
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
-    told = explain_failure.explain_error(
+    told = explain_failure_io.explain_error(
         replace(stage, job=job), error, profile, memory_monitor_io.MemoryMonitor()
     )
     assert told is not None
@@ -342,7 +342,7 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     (Path(stage.job.tree)).mkdir(parents=True)
     (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
     error = failing(tmp_path / "a.log", ARCH)
-    explain_failure.explain_error(stage, error, profile, memory_monitor_io.MemoryMonitor())
+    explain_failure_io.explain_error(stage, error, profile, memory_monitor_io.MemoryMonitor())
     assert "target.gpus" in error.hint
     for change, key in (
         ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
@@ -350,12 +350,12 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     ):
         error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
         changed = replace(stage, job=replace(stage.job, **change))
-        explain_failure.explain_error(changed, error, profile, memory_monitor_io.MemoryMonitor())
+        explain_failure_io.explain_error(changed, error, profile, memory_monitor_io.MemoryMonitor())
         assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
-    return host_hints.build_profile_placeholders(
+    return host_hints_io.build_profile_placeholders(
         profile, stage_of(profile, name), RunFacts(**facts)
     )
 
@@ -397,7 +397,7 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
     said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
     on_system("nixos")
-    assert fill_remedy(headers, host_hints.build_host_placeholders(KNOWLEDGE)) == headers.remedy
+    assert fill_remedy(headers, host_hints_io.build_host_placeholders(KNOWLEDGE)) == headers.remedy
 
 
 def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
@@ -465,4 +465,4 @@ def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
 
 def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
     bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
-    assert explain_failure._read_job_count(bare) is None
+    assert explain_failure_io._read_job_count(bare) is None

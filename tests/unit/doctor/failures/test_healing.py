@@ -14,8 +14,8 @@ from pytest_mock import MockerFixture
 
 from tasks.core.errors import CommandFailedError, MissingCodeError, TorchyardError
 from tasks.core.model import Command, Stage
-from tasks.doctor import explain_failure
-from tasks.doctor.auto_fix import run_with_auto_fix
+from tasks.doctor import explain_failure_io
+from tasks.doctor.auto_fix_io import run_with_auto_fix
 from tasks.lock.opened_profile_io import Profile
 from tasks.runlog import stage_record_io
 from tasks.system import git, shell
@@ -195,7 +195,7 @@ def test_a_log_that_cannot_be_read_hides_nothing(
     def unreadable(*_: Any) -> None:
         raise TorchyardError("the log cannot be read")
 
-    monkeypatch.setattr(explain_failure, "explain_error", unreadable)
+    monkeypatch.setattr(explain_failure_io, "explain_error", unreadable)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(
@@ -209,7 +209,7 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
     def wrong(*_: Any) -> None:
         raise KeyError("first_error")
 
-    monkeypatch.setattr(explain_failure, "explain_error", wrong)
+    monkeypatch.setattr(explain_failure_io, "explain_error", wrong)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
         run_with_auto_fix(

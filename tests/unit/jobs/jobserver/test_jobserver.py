@@ -62,7 +62,7 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
         with watching(tmp_path / "pool") as watch:
-            assert watch.count() == 1
+            assert watch.count_tokens() == 1
     assert build.at_once().count(2) >= 4  # pairs that begin together, at the least
 
 
@@ -201,7 +201,7 @@ def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
         children = [build.start(pool.build_environment()) for build in builds]
         assert [child.wait() for child in children] == [0, 0]
         with watching(tmp_path / "pool") as watch:
-            wait_for(lambda: watch.count() == 3)
+            wait_for(lambda: watch.count_tokens() == 3)
     assert 3 <= max(at_once_in(*builds)) <= 4 - 1 + 2
 
 

@@ -32,10 +32,10 @@ from tasks.jobs import jobserver_io
 from tasks.core.build_activity import GovernorDecision
 decide = eval(sys.argv[2])
 with jobserver_io.join_jobserver(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
-    print(pool.environment()["MAKEFLAGS"], flush=True)
+    print(pool.build_environment()["MAKEFLAGS"], flush=True)
     time.sleep(60)
 """
-PAUSES = "lambda view: Verdict(4, frozenset(job.pid for job in view.running[1:]))"
+PAUSES = "lambda view: GovernorDecision(4, frozenset(job.pid for job in view.running[1:]))"
 
 
 def pausing(view: BuildSnapshot) -> GovernorDecision:
@@ -80,7 +80,7 @@ def test_tokens_are_back_after_success(tmp_path: Path) -> None:
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
         with watching(tmp_path / "pool") as watch:
-            assert watch.count() == MOST - 1
+            assert watch.count_tokens() == MOST - 1
 
 
 @pytest.mark.parametrize("number", ENDS)
@@ -94,9 +94,9 @@ def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signa
         os.kill(ninja.pid, number)
         assert ninja.wait() != 0
         with watching(tmp_path / "pool") as watch:
-            wait_for(lambda: watch.count() == MOST - 1)
+            wait_for(lambda: watch.count_tokens() == MOST - 1)
             time.sleep(12 * TICK)  # longer than the audit takes
-            assert watch.count() == MOST - 1
+            assert watch.count_tokens() == MOST - 1
 
 
 def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
         )
         at_work.enter_context(sharing)
         with watching(tmp_path / "pool") as watch:
-            assert watch.count() == 0
+            assert watch.count_tokens() == 0
             at_work.close()
-            assert watch.count() == MOST - 1
+            assert watch.count_tokens() == MOST - 1
 
 
 @posix_only
@@ -118,19 +118,19 @@ def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> Non
     ) as pool:
         child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
-            assert watch.take(2) == 2
+            assert watch.take_tokens(2) == 2
             require_kept(watch, child)
 
 
 @posix_only
 def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
-    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
+    first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(4)")
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
         child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
-            wait_for(lambda: watch.take(2) == 2)
+            wait_for(lambda: watch.take_tokens(2) == 2)
             time.sleep(4 * TICK)  # until the make is seen
             kill(first)
             require_kept(watch, child)
@@ -153,18 +153,18 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
         child = make_at_work(tmp_path, pool)
         look()
         with watching(tmp_path / "pool") as watch:
-            assert watch.take(2) == 2
+            assert watch.take_tokens(2) == 2
             granted[0] = 0
             look()
             look()
-            left = (watch.count(), pool.withheld_jobs)
+            left = (watch.count_tokens(), pool.withheld_jobs)
             child.kill()
             child.wait()
     assert left == (MOST - 1 - 2, 0)
 
 
 def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
-    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
+    first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(1)")
     build = Build(tmp_path / "b", 40)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
@@ -178,21 +178,21 @@ def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
         # whether the one at work holds a token can be told only at its end
         assert max(build.at_once()) >= MOST - 1
         with watching(tmp_path / "pool") as watch:
-            wait_for(lambda: watch.count() == MOST - 1)
+            wait_for(lambda: watch.count_tokens() == MOST - 1)
 
 
 def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
-    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
+    first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(1)")
     kill(first)
     pool = jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     )
     with pool, watching(tmp_path / "pool") as watch:
-        assert watch.count() == MOST - 1
+        assert watch.count_tokens() == MOST - 1
 
 
 def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
-    first, environment = govern(tmp_path / "pool", "lambda _: Verdict(4)")
+    first, environment = govern(tmp_path / "pool", "lambda _: GovernorDecision(4)")
     build = Build(tmp_path / "b", 4, 2.0, command=until(tmp_path / "go"))
     ninja = build.start(environment)
     wait_for(lambda: max(build.at_once(), default=0) == MOST)

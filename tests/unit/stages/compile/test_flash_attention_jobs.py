@@ -77,7 +77,8 @@ def test_a_tree_that_does_not_take_it_gets_none(tmp_path: Path) -> None:
     assert build_kernel_variables(tmp_path, CUDA, None, elastic=True) == {}
     told = tree_with(
         tmp_path,
-        f"#   {KERNEL_JOBS_VARIABLE}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # {KERNEL_JOBS_VARIABLE}\n)",
+        f"#   {KERNEL_JOBS_VARIABLE}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # "
+        f"{KERNEL_JOBS_VARIABLE}\n)",
     )
     assert not find_forwarded_variables(told)
     assert build_kernel_variables(told, CUDA, None, elastic=True) == {}

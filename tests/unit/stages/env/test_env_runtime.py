@@ -106,7 +106,7 @@ def test_errors_are_told_where_they_happen_on_request() -> None:
 @needs_links  # `run` is one
 def test_a_changed_run_time_environment_rebuilds_nothing(tmp_path: Path) -> None:
     """The stage runs again, and what others read of it keeps its bytes."""
-    assert stage({}).inputs != stage({"env": {"DEVICE": "cpu"}}).inputs
+    assert stage({}).fingerprint != stage({"env": {"DEVICE": "cpu"}}).fingerprint
     manifests.write_manifest(
         tmp_path / "deps.json", deps(home="/c", toolkit=CudaHome("/c", "13.2", PINS))
     )

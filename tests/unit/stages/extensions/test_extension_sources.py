@@ -157,7 +157,7 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
         monkeypatch.setattr(package_installer, "download_distribution", away)
     else:
         monkeypatch.setattr(extension_sources_io, "fetch_source", lambda *_: (tmp_path, {}))
-        monkeypatch.setattr(action, "prepare", away)
+        monkeypatch.setattr(action, "prepare_build", away)
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
@@ -193,7 +193,7 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
     url = "https://git.example/toy"
     job = ready(tmp_path, git=url, optional=True)
     monkeypatch.setattr(network_access, "is_offline", lambda: True)
-    monkeypatch.setattr(git, "reachable", asked)
+    monkeypatch.setattr(git, "is_reachable", asked)
     (built,) = run(job)
     assert built.status == "unreachable"
     assert f"toy was NOT built: {url} is not in the bundle" in heard

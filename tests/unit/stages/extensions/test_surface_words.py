@@ -158,7 +158,7 @@ def forget(path: PurePath) -> None:
 
 def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
     show(stage, after(EDITED))
-    forget(stage.job.surfaces / f"{BEFORE.surface.name}.json.gz")
+    forget(stage.job.abi_folder / f"{BEFORE.surface.name}.json.gz")
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
     show(stage, BEFORE)
     show(stage, after(EDITED))

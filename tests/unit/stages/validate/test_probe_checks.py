@@ -100,24 +100,24 @@ def test_a_card_is_told_with_its_driver_or_that_this_is_unknown(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", absent)
-    card = probes("card")
+    card = probes("gpu_device")
     told = "RTX 5090, 32.0 GiB, capability 12.0, driver "
-    assert card.device(given()) == f"{told}unknown"
+    assert card.check_device(given()) == f"{told}unknown"
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert card.device(given()) == f"{told}580.65.06"
+    assert card.check_device(given()) == f"{told}580.65.06"
 
 
 def test_an_attribute_is_the_cards_own_or_zero(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = probes("driver")
+    driver = probes("gpu_device")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert driver.attribute(driver.BUS_WIDTH) == 1037
+    assert driver.read_device_attribute(driver.BUS_WIDTH) == 1037
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(answer=999))
-    assert driver.attribute(driver.BUS_WIDTH) == 0
-    assert driver.version() == ""
+    assert driver.read_device_attribute(driver.BUS_WIDTH) == 0
+    assert driver.read_driver_version() == ""
     monkeypatch.setattr(ctypes, "CDLL", absent)
-    assert driver.attribute(driver.BUS_WIDTH) == 0
+    assert driver.read_device_attribute(driver.BUS_WIDTH) == 0
 
 
 def absent(name: str) -> None:
@@ -147,36 +147,36 @@ RTX_5090 = {13: 2_407_000, 16: 170, 36: 14_001_000, 37: 512}  # kHz, and bits
 
 def test_the_peaks_are_those_of_the_data_sheet(probes: Callable[..., ModuleType]) -> None:
     """RTX 5090: 1,792 GB/s and 104.8 TFLOP/s. H100 SXM: 3.35 TB/s and 67 TFLOP/s."""
-    speed = probes("speed")
-    assert speed.memory_peak(RTX_5090.get) == pytest.approx(1792e9, rel=1e-3)
-    assert speed.float32_peak(RTX_5090.get, (12, 0)) == pytest.approx(104.8e12, rel=1e-3)
+    speed = probes("speed_checks")
+    assert speed.compute_memory_peak(RTX_5090.get) == pytest.approx(1792e9, rel=1e-3)
+    assert speed.compute_float32_peak(RTX_5090.get, (12, 0)) == pytest.approx(104.8e12, rel=1e-3)
     h100 = {13: 1_980_000, 16: 132, 36: 2_619_000, 37: 5120}
-    assert speed.memory_peak(h100.get) == pytest.approx(3.35e12, rel=1e-3)
-    assert speed.float32_peak(h100.get, (9, 0)) == pytest.approx(66.9e12, rel=1e-3)
+    assert speed.compute_memory_peak(h100.get) == pytest.approx(3.35e12, rel=1e-3)
+    assert speed.compute_float32_peak(h100.get, (9, 0)) == pytest.approx(66.9e12, rel=1e-3)
 
 
 def test_speed_is_told_with_its_share_where_the_peak_is_known(
     probes: Callable[..., ModuleType],
 ) -> None:
-    speed = probes("speed")
+    speed = probes("speed_checks")
     rates = [("float32", 78.6e12), ("float16", 201e12)]
     peaks = {"copy": 1792e9, "float32": 104.8e12}
-    assert speed.told(1505e9, rates, peaks) == (
+    assert speed.format_rates(1505e9, rates, peaks) == (
         "copy 1505 GB/s (84% of 1792), float32 78.6 TFLOP/s (75% of 104.8), float16 201 TFLOP/s"
     )
-    assert speed.told(1505e9, rates, {"copy": 0, "float32": 0}) == (
+    assert speed.format_rates(1505e9, rates, {"copy": 0, "float32": 0}) == (
         "copy 1505 GB/s, float32 78.6 TFLOP/s, float16 201 TFLOP/s"
     )
-    assert speed.float32_peak(RTX_5090.get, (99, 0)) == 0
+    assert speed.compute_float32_peak(RTX_5090.get, (99, 0)) == 0
 
 
 def test_a_card_that_is_too_full_to_be_timed_has_not_been_tried(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    speed, verdicts = probes("speed"), probes("verdicts")
-    monkeypatch.setattr(speed, "copy_rate", full)
+    speed, verdicts = probes("speed_checks"), probes("verdicts")
+    monkeypatch.setattr(speed, "measure_copy_rate", full)
     with pytest.raises(verdicts.NothingToTryError, match="out of memory"):
-        speed.speed(CUDA)
+        speed.measure_speed(CUDA)
 
 
 def full(*_: object) -> None:
@@ -189,9 +189,9 @@ def test_no_triton_and_no_nccl_are_not_run(
     nothing = probes("verdicts").NothingToTryError
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(nothing, match="no triton"):
-        probes("compiling").compiled(CUDA)
+        probes("execution_checks").check_compile(CUDA)
     with pytest.raises(nothing, match="without NCCL"):
-        probes("communication").nccl(CUDA)
+        probes("execution_checks").check_nccl(CUDA)
 
 
 @pytest.mark.parametrize(
@@ -205,16 +205,16 @@ def test_no_triton_and_no_nccl_are_not_run(
 def test_what_torch_compile_does_not_know_is_not_run_and_what_it_breaks_on_has_failed(
     probes: Callable[..., ModuleType], reason: str
 ) -> None:
-    compiling, verdicts = probes("compiling"), probes("verdicts")
+    compiling, verdicts = probes("execution_checks"), probes("verdicts")
     with pytest.raises(verdicts.NothingToTryError, match="support"):
-        compiling.through_compiler(SimpleNamespace(compile=refusing(reason)), None)
+        compiling.run_compiled(SimpleNamespace(compile=refusing(reason)), None)
     for failure in (
         "ptxas fatal",
         "ptxas: Feature 'x' is not supported on .target 'sm_120'",
         "CUDA error: operation not supported on global/shared address space",
     ):
         with pytest.raises(RuntimeError, match=r"ptxas|CUDA"):
-            compiling.through_compiler(SimpleNamespace(compile=refusing(failure)), None)
+            compiling.run_compiled(SimpleNamespace(compile=refusing(failure)), None)
 
 
 def refusing(reason: str) -> Callable[..., None]:

@@ -101,7 +101,9 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     )
     manifests.write_manifest(job.deps, deps)
     installed: list[object] = []
-    monkeypatch.setattr(PackageInstaller, "install_requirements", lambda *given, **_: installed.append(given))
+    monkeypatch.setattr(
+        PackageInstaller, "install_requirements", lambda *given, **_: installed.append(given)
+    )
     with pytest.raises(MissingCodeError, match=r"2\.15\.9.* for 9\.0 and none that runs on 12\.0"):
         run.run(job)
     assert installed == []

@@ -13,7 +13,7 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, SettingsError
 from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.settings.schema import Settings
 from tasks.stages.source.model import SourceTree
 from tasks.stages.wheel.model import AbiReadOptions

@@ -33,14 +33,16 @@ def tree(tmp_path: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Every git command that was run."""
     found: list[tuple[str, ...]] = []
-    state = sys.modules["tasks.system.git.checkout_state"]  # the package calls its function by that name
-    ask: Callable[..., str] = state.ask
+    state = sys.modules[
+        "tasks.system.git.checkout_state"
+    ]  # the package calls its function by that name
+    ask: Callable[..., str] = state.capture_git_output
 
     def told(tree: Path, *args: str, **options: str) -> str:
         found.append(args)
         return ask(tree, *args, **options)
 
-    monkeypatch.setattr(state, "ask", told)
+    monkeypatch.setattr(state, "capture_git_output", told)
     return found
 
 

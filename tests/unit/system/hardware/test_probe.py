@@ -45,7 +45,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with no toolkit but those that the test makes."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
-    monkeypatch.setattr(host_probe, "_list_toolkit_folders", lambda path: iter([Path(path)] if path else []))
+    monkeypatch.setattr(
+        host_probe, "_list_toolkit_folders", lambda path: iter([Path(path)] if path else [])
+    )
     return tmp_path
 
 
@@ -207,7 +209,7 @@ def test_pinned_facts_are_not_looked_at_again(
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
     host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
-    for look in ("cards", "_toolkits"):
+    for look in ("list_gpus", "_find_toolkits"):
         monkeypatch.delattr(host_probe, look)
     monkeypatch.delattr(interpreters, "find_interpreter")
     assert host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
@@ -218,7 +220,7 @@ def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
     host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
-    for look in ("cards", "_toolkits"):
+    for look in ("list_gpus", "_find_toolkits"):
         monkeypatch.delattr(host_probe, look)
     found = host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json")
     assert found.python == interpreters.find_interpreter("auto")

@@ -45,7 +45,8 @@ def printed(variables: Mapping[str, str]) -> str:
 
 
 def told(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    return f"=C:=C:\\x\r\n{printed(before)}{msvc_toolsets.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n{printed(after)}"
+    between = f"{msvc_toolsets.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n"
+    return f"=C:=C:\\x\r\n{printed(before)}{between}{printed(after)}"
 
 
 def taken() -> ChosenToolset:

@@ -18,7 +18,7 @@ SECRET = "https://me:hunter2@index.example:8443/simple"
 @pytest.fixture(autouse=True)
 def _nobodys_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for files in ("files_of_pip", "files_of_uv"):
+    for files in ("list_pip_files", "list_uv_files"):
         monkeypatch.setattr(package_indexes, files, lambda: iter(()))
 
 

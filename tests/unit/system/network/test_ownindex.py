@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
+from tasks.knowledge.mirrors import DEFAULT_INDEX
 from tasks.system import shell
 from tasks.system.network import index_client, package_indexes
-from tasks.system.network.url_mirrors import DEFAULT_INDEX
 from tests.support.systems import posix_only
 
 OWN = "https://own.example/simple"

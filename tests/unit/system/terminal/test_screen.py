@@ -188,14 +188,14 @@ def leave(number, _):
 signal.signal(signal.SIGTERM, leave)
 def draw(space):
     return "moving"
-shown.follow(draw)
+shown.start_live_lines(draw)
 try:
     print("ready", file=sys.stderr, flush=True)
     while True:
-        shown.write("x")
+        shown.write_lines("x")
 finally:
-    shown.settle()
-    shown.write("left")
+    shown.stop_live_lines()
+    shown.write_lines("left")
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tasks.core.errors import BadArtifactError
-from tasks.knowledge import load_knowledge
+from tasks.knowledge.load_knowledge_io import load_knowledge
 from tasks.wheels import pe_linkage_io
 from tasks.wheels.external_libraries import (
     ExternalLibrary,

@@ -23,7 +23,7 @@ from tasks.diagnosis.diagnosis_text import (
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
 from tasks.diagnosis.log_io import read_log, spool_log
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
-from tasks.doctor import host_hints
+from tasks.doctor import host_hints_io
 from tasks.runlog import memory_monitor_io
 from tasks.system.profile_hint import add_profile_argument
 
@@ -151,9 +151,9 @@ def explain_log(
         return FailureExplanation(log, found, _format_log_location(log, found), shown)
     if profile is None:
         return FailureExplanation(
-            log, found, fill_remedy(found.failure, host_hints.build_host_placeholders(knowledge))
+            log, found, fill_remedy(found.failure, host_hints_io.build_host_placeholders(knowledge))
         )
-    words = host_hints.build_profile_placeholders(profile, stage, facts)
+    words = host_hints_io.build_profile_placeholders(profile, stage, facts)
     named = suggest_arch_removal(stage, found, words["extensions_file"])
     todo = named or fill_remedy(found.failure, words)
     return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
-from tasks.doctor import explain_failure, host_hints
+from tasks.doctor import explain_failure_io, host_hints_io
 from tasks.runlog import memory_monitor_io
 from tasks.system import git
 from tasks.system.hardware import capacity
 from tasks.system.output import print_line, print_warning
 
 if TYPE_CHECKING:
-    from tasks.doctor.explain_failure import FailureExplanation
+    from tasks.doctor.explain_failure_io import FailureExplanation
     from tasks.lock.opened_profile_io import Profile
 
 StageAction = Callable[[Any], tuple[Any, ...]]
@@ -90,8 +90,8 @@ def _explain_safely(
     """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
     try:
         if isinstance(error, MissingCodeError):
-            error.hint = host_hints.suggest_other_torch(profile)
-        return explain_failure.explain_error(stage, error, profile, seen)
+            error.hint = host_hints_io.suggest_other_torch(profile)
+        return explain_failure_io.explain_error(stage, error, profile, seen)
     except (TorchyardError, OSError):
         return None
     except Exception as bug:  # noqa: BLE001 - the stage's own error is what has to be told

@@ -1,7 +1,7 @@
-"""Whether every file of facts has the shape that schema.json gives it.
+"""Validate the files of config/knowledge against schema.json.
 
-`python -m tasks.knowledge.schema_check` tells of each mistake. Nothing that builds asks: jsonschema is
-there for tests, and reading tells of what it needs by itself (`tasks.knowledge.schema_errors`).
+`python -m tasks.knowledge.schema_check_io` lists all mistakes. A build does not call it: jsonschema is
+a test dependency, and `tasks.knowledge.schema_errors` reports what loading needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tasks.knowledge.knowledge_files import KNOWLEDGE_FOLDER
+from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ YAML is read strictly: no tags, no duplicate keys, and a version that YAML would
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,19 @@ from pydantic import ValidationError
 
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.core.text_formatting import format_did_you_mean
+from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings
 from tasks.settings.setting_errors import ENV_PREFIX
 from tasks.settings.yaml_tree import (
     Leaf,
     Tree,
+    _format_location,
+    list_item_origins,
+    merge_tree,
     parse_variable_value,
     parse_yaml_tree,
-    read_yaml_tree,
+    split_tree,
 )
-
-# How a leaf from there begins to say where it is from
-DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
-
-
-@dataclass(frozen=True)
-class LoadedSettings:
-    """The settings of a profile, and where each leaf (dotted key) is from. `places` also
-    has the origin of values inside lists: `extensions.0.path`.
-    """
-
-    profile: str
-    settings: Settings
-    origin: Mapping[str, str]
-    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def list_profiles(config: Path) -> tuple[str, ...]:
@@ -73,7 +61,7 @@ def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
 
         raise explain_validation_error(error, merged) from error
     _require_no_password(settings, origin)
-    return LoadedSettings(profile, settings, origin, {**origin, **dict(_list_item_origins(merged))})
+    return LoadedSettings(profile, settings, origin, {**origin, **dict(list_item_origins(merged))})
 
 
 def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
@@ -161,44 +149,18 @@ def _create_duplicate_error(name: str) -> SettingsError:
     )
 
 
-def merge_tree(into: Tree, tree: Tree) -> None:
-    """Put `tree` over `into`: mappings are merged, everything else is replaced."""
-    for key, value in tree.items():
-        present = into.get(key)
-        if isinstance(present, dict) and _is_empty_mapping(value):
-            continue
-        if isinstance(value, dict):
-            below = present if isinstance(present, dict) else {}
-            into[key] = below
-            merge_tree(below, value)
-        else:
-            into[key] = value
+def read_yaml_tree(path: Path, name: str) -> Tree:
+    """The mapping in a file; `name` is how messages call it. Lists are leaves."""
+    return parse_yaml_tree(read_yaml_text(path, name), name)
 
 
-def _is_empty_mapping(value: Leaf | Tree) -> bool:
-    return isinstance(value, Leaf) and value.value == {}
-
-
-def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """Its values, and where each leaf (dotted key) is from."""
-    values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for key, node in tree.items():
-        dotted = f"{prefix}.{key}" if prefix else key
-        if isinstance(node, Leaf):
-            values[key], origin[dotted] = node.value, node.location
-        else:
-            values[key], below = split_tree(node, dotted)
-            origin.update(below)
-    return values, origin
-
-
-def _list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted key and the origin of every value inside a list."""
-    for key, node in tree.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(node, Leaf):
-            for path, where in node.lines.items():
-                yield ".".join(map(str, (dotted, *path))), where
-        else:
-            yield from _list_item_origins(node, f"{dotted}.")
+def read_yaml_text(path: Path, name: str) -> str:
+    """What stands in a file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"not UTF-8: {error.reason}",
+            location=_format_location(name, error.object.count(b"\n", 0, error.start)),
+            hint="save it as UTF-8",
+        ) from error

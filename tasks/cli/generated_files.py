@@ -1,0 +1,36 @@
+"""Write the files of this checkout that are generated: `python -m tasks.cli.generated_files`.
+
+Tests compare each of them with what this module would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasks.diagnosis.diagnosis_page import render_diagnosis_page
+from tasks.knowledge.knowledge_page import render_page
+from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.settings.json_schema import render_json_schema
+from tasks.settings.settings_page import render_settings_page
+
+COMMAND = "python -m tasks.cli.generated_files"
+
+
+def render_generated_files() -> Mapping[str, str]:
+    """Return the text of each generated file by its path in the checkout."""
+    knowledge = load_knowledge(KNOWLEDGE_FOLDER)
+    return {
+        "config/schema.json": render_json_schema(),
+        "docs/diagnosis.md": render_diagnosis_page(knowledge),
+        "docs/knowledge.md": render_page(knowledge),
+        "docs/settings.md": render_settings_page(),
+    }
+
+
+if __name__ == "__main__":
+    root = Path(__file__).parents[2]
+    for path, text in render_generated_files().items():
+        (root / path).write_text(text, encoding="utf-8", newline="\n")
+        sys.stdout.write(f"{path}\n")
