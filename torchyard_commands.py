@@ -88,7 +88,7 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
 
 
 class _Telling(DoitCmdBase):  # type: ignore[misc]
-    """Replace doit's message about an unknown word or option by that of `tasks.cli.doit_overrides`."""
+    """Explain an unknown word or option with `tasks.cli.doit_overrides`."""
 
     task_list: Any = ()  # until dodo.py is read
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.diagnosis.diagnosis_page import render_diagnosis_page
+from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.knowledge.knowledge_page import render_page
-from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
-from tasks.settings.json_schema import render_json_schema
-from tasks.settings.settings_page import render_settings_page
+from tasks.settings.settings_page import render_json_schema, render_settings_page
 
 COMMAND = "python -m tasks.cli.generated_files"
 

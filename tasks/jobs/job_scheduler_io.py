@@ -30,7 +30,7 @@ from tasks.jobs.build_output import (
 from tasks.jobs.governor import decide_jobs
 from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
-from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.runlog.memory_monitor_io import MemoryMonitor, monitor_memory
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning

@@ -17,50 +17,50 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.system import kernel32
+from tasks.system import job_object
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
 
 _MOST = 0x7FFFFFFF
 _TOKEN, _TIMEOUT = 1, 0x102  # the second of what is waited for; nothing came
 
-_create_semaphore = kernel32.declare_function(
+_create_semaphore = job_object.declare_function(
     "CreateSemaphoreW",
-    kernel32.POINTER,
-    kernel32.LONG,
-    kernel32.LONG,
-    kernel32.TEXT,
-    gives=kernel32.HANDLE,
+    job_object.POINTER,
+    job_object.LONG,
+    job_object.LONG,
+    job_object.TEXT,
+    gives=job_object.HANDLE,
 )
-_create_event = kernel32.declare_function(
+_create_event = job_object.declare_function(
     "CreateEventW",
-    kernel32.POINTER,
-    kernel32.BOOL,
-    kernel32.BOOL,
-    kernel32.TEXT,
-    gives=kernel32.HANDLE,
+    job_object.POINTER,
+    job_object.BOOL,
+    job_object.BOOL,
+    job_object.TEXT,
+    gives=job_object.HANDLE,
 )
-_release_semaphore = kernel32.declare_function(
-    "ReleaseSemaphore", kernel32.HANDLE, kernel32.LONG, kernel32.POINTER
+_release_semaphore = job_object.declare_function(
+    "ReleaseSemaphore", job_object.HANDLE, job_object.LONG, job_object.POINTER
 )
-_set_event = kernel32.declare_function("SetEvent", kernel32.HANDLE)
-_wait_for_objects = kernel32.declare_function(
+_set_event = job_object.declare_function("SetEvent", job_object.HANDLE)
+_wait_for_objects = job_object.declare_function(
     "WaitForMultipleObjects",
-    kernel32.DWORD,
-    kernel32.POINTER,
-    kernel32.BOOL,
-    kernel32.DWORD,
-    gives=kernel32.DWORD,
+    job_object.DWORD,
+    job_object.POINTER,
+    job_object.BOOL,
+    job_object.DWORD,
+    gives=job_object.DWORD,
 )
 # Not among the documented ones, and the same since Windows NT; without it the count is told only to
 # who takes a token and gives it back, and a Ninja that looks in between goes away empty
-_query_semaphore = kernel32.declare_native_function(
+_query_semaphore = job_object.declare_native_function(
     "NtQuerySemaphore",
-    kernel32.HANDLE,
+    job_object.HANDLE,
     ctypes.c_int,
-    kernel32.POINTER,
-    kernel32.DWORD,
-    kernel32.POINTER,
+    job_object.POINTER,
+    job_object.DWORD,
+    job_object.POINTER,
 )
 
 
@@ -75,7 +75,7 @@ class TokenSemaphore:
 
     def count_tokens(self) -> int:
         """Those that are there."""
-        told = (kernel32.LONG * 2)()
+        told = (job_object.LONG * 2)()
         _query_semaphore(self._handle, 0, ctypes.byref(told), ctypes.sizeof(told), None)
         return int(told[0])
 
@@ -107,12 +107,12 @@ class TokenSemaphore:
 
     def close(self) -> None:
         """Leave what is there to others."""
-        kernel32.close_handle(self._handle)
-        kernel32.close_handle(self._stop)
+        job_object.close_handle(self._handle)
+        job_object.close_handle(self._stop)
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
         """Which of them came first."""
-        asked = (kernel32.HANDLE * len(handles))(*handles)
+        asked = (job_object.HANDLE * len(handles))(*handles)
         return _wait_for_objects(
             len(handles), asked, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
         )
@@ -133,10 +133,10 @@ class EventLeaderLock:
                 handle = _create_event(None, True, False, self._name)
             except PermissionError:
                 return False
-            self.taken = not kernel32.is_existing_object()
+            self.taken = not job_object.is_existing_object()
             self._handle = handle if self.taken else 0
             if not self.taken:
-                kernel32.close_handle(handle)
+                job_object.close_handle(handle)
         return self.taken
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class EventLeaderLock:
         handle, self._handle = self._handle, 0
         self.taken, self._name = False, ""
         if handle:
-            kernel32.close_handle(handle)
+            job_object.close_handle(handle)
 
 
 @contextlib.contextmanager

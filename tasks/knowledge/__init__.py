@@ -1,6 +1,6 @@
 """Facts about GPUs, toolkits, releases, compilers and extensions, and queries over them.
 
-`tasks.knowledge.load_knowledge_io` reads config/knowledge. Each file is parsed when one of its
+`tasks.knowledge.knowledge_files_io` reads config/knowledge. Each file is parsed when one of its
 facts is first needed. Everything else is pure.
 """
 

@@ -15,8 +15,15 @@ from tasks.knowledge import Knowledge
 from tasks.knowledge.cuda_toolkits import list_capable_toolkits
 from tasks.knowledge.facts import Release
 from tasks.knowledge.torch_releases import find_release, list_nearest_releases, list_uncovered_archs
-from tasks.planning.single_changes import (
+from tasks.planning.target_resolution import find_targets
+from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
+from tasks.planning.torch_candidates import find_source_reason
+from tasks.planning.what_if import (
+    ResolveFunction,
+    Suggestion,
+    WhatIf,
     format_python_hint,
+    is_known_bad,
     list_fitting_pythons,
     suggest_fewer_targets,
     suggest_other_path_toolkits,
@@ -32,10 +39,6 @@ from tasks.planning.single_changes import (
     suggest_toolkit_install,
     suggest_toolkits,
 )
-from tasks.planning.target_resolution import find_targets
-from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
-from tasks.planning.torch_candidates import find_source_reason
-from tasks.planning.what_if import ResolveFunction, Suggestion, WhatIf, is_known_bad
 from tasks.settings.schema import Settings
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.runlog.edge_statistics import (
+from tasks.runlog.run_record import Run, Sample
+from tasks.runlog.run_statistics import (
     StageEdge,
     assign_slots,
     classify_output,
@@ -17,7 +18,6 @@ from tasks.runlog.edge_statistics import (
     extract_output_name,
     list_edges,
 )
-from tasks.runlog.run_record import Run, Sample
 
 _STAGE_PROCESS, _JOBS_PROCESS = 1, 2
 _COUNTER_FIELDS = {

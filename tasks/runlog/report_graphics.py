@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.runlog.edge_statistics import (
+from tasks.runlog.run_record import Run, Sample, StageNode
+from tasks.runlog.run_statistics import (
     OUTPUT_KINDS,
     StageEdge,
     assign_slots,
     classify_output,
     compute_span,
 )
-from tasks.runlog.run_record import Run, Sample, StageNode
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ LOCAL_MACHINE = "here"  # where a compilation was done that no worker did
 DISTRIBUTE_VARIABLE = "TORCHYARD_DISTRIBUTE"
 DISTRIBUTE_SCRIPT = f"""#!/bin/sh
 # Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without
-# {DISTRIBUTE_VARIABLE} the compiler is called as it is: a build folder that has this in its command lines stays as it is as well.
+# {DISTRIBUTE_VARIABLE} the compiler is called as it is: a build folder that has this in its
+# command lines stays as it is as well.
 # What nvcc makes of a source is not one preprocessed file that could be sent.
 case ${{1##*/}} in nvcc* | hipcc*) exec "$@" ;; esac
 exec ${{{DISTRIBUTE_VARIABLE}:+"${DISTRIBUTE_VARIABLE}"}} "$@"

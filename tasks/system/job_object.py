@@ -13,10 +13,54 @@ import contextlib
 import ctypes
 import signal
 import sys
+from collections.abc import Callable
+from ctypes import wintypes
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
-from tasks.system import kernel32
+assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
+
+BOOL, DWORD, HANDLE, LONG = wintypes.BOOL, wintypes.DWORD, wintypes.HANDLE, wintypes.LONG
+POINTER, TEXT, UINT = ctypes.c_void_p, wintypes.LPCWSTR, wintypes.UINT
+_ALREADY_EXISTS = 183
+_WAIT_FAILED = 0xFFFFFFFF  # what a wait gives
+_kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+_ntdll = ctypes.WinDLL("ntdll")
+
+
+def declare_function(name: str, *taken: Any, gives: Any = BOOL) -> Callable[..., int]:
+    """A function of kernel32 that gives 0 where it fails, and a wait something else."""
+
+    def check_result(result: int | None, *_: object) -> int:
+        if not result if gives is not DWORD else result == _WAIT_FAILED:
+            raise ctypes.WinError(ctypes.get_last_error())
+        return result or 0
+
+    function = getattr(_kernel32, name)
+    function.argtypes, function.restype, function.errcheck = taken, gives, check_result
+    return function  # type: ignore[no-any-return]
+
+
+def declare_native_function(name: str, *taken: Any) -> Callable[..., int]:
+    """A function of ntdll, whose status is negative where it fails."""
+
+    def check_status(status: int, *_: object) -> int:
+        if status < 0:
+            raise OSError(f"{name} failed with status {status & _WAIT_FAILED:#x}")
+        return status
+
+    function = getattr(_ntdll, name)
+    function.argtypes, function.restype, function.errcheck = taken, LONG, check_status
+    return function  # type: ignore[no-any-return]
+
+
+def is_existing_object() -> bool:
+    """Whether the object that was just made by name had been there before."""
+    return ctypes.get_last_error() == _ALREADY_EXISTS
+
+
+close_handle = declare_function("CloseHandle", HANDLE)
+
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
 
@@ -26,17 +70,13 @@ _EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
 _ENDED_EXIT_CODE = 1  # of those who are ended
 POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
 
-_create_job_object = kernel32.declare_function(
-    "CreateJobObjectW", kernel32.POINTER, kernel32.TEXT, gives=kernel32.HANDLE
+_create_job_object = declare_function("CreateJobObjectW", POINTER, TEXT, gives=HANDLE)
+_set_job_information = declare_function(
+    "SetInformationJobObject", HANDLE, ctypes.c_int, POINTER, DWORD
 )
-_set_job_information = kernel32.declare_function(
-    "SetInformationJobObject", kernel32.HANDLE, ctypes.c_int, kernel32.POINTER, kernel32.DWORD
-)
-_assign_process = kernel32.declare_function(
-    "AssignProcessToJobObject", kernel32.HANDLE, kernel32.HANDLE
-)
-_terminate_job = kernel32.declare_function("TerminateJobObject", kernel32.HANDLE, kernel32.UINT)
-_resume_process = kernel32.declare_native_function("NtResumeProcess", kernel32.HANDLE)
+_assign_process = declare_function("AssignProcessToJobObject", HANDLE, HANDLE)
+_terminate_job = declare_function("TerminateJobObject", HANDLE, UINT)
+_resume_process = declare_native_function("NtResumeProcess", HANDLE)
 
 _job_handles: dict[Popen[str], int] = {}  # a handle each
 
@@ -46,11 +86,11 @@ class _JobLimits(ctypes.Structure):
 
     _fields_ = (
         ("times", ctypes.c_longlong * 2),
-        ("flags", kernel32.DWORD),
+        ("flags", DWORD),
         ("working_sets", ctypes.c_size_t * 2),
-        ("processes", kernel32.DWORD),
+        ("processes", DWORD),
         ("affinity", ctypes.c_size_t),
-        ("classes", kernel32.DWORD * 2),
+        ("classes", DWORD * 2),
         ("counters", ctypes.c_ulonglong * 6),
         ("memory", ctypes.c_size_t * 4),
     )
@@ -87,7 +127,7 @@ def _end_job(child: Popen[str]) -> None:
         _end_process_tree(child.pid)
     child.wait()
     if handle := _job_handles.pop(child, 0):
-        kernel32.close_handle(handle)
+        close_handle(handle)
 
 
 def interrupt_child(child: Popen[str]) -> None:
@@ -109,7 +149,7 @@ def _create_job_for(process: int) -> int:
         )
         _assign_process(handle, process)
     except BaseException:
-        kernel32.close_handle(handle)
+        close_handle(handle)
         raise
     return handle
 

@@ -19,7 +19,7 @@ from tasks.core.model import Artifact
 from tasks.core.pip_requirements import parse_requirements
 from tasks.system import files
 from tasks.system.output import show_progress
-from tasks.wheels import elf_linkage_io, pe_linkage_io, wheel_archive_io, wheelhouse_io
+from tasks.wheels import dynamic_linkage_io, wheel_archive_io, wheelhouse_io
 from tasks.wheels.library_linkage import Linkage, SystemDlls
 from tasks.wheels.machine_code_io import MachineCodeImages, MachineCodeReader
 from tasks.wheels.provenance_documents import SBOM_PATH
@@ -86,10 +86,10 @@ def _inspect_archive(
         linkages=found.linkages,
         images=found.images,
         unreadable=found.unreadable,
-        system=elf_linkage_io.read_manylinux_libraries(),
+        system=dynamic_linkage_io.read_manylinux_libraries(),
         dlls=found.dlls,
         libraries=tuple(wheel_archive_io.list_libraries(recorded)),
-        windows=pe_linkage_io.classify_dlls(
+        windows=dynamic_linkage_io.classify_dlls(
             name for names in found.dlls.values() for name in names
         ),
     )
@@ -132,11 +132,11 @@ def _inspect_libraries(
 def _inspect_library(
     found: _LibraryContents, name: str, path: Path, reader: MachineCodeReader
 ) -> None:
-    if linkage := elf_linkage_io.read_elf_linkage(path):
+    if linkage := dynamic_linkage_io.read_elf_linkage(path):
         found.linkages[name] = linkage
     elif (
-        pe_linkage_io.is_pefile_installed()
-        and (needed := pe_linkage_io.read_needed_dlls(path)) is not None
+        dynamic_linkage_io.is_pefile_installed()
+        and (needed := dynamic_linkage_io.read_needed_dlls(path)) is not None
     ):
         found.dlls[name] = needed
     images = reader.read_images(path)

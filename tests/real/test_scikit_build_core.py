@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.build_backends import BACKENDS, detect_backend
-from tasks.stages.compile.build_commands import BuildSpec, BuildStep
+from tasks.stages.compile.build_backends import BACKENDS, BuildSpec, BuildStep, detect_backend
 from tasks.system import environments, package_installer
 from tasks.system.network import archive
 from tests.support.ninjalog import made, products

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.env.environment_scripts_io import render_script
 from tasks.stages.env.model import Environment
+from tasks.stages.env.run import render_script
 from tests.real.wine import HOME, Wine, windows
 from tests.support.cmdreader import NASTY
 from tests.support.shellcases import JOB

@@ -11,7 +11,7 @@ import pytest
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, Interpreter
 from tasks.core.ninja_progress import Progress
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.layers_io import load_settings

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.doit_commands import generate_command_tasks
+from tasks.cli.session import generate_command_tasks
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import STAGE_KINDS
 from tests.support.snippets import ROOT

@@ -15,8 +15,8 @@ from pathlib import Path, PurePath
 import pytest
 from hypothesis import strategies as st
 
-from tasks.stages.env.environment_scripts_io import render_script
 from tasks.stages.env.model import ArchLists, Environment, EnvJob
+from tasks.stages.env.run import render_script
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 _WANTED = {

@@ -17,7 +17,7 @@ from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate.model import SmokeCheck, ValidateJob, Validation
 from tasks.stages.validate.plan import CHECKS
-from tasks.stages.validate.runtime_checks_io import _PROBE_CHECKS
+from tasks.stages.validate.torch_checks_io import _PROBE_CHECKS
 from tasks.stages.wheel.model import Wheel
 from tasks.system import manifests
 from tests.support.checkout import ROOT

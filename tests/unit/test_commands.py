@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import verify
-from tasks.cli.doit_commands import generate_command_tasks
 from tasks.cli.running import doit_tasks
+from tasks.cli.session import generate_command_tasks
 from tasks.lock.opened_profile_io import SelectedProfile
 
 

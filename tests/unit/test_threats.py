@@ -16,8 +16,10 @@ from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.extension_environment_io import locate_build_requirements
-from tasks.stages.extensions.extension_installation_io import install_build_requirements
+from tasks.stages.extensions.extension_environment_io import (
+    install_build_requirements,
+    locate_build_requirements,
+)
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import git, shell
 from tasks.system.network import network_access

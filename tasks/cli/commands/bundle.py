@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from tasks import __version__
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.text_formatting import format_size
-from tasks.lock import bundle_archive_io, bundle_contents_io
-from tasks.lock.bundle_contents_io import BundledCommit, PackageCollector
+from tasks.lock import bundle_archive_io
+from tasks.lock.bundle_archive_io import BundledCommit, PackageCollector
 from tasks.lock.bundle_manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
 from tasks.lock.lock_builder_io import FinishedBuild
 from tasks.lock.lock_file import LockSection, compare_sections, merge_kept_extensions
@@ -71,8 +71,8 @@ def _collect_bundle(
     ]
     for one in clones:
         show_progress(f"bundling {redact_secrets(one.url)}")
-        bundle_contents_io.store_commit(
-            one, folder / "git" / bundle_contents_io.build_repository_name(one.url), log
+        bundle_archive_io.store_commit(
+            one, folder / "git" / bundle_archive_io.build_repository_name(one.url), log
         )
     show_progress("fetching the packages")
     _collect_packages(finished, section, folder / WHEELS_FOLDER)
@@ -83,7 +83,7 @@ def _collect_bundle(
         python=section.python,
         platform=section.platform,
         repositories={
-            redact_secrets(one.url): f"git/{bundle_contents_io.build_repository_name(one.url)}"
+            redact_secrets(one.url): f"git/{bundle_archive_io.build_repository_name(one.url)}"
             for one in clones
         },
         archives=dict(_collect_archives(finished, folder)),
@@ -94,7 +94,7 @@ def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit
     for stage in finished.profile.plan.stages:
         match stage.job:
             case SourceJob(kind="git") as job:
-                yield from bundle_contents_io.list_commits(job.location, Path(job.tree), job.ref)
+                yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
                 print_warning(f"the tree {job.location} is your own, and not in the bundle")
 
@@ -102,7 +102,7 @@ def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit
 def _list_extension_repositories(extensions: Iterable[ExtensionJob]) -> Iterator[BundledCommit]:
     for job in extensions:
         if job.kind == "git":
-            yield from bundle_contents_io.list_commits(job.location, Path(job.clone), job.ref)
+            yield from bundle_archive_io.list_commits(job.location, Path(job.clone), job.ref)
 
 
 def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:

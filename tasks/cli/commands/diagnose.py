@@ -18,7 +18,7 @@ from tasks.core.check_ids import GATE_CHECK_IDS
 from tasks.core.errors import redact_secrets
 from tasks.core.model import Stage
 from tasks.doctor.explain_failure_io import FailureExplanation, explain_log
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
 from tasks.runlog.memory_monitor_io import read_facts

@@ -19,7 +19,7 @@ from tasks.core.text_layout import format_labeled_lines, wrap_text
 from tasks.doctor.check_result import CheckResult, Level, report_ok, report_problem
 from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts_io import read_host_facts
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.system import screen

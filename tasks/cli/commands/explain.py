@@ -25,7 +25,7 @@ from tasks.cli.decisions import (
     list_decisions,
 )
 from tasks.cli.running import rebuild_reason
-from tasks.cli.running.stage_modules import load_stage_module
+from tasks.cli.running.execute import load_stage_module
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.deps_model import CompilerCache, DepsManifest
 from tasks.core.errors import TorchyardError, redact_secrets

@@ -23,7 +23,7 @@ from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import format_labeled_lines
 from tasks.knowledge import Knowledge
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.versions import parse_major_minor
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings import values

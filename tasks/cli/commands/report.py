@@ -4,21 +4,21 @@ report, from its record and from what lies in the build folder. Nothing in them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
 
 from tasks.core.errors import TorchyardError
-from tasks.jobs import build_manifests_io
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog.anonymizer import Anonymizer
-from tasks.runlog.build_results import collect_results, merge_run_outputs
+from tasks.runlog.build_results import ManifestDocuments, collect_results, merge_run_outputs
 from tasks.runlog.perfetto_trace import build_trace
 from tasks.runlog.report_graphics import encode_embedded_json
-from tasks.runlog.report_page import build_page_values
-from tasks.runlog.report_text import format_headline, format_markdown
-from tasks.runlog.run_comparison import compare_runs, find_comparable_run
+from tasks.runlog.report_page import build_page_values, format_headline, format_markdown
 from tasks.runlog.run_record import Run
 from tasks.runlog.run_record_io import is_run_active, read_runs
+from tasks.runlog.run_statistics import compare_runs, find_comparable_run
 from tasks.settings.compile_workers import find_worker_names
 from tasks.system.files import write_atomic
 from tasks.system.hardware import operating_system
@@ -50,7 +50,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
     )
     told = private.clean_value(chosen)
     came = private.clean_value(
-        collect_results(merge_run_outputs(build_manifests_io.read_manifests(build), chosen), chosen)
+        collect_results(merge_run_outputs(read_manifests(build), chosen), chosen)
     )
     title = format_headline(told, is_run_active(records, chosen))
     compared = compare_runs(told, private.clean_value(other)) if other else None
@@ -120,3 +120,28 @@ def _write_report(folder: Path, texts: dict[str, str]) -> None:
             location=str(folder),
             hint="choose another folder: doit report --out FOLDER",
         ) from error
+
+
+def read_manifests(build: PurePath) -> ManifestDocuments:
+    """The manifests below `build`; one that is gone, cut or of another make is {}."""
+    folder = Path(build)
+    source, deps, wheel, validation = (
+        _read_manifest(folder / f"{name}.json") for name in ("source", "deps", "wheel", "validate")
+    )
+    return ManifestDocuments(
+        source, deps, wheel, validation, tuple(_read_extension_manifests(folder / "extensions"))
+    )
+
+
+def _read_extension_manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
+    for path in sorted(folder.glob("*.json")):
+        if not path.name.endswith(".record.json"):
+            yield _read_manifest(path)
+
+
+def _read_manifest(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

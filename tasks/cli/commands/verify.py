@@ -11,10 +11,10 @@ from pathlib import Path
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import ValidationResult
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.validate import validation_report
+from tasks.stages.validate import check_results
 from tasks.stages.wheel.model import Wheel
 from tasks.system import manifests, screen
 from tasks.system.output import print_report
@@ -38,7 +38,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
         of_this = list(check_wheel(found, _find_recorded_wheel(subject, path), knowledge))
         for line in (
             path.name,
-            *validation_report.format_check_rows(of_this, room, screen.colour_text),
+            *check_results.format_check_rows(of_this, room, screen.colour_text),
         ):
             print_report(line)
         told += of_this
@@ -47,7 +47,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
         raise ValidationFailedError(
             f"{len(failed)} of {len(told)} checks failed: {names}",
             location=", ".join(path.name for path in named),
-            hint=validation_report.join_hints(failed),
+            hint=check_results.join_hints(failed),
         )
 
 

@@ -17,8 +17,13 @@ from doit import get_initial_workdir
 from doit.tools import config_changed
 
 from tasks.cli.help_text import HELP_PAGES
-from tasks.cli.running.execute import Session, execute_stage, is_due, list_optional_stages
-from tasks.cli.running.stage_modules import load_stage_module
+from tasks.cli.running.execute import (
+    Session,
+    execute_stage,
+    is_due,
+    list_optional_stages,
+    load_stage_module,
+)
 from tasks.core.canonical_json import convert_to_redacted_json
 from tasks.core.model import Plan, Stage
 

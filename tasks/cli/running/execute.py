@@ -7,6 +7,7 @@ Extensions do not wait for one another: whichever doit comes to first, all are a
 from __future__ import annotations
 
 import errno
+import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from doit.exceptions import TaskFailed
 
 from tasks import __version__
-from tasks.cli.running.stage_modules import load_stage_module
 from tasks.core.errors import BusyError, NoSpaceError, TorchyardError
 from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
@@ -29,6 +29,12 @@ from tasks.system.profile_hint import add_profile_to_errors
 if TYPE_CHECKING:
     from tasks.cli.running.parallel_stages import ParallelStages
     from tasks.runlog.run_record_io import RunRecorder
+
+
+def load_stage_module(stage: Stage, module: str) -> Any:
+    """Return a module of the stage's package: `run`, `up_to_date` or `explain_changes`."""
+    return importlib.import_module(f"tasks.stages.{stage.kind}.{module}")
+
 
 StageAction = Callable[[Any], tuple[Any, ...]]
 

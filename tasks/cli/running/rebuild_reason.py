@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.cli.running.stage_modules import load_stage_module
+from tasks.cli.running.execute import load_stage_module
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Stage
 from tasks.core.text_formatting import format_short_reasons

@@ -1,48 +1,215 @@
-"""The build backends of PyTorch's trees, and which one a tree has.
-
-Each is a module of the same shape: which command configures a new build folder, which one compiles
-in it, and which one makes the wheel out of it.
-"""
+"""Configure, compile and make the wheel: the commands of each PyTorch build backend."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Protocol
 
-from tasks.stages.compile import plain_cmake, scikit_build, setup_py
-from tasks.stages.compile.build_commands import BuildSpec, BuildStep
-from tasks.stages.compile.model import BackendName
+from tasks.stages.compile.configure_fingerprint import format_cmake_paths
+from tasks.stages.compile.model import (
+    ASSEMBLY_FOLDER,
+    BUILD_OPTION,
+    DESTINATION,
+    BackendName,
+)
 
 _SCIKIT_BUILD_CORE = "scikit_build_core.build"
+# setup.py: a wheel without compression, assembled in the folder where the wheel stage has put the
+# files already. setuptools before 64 ignores these options and makes an ordinary wheel.
+_QUICK_OPTIONS = (
+    f"{BUILD_OPTION}=--compression=stored",
+    f"{BUILD_OPTION}=--bdist-dir=build/{ASSEMBLY_FOLDER}/wheel",
+)
 
 
-class Backend(Protocol):
-    """What the action needs to know of a build backend."""
+@dataclass(frozen=True)
+class BuildSpec:
+    """A build: the source tree, the build root, and the tools by absolute path.
+
+    `definitions` are the CMake cache entries that are passed as -D. `jobs` is the number of
+    parallel compilers, or None if a jobserver decides.
+    """
+
+    tree: PurePath
+    build_root: PurePath
+    python: str
+    cmake: str
+    ninja: str
+    type: str
+    definitions: Mapping[str, str]
+    target: str | None
+    jobs: int | None
+
+
+@dataclass(frozen=True)
+class BuildStep:
+    """A command of a build, run in the source tree; `env` is added to the environment."""
+
+    description: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class Backend(ABC):
+    """The commands of one build backend."""
+
+    @abstractmethod
+    def find_build_folder(self, work: BuildSpec) -> PurePath:
+        """Return the CMake build folder."""
+
+    @abstractmethod
+    def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
+        """Return the folders with the compiled libraries; they may be missing."""
+
+    @abstractmethod
+    def create_configure_step(self, work: BuildSpec) -> BuildStep:
+        """Return the command that configures an empty build folder without compiling."""
+
+    @abstractmethod
+    def create_compile_step(self, work: BuildSpec) -> BuildStep:
+        """Return the command that compiles what Ninja finds out of date."""
+
+    @abstractmethod
+    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+        """Return the command that puts a wheel, or an install prefix, into `DESTINATION`."""
+
+
+class SetupPyBackend(Backend):
+    """setup.py with setuptools, up to 2.13: CMake in ./build of the tree, installed into ./torch.
+
+    The rules are those of PyTorch's tools/setup_helpers/cmake.py.
+    """
 
     def find_build_folder(self, work: BuildSpec) -> PurePath:
-        """Where CMake works."""
+        """Return ./build of the tree, the only folder that setup.py supports."""
+        return work.tree / "build"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Folders that hold what came out; they may be missing."""
+        """Return CMake's output folder, and the package's library folder."""
+        return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """The command that configures an empty folder and compiles nothing."""
+        """Run setup.py, which tells CMake where Python and NumPy are."""
+        argv = (work.python, "setup.py", "build", "--cmake-only")
+        return BuildStep("configure PyTorch", argv, self._build_variables(work))
 
     def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """The command that compiles in a configured folder what Ninja finds to be old."""
+        """Build CMake's target install, as setup.py does."""
+        return create_cmake_build(work, self.find_build_folder(work), everything="install")
 
     def create_wheel_step(self, work: BuildSpec) -> BuildStep:
-        """The command that makes a wheel, or an install prefix, in `DEST` of what was compiled."""
+        """Run bdist_wheel through `build`, which works in the same ./build."""
+        argv = build_wheel_argv(work, *_QUICK_OPTIONS)
+        return BuildStep("make the wheel", argv, self._build_variables(work))
+
+    @staticmethod
+    def _build_variables(work: BuildSpec) -> dict[str, str]:
+        return {"CMAKE_BUILD_TYPE": work.type, **build_job_variables(work, "MAX_JOBS")}
+
+
+class CMakeBackend(Backend):
+    """CMake only, without Python packaging: the C++ libraries and an install prefix."""
+
+    def find_build_folder(self, work: BuildSpec) -> PurePath:
+        """Return the managed build folder."""
+        return work.build_root / "cmake"
+
+    def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
+        """Return the CMake build folder: the libraries are where the tree's CMake puts them."""
+        return (self.find_build_folder(work),)
+
+    def create_configure_step(self, work: BuildSpec) -> BuildStep:
+        """Run CMake with every entry as -D."""
+        folder = str(self.find_build_folder(work))
+        argv = (
+            *(work.cmake, "-S", str(work.tree), "-B", folder, "-G", "Ninja"),
+            f"-DCMAKE_MAKE_PROGRAM={format_cmake_paths(work.ninja)}",
+            f"-DPYTHON_EXECUTABLE={format_cmake_paths(work.python)}",
+            *(f"-D{name}={value}" for name, value in sorted(_complete_definitions(work).items())),
+        )
+        return BuildStep("configure PyTorch", argv, {})
+
+    def create_compile_step(self, work: BuildSpec) -> BuildStep:
+        """Build everything, or the requested target."""
+        return create_cmake_build(work, self.find_build_folder(work))
+
+    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+        """Install into a prefix that find_package(Torch) accepts."""
+        folder = str(self.find_build_folder(work))
+        argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
+        return BuildStep("install the libraries", argv, {})
+
+
+class ScikitBuildBackend(CMakeBackend):
+    """scikit-build-core, from 2.14: CMake in a managed folder that is kept.
+
+    It has no step that only configures: that makes a wheel without libraries, which is discarded.
+    """
+
+    def create_configure_step(self, work: BuildSpec) -> BuildStep:
+        """Make a wheel of the target that only lists targets, into a scratch folder."""
+        config = (*self._build_config(work), "build.targets=help", "install.components=nothing")
+        argv = build_wheel_argv(work, *config, dest=str(work.build_root / "scratch"))
+        return BuildStep("configure PyTorch", argv, self._build_variables(work))
+
+    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+        """Make the wheel from the same build folder."""
+        argv = build_wheel_argv(work, *self._build_config(work))
+        return BuildStep("make the wheel", argv, self._build_variables(work))
+
+    def _build_config(self, work: BuildSpec) -> tuple[str, ...]:
+        return (f"build-dir={self.find_build_folder(work)}", f"cmake.build-type={work.type}")
+
+    @staticmethod
+    def _build_variables(work: BuildSpec) -> dict[str, str]:
+        return build_job_variables(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
 BACKENDS: Mapping[BackendName, Backend] = {
-    "setup_py": setup_py,
-    "scikit_build_core": scikit_build,
-    "cmake": plain_cmake,
+    "setup_py": SetupPyBackend(),
+    "scikit_build_core": ScikitBuildBackend(),
+    "cmake": CMakeBackend(),
 }
 
 
 def detect_backend(pyproject: str) -> BackendName:
-    """The backend of a tree by the text of its pyproject.toml, "" where it has none."""
+    """Return the backend of a tree by the text of its pyproject.toml ("" if it has none)."""
     return "scikit_build_core" if _SCIKIT_BUILD_CORE in pyproject else "setup_py"
+
+
+def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
+    """Return `cmake --build` for the requested target, or for `everything`."""
+    argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
+    description = f"compile {work.target or 'PyTorch'}"
+    return BuildStep(description, argv, build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
+
+
+def create_reconfigure_step(
+    work: BuildSpec, folder: PurePath, arguments: tuple[str, ...]
+) -> BuildStep:
+    """Return the CMake command that changes cache entries of a configured folder."""
+    return BuildStep("reconfigure PyTorch", (work.cmake, *arguments, str(folder)), {})
+
+
+def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
+    """Return the variables that set the number of jobs; none if a jobserver sets it."""
+    return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
+
+
+def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
+    """Return the command that makes a wheel with the tree's own backend and `config` settings.
+
+    `build` runs the backend in the tree itself, and so in the folder that is compiled already; pip
+    is not needed. The dependency check is skipped, because CMake and Ninja may be the system's.
+    """
+    options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
+    return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")
+
+
+def _complete_definitions(work: BuildSpec) -> dict[str, str]:
+    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": format_cmake_paths(work.python)}
+    given = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
+    given.pop("CMAKE_GENERATOR", None)  # given as -G
+    return given

@@ -17,11 +17,10 @@ from tasks.core.errors import TorchyardError
 from tasks.jobs import ninja_steps_io
 from tasks.jobs.job_scheduler_io import resolve_fixed_jobs
 from tasks.knowledge.facts import FolderRule
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.runlog import build_history_io
 from tasks.stages.compile import build_folder_io
-from tasks.stages.compile.build_backends import BACKENDS, Backend, detect_backend
-from tasks.stages.compile.build_commands import BuildSpec
+from tasks.stages.compile.build_backends import BACKENDS, Backend, BuildSpec, detect_backend
 from tasks.stages.compile.build_folder_decision import FolderDecision, choose_folder_action
 from tasks.stages.compile.configure_fingerprint import (
     ConfigureFingerprint,
@@ -199,7 +198,7 @@ def _identify_toolchain(
 
 
 def _resolve_compiler(named: str, ours: str) -> str:
-    """On Windows the compiler of deps goes by its name: see `tasks.stages.env.environment_variables`."""
+    """Use only the name of cl.exe on Windows: see `tasks.stages.env.environment_variables`."""
     return ours if named in {"", "cl"} else named
 
 

@@ -20,8 +20,8 @@ from tasks.jobs.job_scheduler_io import JOB_COUNT_VARIABLES, JobScheduler, LineH
 from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.runlog import build_history_io, run_record_io
-from tasks.stages.compile import build_context_io, build_folder_io, library_digest_io
-from tasks.stages.compile.build_commands import BuildStep, create_reconfigure_step
+from tasks.stages.compile import build_context_io, build_folder_io
+from tasks.stages.compile.build_backends import BuildStep, create_reconfigure_step
 from tasks.stages.compile.build_context_io import (
     BuildContext,
     read_build_context,
@@ -304,7 +304,7 @@ def _create_result(bench: BuildContext, job: CompileJob) -> CompileResult:
         tree=str(work.tree),
         build=str(bench.folder),
         target=work.target,
-        products=library_digest_io.compute_library_digest(
+        products=build_folder_io.compute_library_digest(
             backend.list_output_folders(work), work.tree, known
         ),
         wheel=wheel.argv,

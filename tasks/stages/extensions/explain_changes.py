@@ -2,13 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tasks.core.canonical_json import convert_to_json, find_changes
 from tasks.core.errors import TorchyardError
+from tasks.core.input_changes import describe_changes
 from tasks.stages import abi_fingerprint_store_io
-from tasks.stages.extensions.abi_differences import find_abi_differences
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
-from tasks.stages.wheel.model import AbiFingerprint
+from tasks.stages.wheel.model import AbiDetails, AbiFingerprint
 from tasks.system import manifests
 from tasks.wheels import exported_symbols_io
+
+_INCLUDE = "torch/include/"
+_FACT_NAMES = {
+    "release": "torch",
+    "cuda": "CUDA",
+    "python_tag": "Python",
+    "cxx11_abi": "_GLIBCXX_USE_CXX11_ABI",
+    "cxx_standard": "C++ standard",
+}
+
+
+def find_abi_differences(
+    before: AbiDetails, after: AbiDetails, named: Callable[[str], str]
+) -> Iterator[str]:
+    """What an extension has to be built again for. In another release, or for another CUDA, all
+    that follows from that goes without saying. `named` makes a symbol readable.
+    """
+    yield from describe_changes(
+        find_changes(
+            convert_to_json(_remove_digests(before.surface)),
+            convert_to_json(_remove_digests(after.surface)),
+        ),
+        _FACT_NAMES,
+    )
+    if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
+        yield from _compare_headers(before.headers, after.headers)
+        for library in sorted({*before.symbols, *after.symbols}):
+            yield from _compare_symbols(library, before.symbols, after.symbols, named)
+
+
+def _remove_digests(surface: AbiFingerprint) -> AbiFingerprint:
+    return replace(surface, headers="", symbols="", identity="")
+
+
+def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    verbs = {
+        "changed": [name for name in before if before[name] != after.get(name, before[name])],
+        "is gone": before.keys() - after.keys(),
+        "is new": after.keys() - before.keys(),
+    }
+    found = [(name, verb) for verb, names in verbs.items() for name in sorted(names)]
+    if found:
+        (first, verb), *rest = found
+        yield f"{first} {verb}{_format_more(len(rest), _name_file_kind(name for name, _ in rest))}"
+
+
+def _name_file_kind(names: Iterator[str]) -> str:
+    return "header" if all(name.startswith(_INCLUDE) for name in names) else "file"
+
+
+def _compare_symbols(
+    library: str,
+    before: Mapping[str, Sequence[str]],
+    after: Mapping[str, Sequence[str]],
+    named: Callable[[str], str],
+) -> Iterator[str]:
+    name = library.rpartition("/")[2]
+    had, has = set(before.get(library, ())), set(after.get(library, ()))
+    if library not in after:
+        yield f"{name} is gone"
+    elif library not in before:
+        yield f"{name} is new"
+    else:
+        yield from _format_exports(f"{name} no longer exports", had - has, named)
+        yield from _format_exports(f"{name} now exports", has - had, named)
+
+
+def _format_exports(words: str, names: set[str], named: Callable[[str], str]) -> Iterator[str]:
+    if names:
+        yield f"{words} {named(min(names))}{_format_more(len(names) - 1, 'symbol')}"
+
+
+def _format_more(count: int, kind: str) -> str:
+    return f" (and {count} more {kind}{'s' * (count != 1)})" if count else ""
+
 
 _SYMBOL_WIDTH = 80  # of a symbol with its parameters
 

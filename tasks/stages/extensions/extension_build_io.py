@@ -25,7 +25,7 @@ from tasks.core.model import Command
 from tasks.jobs import ninja_steps_io, progress_io
 from tasks.jobs.job_scheduler_io import JobScheduler, LineHandler, reserve_build_slot
 from tasks.jobs.progress_io import ProgressMonitor
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.runlog import build_history_io, run_record_io
 from tasks.runlog.run_record import Edge
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE

@@ -17,7 +17,7 @@ from tasks.core.errors import BadArtifactError, TorchyardError
 from tasks.core.model import Arch
 from tasks.core.text_formatting import format_short_list
 from tasks.knowledge import Knowledge
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code, select_library_targets
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.system import source_trees

@@ -20,7 +20,7 @@ from tasks.core.errors import (
     redact_secrets,
 )
 from tasks.knowledge import Knowledge
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceTree

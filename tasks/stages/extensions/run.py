@@ -13,7 +13,7 @@ from packaging.utils import parse_wheel_filename
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import FetchError, redact_secrets
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions import extension_sources_io
@@ -24,8 +24,11 @@ from tasks.stages.extensions.extension_code_io import (
     needs_device_code,
     read_library_archs,
 )
-from tasks.stages.extensions.extension_environment_io import merge_environment
-from tasks.stages.extensions.extension_installation_io import install_extension, prepare_build
+from tasks.stages.extensions.extension_environment_io import (
+    install_extension,
+    merge_environment,
+    prepare_build,
+)
 from tasks.stages.extensions.known_extensions import apply_known_facts
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.wheel.model import AbiFingerprint

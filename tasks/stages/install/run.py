@@ -22,7 +22,6 @@ from tasks.stages.install import (
     target_environment_io,
     target_files_io,
     target_interpreter_io,
-    wheel_selection_io,
 )
 from tasks.stages.install.install_commit_io import CommitResult, lock_environment
 from tasks.stages.install.install_journal_io import (
@@ -33,10 +32,14 @@ from tasks.stages.install.install_journal_io import (
     PendingInstall,
 )
 from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
-from tasks.stages.install.package_resolution_io import Installer, Versions, resolve_install
+from tasks.stages.install.package_resolution_io import (
+    Installer,
+    SelectedWheel,
+    Versions,
+    resolve_install,
+)
 from tasks.stages.install.target_environment_io import TargetEnvironment
 from tasks.stages.install.target_files_io import StagedPackages
-from tasks.stages.install.wheel_selection_io import SelectedWheel
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import ImportResult
@@ -278,7 +281,7 @@ def _describe_location(order: InstallOrder, folder: Path) -> str:
 
 def _require_expected_packages(order: InstallOrder) -> None:
     now = target_environment_io.query_environment(Path(order.target.python))
-    if wrong := wheel_selection_io.compare_installed(order.target, now, order.versions):
+    if wrong := package_resolution_io.compare_installed(order.target, now, order.versions):
         raise BadArtifactError(
             f"after the install this lies there: {'; '.join(wrong)}; what was there is put back",
             location=order.target.python,
@@ -327,13 +330,13 @@ def _describe_versions(new: InstallRecord) -> Iterator[str]:
 def run(job: InstallJob) -> tuple[Installation]:
     """Leave what was built in a person's environment, or that environment as it was."""
     install_commit_io.recover_installs(job.replaced)
-    chosen = wheel_selection_io.select_wheels(job)
+    chosen = package_resolution_io.select_wheels(job)
     python = target_interpreter_io.find_interpreter(job.into, job.root)
     if target_interpreter_io.is_program_name(job.into):
         print_line(f"{job.into} on PATH is {python}")
     show_progress(f"asking {python} what it has")
     target = target_environment_io.query_environment(python)
-    wheel_selection_io.require_compatible_target(target, chosen)
+    package_resolution_io.require_compatible_target(target, chosen)
     with lock_environment(job.builds, target.prefix):
         return (_install_wheels(job, target, chosen),)
 
@@ -347,7 +350,7 @@ def _install_wheels(
     by = _build_installer(job, target)
     what = resolve_install(by, target, chosen, held)
     if what:
-        for told in wheel_selection_io.list_install_warnings(target, what):
+        for told in package_resolution_io.list_install_warnings(target, what):
             print_warning(told)
         new_or_old = stamp or Path(job.replaced) / install_commit_io.create_timestamp()
         held = apply_install(InstallOrder(job, target, by, chosen, what, new_or_old))

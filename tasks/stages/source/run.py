@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.knowledge.mirrors import apply_mirror
-from tasks.stages.source import patch_series_io
+from tasks.stages.source import tree_changes_io
 from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
 from tasks.stages.source.source_checks_io import (
     TREE_DESCRIPTION,
@@ -89,7 +89,7 @@ def _update_clone(job: SourceJob) -> None:
     if Path(job.tree).exists() and not git.is_checkout(job.tree):
         _rename_old_tree(job)
     if git.is_checkout(job.tree):
-        patch_series_io.revert_patches(job.tree, job.state, job.log)
+        tree_changes_io.revert_patches(job.tree, job.state, job.log)
     elif near := git.copy_reference_clone(
         job.tree, job.location, _find_in_other_builds(job, "pytorch")
     ):
@@ -99,7 +99,7 @@ def _update_clone(job: SourceJob) -> None:
             job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
         )
     except LostEditsError:
-        patch_series_io.update_patches(job.tree, job.state, job.patches, job.log)
+        tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
         raise
 
 
@@ -112,7 +112,7 @@ def _unpack_archive(job: SourceJob) -> None:
     packed = _download_archive(job, expected)
     if tree.exists():
         _rename_old_tree(job)
-    patch_series_io.clear_applied_patches(job.state)
+    tree_changes_io.clear_applied_patches(job.state)
     archive.extract_archive(packed, tree)
     _write_snapshot(
         job, TreeSnapshot(str(tree), archive=expected, digest=_compute_content_digest(job))
@@ -142,7 +142,7 @@ def _rename_old_tree(job: SourceJob) -> None:
     while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
     tree.rename(aside)
-    patch_series_io.clear_applied_patches(job.state)
+    tree_changes_io.clear_applied_patches(job.state)
     print_warning(
         f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed"
     )
@@ -180,11 +180,11 @@ def _update_stale_submodules(job: SourceJob) -> None:
 
 
 def _apply_patches(job: SourceJob) -> tuple[str, ...]:
-    if patch_series_io.read_applied_patches(job.tree, job.state) != patch_series_io.hash_patches(
+    if tree_changes_io.read_applied_patches(job.tree, job.state) != tree_changes_io.hash_patches(
         job.patches
     ):
         manifests.remove_manifests(job.manifest)
-    return patch_series_io.update_patches(job.tree, job.state, job.patches, job.log)
+    return tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
 
 
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
@@ -239,8 +239,8 @@ def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
 def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
     if git.is_checkout(tree):
         patches = [
-            patch_series_io.find_patch_copy(state, one)
-            for one in patch_series_io.read_applied_patches(tree, state)
+            tree_changes_io.find_patch_copy(state, one)
+            for one in tree_changes_io.read_applied_patches(tree, state)
         ]
         return git.list_local_changes(tree, patches)
     return () if _is_unchanged_archive(tree, state) else ("edits",)

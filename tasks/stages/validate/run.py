@@ -14,20 +14,23 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError, redact_secrets
 from tasks.core.model import ValidationResult
 from tasks.core.text_formatting import format_short_reasons
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.runlog import run_record_io, stage_record_io
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.validate import machine_code_checks_io, runtime_checks_io, validation_report
+from tasks.stages.validate import check_results, torch_checks_io
 from tasks.stages.validate.check_results import (
     add_diagnosis,
     build_validation,
     check_abi_match,
     select_checks,
 )
-from tasks.stages.validate.machine_code_checks_io import CodeCheckContext, find_code_reader
 from tasks.stages.validate.model import ValidateJob, Validation
-from tasks.stages.validate.runtime_checks_io import check_cpp_program
+from tasks.stages.validate.torch_checks_io import (
+    CodeCheckContext,
+    check_cpp_program,
+    find_code_reader,
+)
 from tasks.stages.wheel.model import AbiFingerprint, Wheel
 from tasks.system import files, manifests, process_group, screen, shell
 from tasks.system.output import print_report
@@ -130,10 +133,8 @@ def run(job: ValidateJob) -> tuple[Validation]:
     told = [_ensure_remedy(job, check) for check in checks]
     found = build_validation(wheel.version, told, list_validation_warnings(job))
     manifests.write_manifest(job.manifest, found)
-    files.write_atomic(
-        job.junit, redact_secrets(validation_report.format_junit(job.profile, found))
-    )
-    seen = validation_report.shorten_paths(job.root, found)
+    files.write_atomic(job.junit, redact_secrets(check_results.format_junit(job.profile, found)))
+    seen = check_results.shorten_paths(job.root, found)
     _print_table(seen)
     _require_no_failures(job, seen)
     return (found,)
@@ -180,19 +181,19 @@ def _check_machine_code(
     look = CodeCheckContext(job, load_knowledge(Path(job.knowledge)), find_code_reader(deps, wheel))
     with shell.stop_commands_when(ended.is_set):
         return [
-            machine_code_checks_io.check_torch_code(look, wheel),
-            *machine_code_checks_io.check_extension_code(look, deps, built),
+            torch_checks_io.check_torch_code(look, wheel),
+            *torch_checks_io.check_extension_code(look, deps, built),
         ]
 
 
 def _check_python_torch(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
 ) -> list[ValidationResult]:
-    said = runtime_checks_io.run_probe(job, wheel, built, env)
+    said = torch_checks_io.run_probe(job, wheel, built, env)
     return [
         *check_extension_abis(job, built),
-        *runtime_checks_io.collect_probe_checks(job, wheel, said, built),
-        *runtime_checks_io.run_smoke_checks(job, said, built, wheel.python, env),
+        *torch_checks_io.collect_probe_checks(job, wheel, said, built),
+        *torch_checks_io.run_smoke_checks(job, said, built, wheel.python, env),
     ]
 
 
@@ -221,7 +222,7 @@ def _ensure_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResul
 
 def _print_table(found: Validation) -> None:
     print_report(
-        validation_report.format_validation(
+        check_results.format_validation(
             found, screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize), screen.colour_text
         )
     )
@@ -234,5 +235,5 @@ def _require_no_failures(job: ValidateJob, found: Validation) -> None:
         raise ValidationFailedError(
             f"{len(failed)} of {len(found.checks)} checks failed: {names}",
             location=str(job.manifest),
-            hint=validation_report.join_hints(failed),
+            hint=check_results.join_hints(failed),
         )

@@ -34,7 +34,7 @@ from tasks.stages.wheel.model import BuiltJob
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import read_installed_packages, resolve_required_names
 from tasks.system.output import print_line, print_warning, show_progress
-from tasks.wheels import elf_linkage_io, wheel_archive_io
+from tasks.wheels import dynamic_linkage_io, wheel_archive_io
 from tasks.wheels.library_linkage import (
     LibraryNeed,
     LibraryOrigin,
@@ -99,7 +99,7 @@ def read_linkages(
                 found[name] = known[digest]
                 continue
             unpacked = Path(archive.extract(name, folder))
-            found[name] = elf_linkage_io.read_elf_linkage(unpacked)
+            found[name] = dynamic_linkage_io.read_elf_linkage(unpacked)
             unpacked.unlink()  # a whole torch holds gigabytes of them
     read = {recorded[name]: linkage for name, linkage in found.items()}
     manifests.write_manifest(kept, LinkageCache(_LINKAGE_READER_VERSION, read))
@@ -126,7 +126,7 @@ def find_library_needs(
     """
     named = {str(site / name): name for name in sort_by_load_order(held)}
     python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
-    by = LoadedLibrary(python, elf_linkage_io.read_elf_linkage(Path(python)) or Linkage(""))
+    by = LoadedLibrary(python, dynamic_linkage_io.read_elf_linkage(Path(python)) or Linkage(""))
     libraries = [by, *(LoadedLibrary(place, held[name], by) for place, name in named.items())]
     search = _build_library_search(job, held, site, {str(site / place) for place in promised})
     found = load_libraries(libraries, search)
@@ -145,8 +145,8 @@ def _build_library_search(
     packages = sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
     return LibrarySearch(
         path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
-        cache=elf_linkage_io.read_loader_cache(env),
-        folders=(*elf_linkage_io.list_loader_folders(), *packages),
+        cache=dynamic_linkage_io.read_loader_cache(env),
+        folders=(*dynamic_linkage_io.list_loader_folders(), *packages),
         look=_build_linkage_lookup(held, site, promised),
     )
 
@@ -163,7 +163,7 @@ def _build_linkage_lookup(
         if place in ours or place.startswith(folders):
             return ours.get(place)
         try:
-            return elf_linkage_io.read_elf_linkage(Path(place))
+            return dynamic_linkage_io.read_elf_linkage(Path(place))
         except OSError:
             return Linkage(machine) if place in promised else None
 
@@ -306,7 +306,7 @@ def prepare_patched_libraries(
 
         def patch_library() -> Path:
             library = _unpack_library(job, wheel, name, recorded[name])
-            elf_linkage_io.set_rpath(program, library, folders, job.log)
+            dynamic_linkage_io.set_rpath(program, library, folders, job.log)
             return library
 
         return MemberReplacement(

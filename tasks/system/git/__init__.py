@@ -15,15 +15,23 @@ from tasks.system.git.checkout_state import (
     read_commit_time,
     read_git_state,
 )
-from tasks.system.git.clones import clone_at_ref, copy_reference_clone, is_at_ref
-from tasks.system.git.local_changes import find_conflicts, list_local_changes, require_merged
-from tasks.system.git.patches import (
+from tasks.system.git.clones import (
+    clone_at_ref,
+    copy_reference_clone,
+    is_at_ref,
+    is_reachable,
+    report_newer_commit,
+    resolve_remote_commit,
+)
+from tasks.system.git.local_changes import (
     apply_patch,
     can_apply_patch,
+    find_conflicts,
     is_as_committed,
+    list_local_changes,
+    require_merged,
     restore_patched_files,
 )
-from tasks.system.git.remotes import is_reachable, report_newer_commit, resolve_remote_commit
 from tasks.system.git.submodule_updates import (
     list_changed_submodules,
     list_stale_submodules,

@@ -5,29 +5,288 @@ it can be nobody else's.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 
-from tasks.core.errors import TorchyardError
-from tasks.system import files
-from tasks.system.git.checkout_state import is_checkout, list_submodule_status
-from tasks.system.git.partial_checkout import (
-    UpdateNote,
-    find_last_write_time,
-    find_note_path,
-    find_submodule_repositories,
-    find_user_changed_submodules,
-    is_complete_checkout,
-    keep_note_current,
-    list_changed_files,
-    read_submodule_head,
-    read_update_note,
-    repair_partial_checkout,
-    write_update_note,
+from tasks.core.errors import CommandFailedError, LostEditsError, TorchyardError
+from tasks.system import files, shell
+from tasks.system.git.checkout_state import (
+    capture_git_output,
+    find_git_folder,
+    is_checkout,
+    list_submodule_status,
 )
+from tasks.system.git.git_command import build_git_command
 from tasks.system.output import print_line, print_warning
+
+_NOTE_FILE = "torchyard-under-way.json"
+_NOTE_INTERVAL = 1.0  # seconds
+
+
+@dataclass(frozen=True)
+class UpdateNote:
+    """Submodules by their paths: those that were asked for, those that were not there at all, those
+    that had no edits, and where each that was there stood. `began` and `ended`, when it failed, are
+    seconds since 1970; `ended` is None where nobody could say.
+    """
+
+    paths: Sequence[str] = ()
+    fresh: Sequence[str] = ()
+    clean: Sequence[str] = ()
+    ended: float | None = None
+    heads: Mapping[str, str] = field(default_factory=dict)
+    began: float | None = None
+
+
+def read_update_note(tree: PurePath) -> UpdateNote | None:
+    """What was under way here, None where all of it came to its end."""
+    try:
+        return UpdateNote(**json.loads(find_note_path(tree).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):
+        return UpdateNote()
+
+
+def find_note_path(tree: PurePath) -> Path:
+    """Where it lies."""
+    return find_git_folder(Path(tree)) / _NOTE_FILE
+
+
+def write_update_note(tree: PurePath, now: UpdateNote) -> None:
+    """Put it there."""
+    files.write_atomic(find_note_path(tree), json.dumps(asdict(now)))
+
+
+def find_last_write_time(tree: PurePath, last: UpdateNote) -> float:
+    """Until when our git can have written, in seconds since 1970."""
+    return (
+        last.ended
+        if last.ended is not None
+        else find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
+    )
+
+
+@contextmanager
+def keep_note_current(tree: PurePath) -> Iterator[None]:
+    """Set the note's time every second meanwhile."""
+    over, path = threading.Event(), find_note_path(tree)
+
+    def touch_note() -> None:
+        while not over.wait(_NOTE_INTERVAL):
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
+    beating = threading.Thread(target=touch_note, name="git under way", daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beating.join()
+
+
+def find_submodule_repositories(tree: Path) -> dict[str, Path]:
+    """Path → where git keeps the repository of each submodule."""
+    if not (tree / ".gitmodules").exists():
+        return {}
+    listed = capture_git_output(
+        tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$"
+    )
+    pairs = (entry.partition("\n") for entry in listed.split("\0") if entry)
+    modules = find_git_folder(tree) / "modules"
+    return {
+        path: modules / key.removeprefix("submodule.").removesuffix(".path")
+        for key, _, path in pairs
+    }
+
+
+def is_complete_checkout(inner: Path) -> bool:
+    """Whether it has a commit, and an index, which git writes after all of its files."""
+    try:
+        capture_git_output(inner, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return (find_git_folder(inner) / "index").is_file()
+    except (CommandFailedError, OSError):
+        return False
+
+
+def read_submodule_head(inner: Path) -> str:
+    """Its branch, if it is on one, and its commit."""
+    try:
+        head = (find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
+        return f"{head} {capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
+    except (CommandFailedError, OSError):
+        return ""
+
+
+def has_git_activity_since(inner: Path, until: float) -> bool:
+    """Whether a git was at work there after ours: it moved HEAD, or staged something."""
+    place = find_git_folder(inner)
+    own = (place / name for name in ("HEAD", "index", "logs/HEAD"))
+    return any(path.exists() and path.stat().st_mtime > until for path in own)
+
+
+def find_user_changed_submodules(tree: Path, last: UpdateNote) -> frozenset[str]:
+    """The submodules, and what they hold, that a person moved since: neither on the commit that is
+    recorded nor where our git found or left them. By their paths from the top.
+    """
+    return frozenset(_find_user_changes(tree, tree, last, ""))
+
+
+def _find_user_changes(top: Path, tree: Path, last: UpdateNote, above: str) -> Iterator[str]:
+    for flag, path, _ in list_submodule_status(tree):
+        inner, full = tree / path, f"{above}{path}"
+        if flag == "-" or not is_checkout(inner) or not is_complete_checkout(inner):
+            continue
+        if flag == "+" and not _is_expected_head(top, inner, full, last):
+            yield full
+        yield from _find_user_changes(top, inner, last, f"{full}/")
+
+
+def _is_expected_head(top: Path, inner: Path, path: str, last: UpdateNote) -> bool:
+    """Off the recorded commit: where it was before, or where a clone of ours got to."""
+    if path in last.heads:
+        return last.heads[path] == read_submodule_head(inner)
+    is_cloned = any(path == one or path.startswith(f"{one}/") for one in last.fresh)
+    return is_cloned and not has_git_activity_since(inner, find_last_write_time(top, last))
+
+
+_INTERRUPTED_REF = "refs/torchyard/interrupted"
+_NAMES_PER_COMMAND = 100  # names in one command: its length has a limit
+
+
+def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
+    """What a checkout left half done at `path`, unless a person was at work after `until`, in
+    seconds since 1970.
+    """
+    inner = tree / path
+    if not is_checkout(inner):
+        return
+    _remove_blocking_files(tree, inner)
+    if not (names := list_changed_files(inner)):
+        return
+    others = [
+        name
+        for name in _list_differing_files(tree, inner, names)
+        if _has_file_content(inner / name)
+    ]
+    if has_git_activity_since(inner, until) or any(
+        _read_mtime(inner / name) > until for name in others
+    ):
+        print_warning(
+            f"{inner} was changed after its update was cut off, and is left as it is; see "
+            f"git -C {inner} status; git -C {inner} checkout -- FILE brings a file back"
+        )
+    elif files.is_owned(tree):
+        save_changes_in_ref(inner)
+        capture_git_output(inner, "reset", "--quiet", "--hard", what="put in order")
+    else:
+        _restore_missing_files(inner, names, others)
+
+
+def list_changed_files(inner: Path) -> tuple[str, ...]:
+    """Tracked files that are not as committed."""
+    options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
+    listed = capture_git_output(inner, "status", "--porcelain", "-z", *options)
+    return tuple(entry[3:] for entry in listed.split("\0") if entry)
+
+
+def save_changes_in_ref(inner: Path) -> None:
+    """Keep what tracked files hold in a ref that no other was kept in."""
+    kept = build_git_command("stash", "create", what="keep the interrupted checkout", at=inner)
+    if commit := shell.capture_output(kept).strip():
+        ref = _find_free_ref(inner)
+        capture_git_output(inner, "update-ref", ref, commit)
+        print_line(f"{inner}: what the interrupted checkout held is in {ref}")
+
+
+def _find_free_ref(inner: Path) -> str:
+    taken = set(
+        capture_git_output(inner, "for-each-ref", "--format=%(refname)", "refs/torchyard").split()
+    )
+    ref, number = _INTERRUPTED_REF, 2
+    while ref in taken:
+        ref, number = f"{_INTERRUPTED_REF}-{number}", number + 1
+    return ref
+
+
+def _restore_missing_files(inner: Path, names: tuple[str, ...], others: list[str]) -> None:
+    """In a person's clone: files that git wrote or removed, and nothing if there are others."""
+    if others or not _is_in_head(inner, names):
+        raise LostEditsError(
+            "its update was cut off, and whose these files are cannot be told: "
+            + ", ".join((others or list(names))[:5]),
+            location=str(inner),
+            hint=f"look at them (git -C {inner} diff HEAD); then keep them (git -C {inner} commit "
+            f"-a, or stash), or bring back what was committed (git -C {inner} checkout --force "
+            "HEAD), and run the same command again",
+        )
+    for first in range(0, len(names), _NAMES_PER_COMMAND):
+        some = names[first : first + _NAMES_PER_COMMAND]
+        capture_git_output(inner, "--literal-pathspecs", "checkout", "--quiet", "HEAD", "--", *some)
+    print_line(f"{inner}: files that the interrupted checkout left out are back")
+
+
+def _is_in_head(inner: Path, names: tuple[str, ...]) -> bool:
+    listed = capture_git_output(inner, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
+    return set(names) <= set(listed)
+
+
+def _list_differing_files(tree: Path, inner: Path, names: tuple[str, ...]) -> list[str]:
+    """Those that differ from the commit that the tree around records."""
+    try:
+        wanted = _read_recorded_commit(tree, inner)
+        options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
+        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, wanted)
+    except CommandFailedError:  # that commit was not fetched yet
+        return list(names)
+    return [name for name in names if name in set(listed.split("\0"))]
+
+
+def _read_recorded_commit(tree: Path, inner: Path) -> str:
+    around = next(one for one in inner.parents if one == tree or is_checkout(one))
+    name = inner.relative_to(around).as_posix()
+    return capture_git_output(
+        around, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", name
+    ).split()[1]
+
+
+def _remove_blocking_files(tree: Path, inner: Path) -> None:
+    """New files of the commit that is to come are in its way: those that are as in it, or empty."""
+    try:
+        wanted = _read_recorded_commit(tree, inner)
+        options = ("--no-renames", "--diff-filter=A")
+        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, "HEAD", wanted)
+    except CommandFailedError:  # that commit was not fetched yet
+        return
+    tracked = set(capture_git_output(inner, "ls-files", "-z").split("\0"))
+    names = [name for name in listed.split("\0") if name and name not in tracked]
+    for name in names:
+        path = inner / name
+        if path.is_file() and not path.is_symlink() and _is_same_as_commit(inner, name, wanted):
+            path.unlink()
+
+
+def _is_same_as_commit(inner: Path, name: str, commit: str) -> bool:
+    if not _has_file_content(inner / name):
+        return True
+    held = capture_git_output(inner, "hash-object", "--", name).strip()
+    return held == capture_git_output(inner, "rev-parse", f"{commit}:{name}").strip()
+
+
+def _has_file_content(path: Path) -> bool:
+    """Whether there is anything in it to lose."""
+    return path.is_symlink() or (path.exists() and path.stat().st_size > 0)
+
+
+def _read_mtime(path: Path) -> float:
+    return path.lstat().st_mtime
 
 
 def remove_stale_locks(tree: PurePath, last: UpdateNote) -> None:

@@ -5,16 +5,20 @@ what git ignores, and what a build leaves in submodules.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
+from tasks.core.model import Command
 from tasks.core.text_formatting import format_short_list
-from tasks.system import shell
+from tasks.system import files, shell
 from tasks.system.git.checkout_state import (
     capture_git_output,
     find_git_folder,
@@ -23,7 +27,7 @@ from tasks.system.git.checkout_state import (
     read_head_commit,
 )
 from tasks.system.git.git_command import build_git_command
-from tasks.system.output import print_warning
+from tasks.system.output import print_line, print_warning
 
 _NON_COMMIT_ENTRY = re.compile(
     r"(?:checkout|reset|clone|branch)\b|[^:]*rebase[^:]*\((?:start|finish|abort)\)"
@@ -176,3 +180,198 @@ def _build_conflict_hint(repository: Path) -> str:
 
 def _quote_folder(folder: Path) -> str:
     return f'"{folder}"' if " " in str(folder) else str(folder)
+
+
+_BACKUP_LIST, _BACKUP_FILES, _ASIDE_FOLDER = "files.txt", "files", "aside"
+
+
+@contextmanager
+def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
+    """The files of `tree` that the patch changes lie in `folder`, which is ours, meanwhile.
+
+    Raises `BuildError` where the patch names a file outside of the tree.
+    """
+    restore_patched_files(tree, folder)
+    there = {name: _is_file_or_link(Path(tree) / name) for name in list_patched_files(tree, patch)}
+    for name in (name for name, was in there.items() if was):
+        _link_or_copy_file(Path(tree) / name, folder / _BACKUP_FILES / name)
+    files.write_atomic(folder / _BACKUP_LIST, json.dumps(there))
+    try:
+        yield
+    except CommandFailedError:
+        restore_patched_files(tree, folder)
+        raise
+    _remove_backup(folder)
+
+
+def restore_patched_files(tree: PurePath, folder: Path) -> None:
+    """Put the files back where that was cut off; what else lies there is put aside, and named."""
+    there = _read_backup_list(folder)
+    aside = _find_free_folder(folder.with_name(_ASIDE_FOLDER))
+    lost = [
+        name
+        for name, was in there.items()
+        if was and not _is_file_or_link(folder / _BACKUP_FILES / name)
+    ]
+    for name in (name for name in there if name not in lost):
+        _restore_file(Path(tree) / name, folder / _BACKUP_FILES / name, aside / name)
+    if lost:
+        print_warning(
+            f"a patch was cut off in {tree}, and what it changed cannot be put back, since nothing "
+            f"of it is in {folder / _BACKUP_FILES}: {', '.join(lost)}; see git -C {tree} diff"
+        )
+    elif there:
+        print_line(f"a patch was cut off in {tree}: its files are as they were before it")
+    if aside.exists():
+        print_warning(f"what these files held instead is in {aside}: edits made since are there")
+    _remove_backup(folder)
+
+
+def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
+    """Of the files that git would change: a rename has one in each direction."""
+    found: set[str] = set()
+    for direction in ((), ("--reverse",)):
+        argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
+        listed = shell.capture_output(
+            build_git_command(*argv, what=f"read patch {patch.name}", at=tree)
+        )
+        found.update(entry.split("\t", 2)[2] for entry in listed.split("\0") if entry)
+    for name in found:
+        if not _is_inside_tree(Path(tree), name):
+            raise TorchyardError(
+                f"this patch changes a file outside of {tree}: {name}",
+                location=str(patch),
+                hint="take that file out of the patch",
+            )
+    return sorted(found)
+
+
+def _is_inside_tree(tree: Path, name: str) -> bool:
+    pure = PurePosixPath(name), PureWindowsPath(name)
+    if any(one.anchor or ".." in one.parts for one in pure):
+        return False
+    return (tree / name).parent.resolve().is_relative_to(tree.resolve())
+
+
+def _read_backup_list(folder: Path) -> Mapping[str, bool]:
+    """Each file, and whether it was there before the patch."""
+    path = folder / _BACKUP_LIST
+    if not path.is_file():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    if text.startswith("{"):
+        return dict(json.loads(text))
+    return {
+        name: _is_file_or_link(folder / _BACKUP_FILES / name) for name in text.split("\n") if name
+    }
+
+
+def _find_free_folder(aside: Path) -> Path:
+    number = 1
+    while (aside / str(number)).exists():
+        number += 1
+    return aside / str(number)
+
+
+def _restore_file(path: Path, before: Path, aside: Path) -> None:
+    if _is_file_or_link(path):
+        if _is_file_or_link(before) and _is_same_file(path, before):
+            return
+        _copy_with_parents(path, aside)
+    if _is_file_or_link(before):
+        _link_or_copy_file(before, path)
+    elif _is_file_or_link(path):
+        path.unlink()
+
+
+def _is_file_or_link(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
+    modes = (path.stat().st_mode & 0o100 for path in (one, other))
+    return len(set(modes)) == 1 and one.read_bytes() == other.read_bytes()
+
+
+def _link_or_copy_file(source: Path, target: Path) -> None:
+    """Over what is at `target`, which stays until the other is whole."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.torchyard")
+    new.unlink(missing_ok=True)
+    try:
+        os.link(source, new, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # another disk, or one without links
+        _copy_with_parents(source, new)
+    new.replace(target)
+    new.unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
+
+
+def _copy_with_parents(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _remove_backup(folder: Path) -> None:
+    """The list first: without it nobody takes what is left for whole."""
+    (folder / _BACKUP_LIST).unlink(missing_ok=True)
+    files.remove_owned(folder)
+
+
+def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
+    """Whether the patch fits the tree as it is; in `reverse`, whether it can be taken back."""
+    try:
+        shell.capture_output(
+            _build_patch_command(tree, patch, "--check", *_build_direction_option(reverse))
+        )
+    except CommandFailedError:
+        return False
+    return True
+
+
+def is_as_committed(tree: PurePath, patch: Path) -> bool:
+    """Whether git sees no change in any file of the patch: a person took it out by hand, or a
+    commit holds it now. Never so where git does not know the tree.
+    """
+    if not is_checkout(tree):
+        return False
+    repositories = [path for path, _ in list_checked_out_submodules(tree)]
+    return not any(
+        _read_file_status(tree, name, repositories) for name in list_patched_files(tree, patch)
+    )
+
+
+def _read_file_status(tree: PurePath, name: str, repositories: Sequence[str]) -> str:
+    inner = max((path for path in repositories if name.startswith(f"{path}/")), key=len, default="")
+    at, within = Path(tree) / inner, name.removeprefix(f"{inner}/")
+    options = ("--porcelain", "--ignored", "--untracked-files=all")
+    return capture_git_output(at, "--literal-pathspecs", "status", *options, "--", within)
+
+
+def apply_patch(
+    tree: PurePath,
+    patch: PurePath,
+    *,
+    reverse: bool = False,
+    log: PurePath | None = None,
+    keep: Path | None = None,
+) -> None:
+    """Apply it, or take it back; `CommandFailedError` leaves the tree as it was. With `keep`, a
+    folder of ours, so does a KILL, after `patching.restore`.
+    """
+    with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
+        shell.run_command(
+            _build_patch_command(tree, patch, *_build_direction_option(reverse), log=log)
+        )
+
+
+def _build_direction_option(reverse: bool) -> tuple[str, ...]:
+    return ("--reverse",) if reverse else ()
+
+
+def _build_patch_command(
+    tree: PurePath, patch: PurePath, *options: str, log: PurePath | None = None
+) -> Command:
+    argv = ("apply", "--whitespace=nowarn", *options, "--", str(patch))
+    return build_git_command(*argv, what=f"patch {patch.name}", at=tree, log=log)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tasks.knowledge import package_managers
-from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 
 
 def list_system_names() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from tasks.compiler_cache import cache_program_io
-from tasks.compiler_cache import cache_selection_io as cache
+from tasks.compiler_cache import cache_program_io as cache
 from tasks.compiler_cache.cache_program_io import (
     CacheCounts,
     measure_cache,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Arch
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 
 CHECKOUT = Path(__file__).parents[3]
 READMES = ["README.md", "README.zh-CN.md"]

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import tasks
-from tasks.cli.doit_commands import generate_command_tasks
+from tasks.cli.session import generate_command_tasks
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT
 from tests.support.snippets import commands

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]

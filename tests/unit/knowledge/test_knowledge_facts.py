@@ -12,7 +12,7 @@ import yaml
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.machine_code_rules import classify_compatibility
 from tasks.knowledge.versions import parse_major_minor
 

@@ -15,7 +15,7 @@ from tasks.knowledge.gpus import (
     resolve_gpu,
     shorten_gpu_name,
 )
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

@@ -8,8 +8,8 @@ from pathlib import Path
 from tasks.core.model import Arch
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import shorten_gpu_name
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.knowledge_page import render_page
-from tasks.knowledge.load_knowledge_io import load_knowledge
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release, is_python_supported, list_nearest_releases
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER, load_knowledge
-from tasks.knowledge.schema_check_io import check_schema
-from tasks.knowledge.schema_errors import find_type_errors
+from tasks.knowledge.knowledge_files import find_type_errors
+from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, check_schema, load_knowledge
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917 
         getattr(load_knowledge(folder), KINDS[name])
     assert told.value.location == f"{folder / name}.yaml: {at}"
     assert what in told.value.message
-    assert "tasks.knowledge.schema_check_io" in told.value.hint
+    assert "tasks.knowledge.knowledge_files_io" in told.value.hint
 
 
 def test_a_single_fact_is_judged_as_a_table_of_them_is() -> None:

@@ -18,7 +18,7 @@ from tasks.knowledge.cuda_toolkits import (
     list_toolkit_packages,
     require_toolkit,
 )
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release
 from tests.support.rows import each_row
 

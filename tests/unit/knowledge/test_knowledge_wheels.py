@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Arch
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import (
     SelectedWheel,
     explain_missing_wheel,

@@ -11,7 +11,7 @@ import yaml
 
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge import knowledge_files
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tests.support.rows import each_row
 
 FACTS = sorted((Path(__file__).parents[3] / "config" / "knowledge").glob("*.yaml"))

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
-from tasks.lock import bundle_archive_io, bundle_contents_io
+from tasks.lock import bundle_archive_io
 from tasks.lock.bundle_manifest import (
     BUNDLE_SCHEMA,
     MANIFEST_NAME,
@@ -302,16 +302,16 @@ def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Pat
     commit(outer)
     url, tree = "https://git.example/outer", tmp_path / "ours" / "tree"
     git.clone_at_ref(url, "main", tree, mirrors=upstream)
-    found = list(bundle_contents_io.list_commits(url, tree, "main"))
+    found = list(bundle_archive_io.list_commits(url, tree, "main"))
     assert [one.url for one in found] == [url, "https://git.example/inner"]
     places = {
         one.url: files.create_owned_folder(
-            tmp_path / bundle_contents_io.build_repository_name(one.url)
+            tmp_path / bundle_archive_io.build_repository_name(one.url)
         )
         for one in found
     }
     for one in found:
-        bundle_contents_io.store_commit(one, places[one.url], tmp_path / "log")
+        bundle_archive_io.store_commit(one, places[one.url], tmp_path / "log")
     (tmp_path / "git").rename(tmp_path / "gone")
     network_access.start_offline_mode(tmp_path)
     mirrors = {name: str(place) for name, place in places.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.model import Host, Interpreter, Plan
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection
 from tasks.lock.plan_pinning import pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan

@@ -9,8 +9,8 @@ import pytest
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
+from tasks.doctor import host_facts_io
 from tasks.doctor import network_checks as judged
-from tasks.doctor import network_facts_io
 from tasks.doctor.examine_host import build_probe_request
 from tasks.doctor.host_facts import Connectivity, HostFacts
 from tasks.knowledge.mirrors import DEFAULT_INDEX, apply_index_mirror, collect_mirror_replacements
@@ -139,7 +139,7 @@ def test_a_default_index_of_pips_own_stays(tmp_path: Path) -> None:
 def test_doctor_asks_the_mirror_and_says_what_it_stands_for(yard: Path) -> None:
     profile = opened(yard, f"{CPU}mirrors: [sjtu]\n")
     urls = build_probe_request(yard, profile.host, profile).urls
-    asked = {one.url: one.instead_of for one in map(network_facts_io._apply_user_index, urls)}
+    asked = {one.url: one.instead_of for one in map(host_facts_io._apply_user_index, urls)}
     assert asked[f"{SJTU}/pypi/web/simple"] == DEFAULT_INDEX
     assert asked[f"{SJTU}/pytorch-wheels/cpu"] == "https://download.pytorch.org/whl/cpu"
     for answers, said in ((True, "answers"), (False, "does not answer")):

@@ -10,7 +10,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter, System
 from tasks.core.resolution import Resolution, ToolkitResolution
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import Settings
 

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ValidationError
 from tasks.cli.commands.init_answers import Answers, format_local_yaml
 from tasks.core.errors import SettingsError
 from tasks.settings import values
-from tasks.settings.json_schema import render_json_schema
 from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.schema import Extension, Settings
+from tasks.settings.settings_page import render_json_schema
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from tasks.stages.env.environment_variables import resolve_environments
 from tasks.stages.extensions.extension_build_io import build_wheel_command
 from tasks.stages.extensions.extension_environment_io import merge_environment
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.validate.runtime_checks_io import build_probe_command
+from tasks.stages.validate.torch_checks_io import build_probe_command
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments
 from tasks.system.package_installer import (

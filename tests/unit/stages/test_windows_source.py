@@ -14,8 +14,12 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Command
 from tasks.knowledge.resource_estimates import MAX_BUILD_SUBPATH, MAX_PATH
 from tasks.settings.schema import Build, Source
-from tasks.stages.compile.build_backends import BACKENDS
-from tasks.stages.compile.build_commands import BuildSpec, BuildStep, create_reconfigure_step
+from tasks.stages.compile.build_backends import (
+    BACKENDS,
+    BuildSpec,
+    BuildStep,
+    create_reconfigure_step,
+)
 from tasks.stages.compile.build_context_io import create_build_spec
 from tasks.stages.compile.build_folder_decision import (
     FolderChange,
@@ -30,7 +34,7 @@ from tasks.stages.compile.configure_fingerprint import (
 from tasks.stages.compile.model import BackendName, CompileResult
 from tasks.stages.env.cache_launchers import build_cache_environment
 from tasks.stages.env.environment_variables import resolve_environments
-from tasks.stages.validate.runtime_checks_io import list_cpp_steps
+from tasks.stages.validate.torch_checks_io import list_cpp_steps
 from tasks.stages.wheel.model import Wheel
 from tasks.system import git, shell
 from tests.support.checkout import KNOWLEDGE

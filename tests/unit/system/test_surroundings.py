@@ -18,7 +18,7 @@ import pytest
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
-from tasks.doctor import folder_facts_io, host_facts_io, network_facts_io
+from tasks.doctor import folder_facts_io, host_facts_io
 from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import (
     VARIABLES,
@@ -72,7 +72,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "CONDA_PREFIX",
     ):
         monkeypatch.delenv(name, raising=False)
-    for name in network_facts_io._PROXY_VARIABLES:
+    for name in host_facts_io._PROXY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -131,7 +131,7 @@ def test_the_gate_starts_nothing_slow_and_asks_nobody(
     for place, name in (
         (git, "is_reachable"),
         (process_group, "list_running_programs"),
-        (network_facts_io, "start_url_probes"),
+        (host_facts_io, "start_url_probes"),
     ):
         monkeypatch.setattr(place, name, never)
     profile = opened(yard, on=replace(HOST, python=SELF)).opened
@@ -163,10 +163,10 @@ def test_a_stalled_resolver_does_not_hold_doctor(
         return "quick" in url
 
     monkeypatch.setattr(git, "is_reachable", stalls)
-    monkeypatch.setattr(network_facts_io, "DEADLINE", 2.0)
+    monkeypatch.setattr(host_facts_io, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
-    found = network_facts_io.start_network_probes(
+    found = host_facts_io.start_network_probes(
         asked(tmp_path, urls=urls), frozenset({"git-hosts"})
     )()["reach"]
     assert ended == []
@@ -186,7 +186,7 @@ def test_a_resolver_is_asked_in_the_background(
 
     monkeypatch.undo()
     monkeypatch.setattr(socket, "getaddrinfo", stalls)
-    assert network_facts_io.start_url_probes(["https://nowhere.example:1/a"], 0.2)() == {}
+    assert host_facts_io.start_url_probes(["https://nowhere.example:1/a"], 0.2)() == {}
     assert ended == []
     over.set()
 
@@ -194,7 +194,7 @@ def test_a_resolver_is_asked_in_the_background(
 @pytest.mark.parametrize("url", ["https://[/a", "https://a:99999/b", "https:///a"])
 def test_a_url_that_is_none_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.undo()
-    assert network_facts_io.start_url_probes([url], 2)() == {url: False}
+    assert host_facts_io.start_url_probes([url], 2)() == {url: False}
 
 
 def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
@@ -205,21 +205,17 @@ def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset[CheckId]({"index", "git-hosts"})
-    assert network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (
+    assert host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (
         Connectivity(INDEX, "https://pypi.org/simple", answers=True),
         Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
-        "reach"
-    ]
+    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = network_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()[
-        "reach"
-    ]
+    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
     assert found.url == "https://***@env.example/simple"
 
 
@@ -228,7 +224,7 @@ def test_what_is_built_already_makes_hosts_optional(tmp_path: Path) -> None:
     there.touch()
     urls = (RequiredUrl("a", "https://git.example/a"),)
     given = asked(tmp_path, urls=urls, begun=(there,))
-    (found,) = network_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
+    (found,) = host_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
     assert found.optional
 
 
@@ -236,7 +232,7 @@ def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
     monkeypatch.setenv("all_proxy", "nonsense://")
     given = dict.fromkeys(["https_proxy", "all_proxy"])
-    found = [proxy for proxy in network_facts_io._read_proxies() if proxy.variable in given]
+    found = [proxy for proxy in host_facts_io._read_proxies() if proxy.variable in given]
     assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
 
 

@@ -23,7 +23,7 @@ from tasks.core.model import ValidationResult
 from tasks.core.text_layout import measure_columns
 from tasks.doctor.check_result import CheckResult, report_ok, report_problem, report_warning
 from tasks.lock.opened_profile_io import SelectedProfile
-from tasks.stages.validate import validation_report
+from tasks.stages.validate import check_results
 from tasks.stages.validate.check_results import build_validation
 from tasks.system import interpreters, output, screen
 from tasks.system.console import Console
@@ -139,7 +139,7 @@ def validated() -> None:
     ]
     room = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     output.print_report(
-        validation_report.format_validation(
+        check_results.format_validation(
             build_validation("2.15.0+cu130", checks, (LONG,)), room, screen.colour_text
         )
     )

@@ -90,7 +90,7 @@ def test_nothing_that_takes_time_is_imported() -> None:
         "doit",
         "tasks.cli.session",
         "tasks.planning.profile_plan",
-        "tasks.settings.layers",
+        "tasks.settings.layers_io",
     )
     code = (
         "import sys; from tasks.cli.complete import find_completions;"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.doit_commands import generate_command_tasks
 from tasks.cli.help_pages import (
     BUILD_PAGE,
     COMMAND_GROUPS,
@@ -19,6 +18,7 @@ from tasks.cli.help_pages import (
 )
 from tasks.cli.help_text import HELP_PAGES, TaskRow, render_overview, render_page, render_task_list
 from tasks.cli.running.doit_tasks import generate_stage_tasks
+from tasks.cli.session import generate_command_tasks
 from tasks.core.model import Stage
 from tasks.core.text_layout import measure_columns
 from tasks.settings.schema import Settings

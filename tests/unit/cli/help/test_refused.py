@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.cli.usage_errors import (
+from tasks.cli.doit_overrides import (
     CommandLine,
     explain_rejected_option,
     explain_unknown_word,

@@ -9,22 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runlog.edge_statistics import (
+from tasks.runlog.report_page import list_settings
+from tasks.runlog.run_record import Edge, Run, StageRun
+from tasks.runlog.run_statistics import (
     MAX_FOLDERS,
     MAX_SLOWEST,
     assign_slots,
     classify_output,
+    compare_runs,
     compute_concurrency,
     compute_mean_jobs,
     compute_span,
+    find_comparable_run,
     find_slowest,
     find_source_folder,
     list_edges,
     summarize_folders,
 )
-from tasks.runlog.report_text import list_settings
-from tasks.runlog.run_comparison import compare_runs, find_comparable_run
-from tasks.runlog.run_record import Edge, Run, StageRun
 
 EDGES = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20)).map(

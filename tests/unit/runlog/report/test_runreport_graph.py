@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.runlog.report_graphics import GraphRow, lay_out_graph
-from tasks.runlog.report_text import describe_outcomes, format_headline
+from tasks.runlog.report_page import describe_outcomes, format_headline
 from tasks.runlog.run_record import Run, StageNode, StageRun
 
 GRAPH = (

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from tasks.stages.compile.build_backends import BACKENDS, detect_backend
-from tasks.stages.compile.build_commands import BuildSpec, create_reconfigure_step
+from tasks.stages.compile.build_backends import (
+    BACKENDS,
+    BuildSpec,
+    create_reconfigure_step,
+    detect_backend,
+)
 from tasks.stages.compile.model import BackendName
 
 TREE, OURS = PurePosixPath("/tree"), PurePosixPath("/ours")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.compile.build_folder_decision import (
     FolderDecision,
     build_reconfigure_arguments,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile import library_digest_io
+from tasks.stages.compile import build_folder_io
 
 LONG_AGO = 1_700_000_000
 
@@ -29,7 +29,7 @@ def write(path: Path, text: str, when: int = LONG_AGO) -> None:
 
 def digest(libraries: Path) -> str:
     tree = libraries.parent.parent
-    return library_digest_io.compute_library_digest([libraries], tree, tree / "known.json")
+    return build_folder_io.compute_library_digest([libraries], tree, tree / "known.json")
 
 
 def test_a_library_that_changed_changes_the_digest_and_back(libraries: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.stages.deps.build_toolchain_io import list_toolkit_pins
+from tasks.stages.deps.run import list_toolkit_pins
 
 
 def installed(site: Path, name: str, version: str, *requires: str) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tasks.core import shell_quoting
 from tasks.core.errors import TorchyardError
-from tasks.stages.env.environment_scripts_io import render_script
 from tasks.stages.env.model import Environment
+from tasks.stages.env.run import render_script
 from tests.support.cmdreader import NASTY, assignments
 from tests.support.rows import each_row
 from tests.support.shellcases import JOB

@@ -17,11 +17,10 @@ import pytest
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.deps_model import CompilerCache, CudaHome, MsvcEnvironment
 from tasks.settings.schema import Settings
-from tasks.stages.env.environment_scripts_io import write_wrappers
 from tasks.stages.env.environment_variables import resolve_runtime_environment
 from tasks.stages.env.model import Environment
 from tasks.stages.env.plan import plan
-from tasks.stages.env.run import run
+from tasks.stages.env.run import run, write_wrappers
 from tasks.system import manifests
 from tests.support.checkout import KNOWLEDGE
 from tests.support.shellcases import HOSTILE, JOB, TEMPLATES, environment_of, seen

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.core.errors import TorchyardError
-from tasks.stages.env.environment_scripts_io import write_scripts
 from tasks.stages.env.model import Environment
+from tasks.stages.env.run import write_scripts
 from tasks.system.hardware.capacity import compute_safe_jobs
 from tests.support.shellcases import (
     EVERY_SHELL,

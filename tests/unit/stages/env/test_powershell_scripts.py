@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tree_sitter import Language, Node, Parser
 
 from tasks.core.errors import TorchyardError
-from tasks.stages.env.environment_scripts_io import render_script
 from tasks.stages.env.model import Environment
+from tasks.stages.env.run import render_script
 from tests.support.shellcases import JOB, folder, script, text
 
 QUOTES = "'\u2018\u2019\u201a\u201b"

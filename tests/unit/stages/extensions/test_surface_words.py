@@ -15,7 +15,7 @@ from tasks.core.model import Layout, Plan, Stage
 from tasks.runlog import stage_record_io
 from tasks.settings.schema import Settings
 from tasks.stages import abi_fingerprint_store_io
-from tasks.stages.extensions.abi_differences import find_abi_differences
+from tasks.stages.extensions.explain_changes import find_abi_differences
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
 from tasks.stages.wheel.model import AbiDetails, AbiFingerprint

@@ -13,14 +13,14 @@ from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
 from tasks.core.errors import TorchyardError
-from tasks.stages.install import target_files_io, wheel_selection_io
+from tasks.stages.install import package_resolution_io, target_files_io
+from tasks.stages.install.package_resolution_io import SelectedWheel
 from tasks.stages.install.target_environment_io import (
     Distribution,
     EnvironmentInfo,
     TargetEnvironment,
     query_environment,
 )
-from tasks.stages.install.wheel_selection_io import SelectedWheel
 from tests.support.rows import each_row
 
 SAID = EnvironmentInfo(
@@ -54,7 +54,7 @@ def there(name: str, version: str, *requires: str, installer: str = "pip") -> Di
 
 
 def test_wheels_for_this_python_and_for_every_one_fit() -> None:
-    wheel_selection_io.require_compatible_target(
+    package_resolution_io.require_compatible_target(
         target(), [wheel("cp312-cp312-linux_x86_64"), wheel("py3-none-any")]
     )
 
@@ -71,7 +71,7 @@ def test_wheels_for_this_python_and_for_every_one_fit() -> None:
 )
 def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
     with pytest.raises(TorchyardError, match="nothing was changed") as told:
-        wheel_selection_io.require_compatible_target(target(), [wheel(tag)])
+        package_resolution_io.require_compatible_target(target(), [wheel(tag)])
     assert f"is for {tag}, and /env/bin/python takes cp312-cp312-manylinux" in told.value.message
     assert "set python: /env/bin/python" in told.value.hint
 
@@ -79,7 +79,7 @@ def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
 def test_a_python_that_the_system_manages_is_refused() -> None:
     mark = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
     with pytest.raises(TorchyardError, match="managed by the system") as told:
-        wheel_selection_io.require_compatible_target(target(managed=mark), [])
+        package_resolution_io.require_compatible_target(target(managed=mark), [])
     assert told.value.location == mark
     assert "make a venv of your own" in told.value.hint
 
@@ -99,12 +99,12 @@ def test_a_python_that_the_system_manages_is_refused() -> None:
 )
 def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -> None:
     said = replace(SAID, distributions=(there("vision", "0.20.1", wanted),))
-    assert list(wheel_selection_io.describe_conflicts(said, {"torch": "2.6.0+cpu"})) == told
+    assert list(package_resolution_io.describe_conflicts(said, {"torch": "2.6.0+cpu"})) == told
 
 
 def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
     said = replace(SAID, distributions=(there("torchvision", "0.20.1", "torch==2.5.1"),))
-    (told,) = wheel_selection_io.describe_conflicts(said, {"torch": "2.6.0"})
+    (told,) = package_resolution_io.describe_conflicts(said, {"torch": "2.6.0"})
     assert told.startswith("torchvision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed; ")
     assert "companions: [torchvision] in config/local.yaml" in told
 
@@ -112,12 +112,12 @@ def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
 def test_what_is_replaced_itself_wants_nothing_any_more() -> None:
     said = replace(SAID, distributions=(there("Simple.KNN", "1", "torch==2.5.1"),))
     assert not list(
-        wheel_selection_io.describe_conflicts(said, {"torch": "2.6.0", "simple-knn": "2"})
+        package_resolution_io.describe_conflicts(said, {"torch": "2.6.0", "simple-knn": "2"})
     )
 
 
 def test_conda_is_not_told_of_it_and_the_person_is() -> None:
-    (told,) = wheel_selection_io.list_install_warnings(
+    (told,) = package_resolution_io.list_install_warnings(
         target(distributions=(there("torch", "2.5", installer="conda"),)), {}
     )
     assert "conda put torch 2.5 there" in told
@@ -127,14 +127,14 @@ def test_conda_is_not_told_of_it_and_the_person_is() -> None:
 def test_condas_own_list_tells_it_too(tmp_path: Path) -> None:
     """Many of its packages were put together by pip, which says so of itself."""
     one = target(prefix=str(tmp_path), distributions=(there("torch", "2.5"),))
-    assert not list(wheel_selection_io.list_install_warnings(one, {}))
+    assert not list(package_resolution_io.list_install_warnings(one, {}))
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta" / "pytorch-2.5.1-py3.12_cuda12.4.json").touch()
-    assert len(list(wheel_selection_io.list_install_warnings(one, {}))) == 1
+    assert len(list(package_resolution_io.list_install_warnings(one, {}))) == 1
 
 
 def test_a_torch_that_would_be_imported_first_is_told() -> None:
-    (told,) = wheel_selection_io.list_install_warnings(
+    (told,) = package_resolution_io.list_install_warnings(
         target(user_torch="/home/me/.local/lib/torch"), {}
     )
     assert told.startswith("/home/me/.local/lib/torch goes before")
@@ -143,7 +143,7 @@ def test_a_torch_that_would_be_imported_first_is_told() -> None:
 def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
     before = target(distributions=(there("torch", "2.5"), there("vision", "1")))
     after = target(distributions=(there("torch", "2.6"), there("sympy", "1")))
-    assert wheel_selection_io.compare_installed(before, after, {"torch": "2.6"}) == [
+    assert package_resolution_io.compare_installed(before, after, {"torch": "2.6"}) == [
         "sympy 1 (meant: none)",
         "vision is gone (meant: 1)",
     ]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from tasks.settings.values import ValidationCheckName
-from tasks.stages.validate.runtime_checks_io import _PROBE_CHECKS
+from tasks.stages.validate.torch_checks_io import _PROBE_CHECKS
 from tests.support.besides import PROBES, beside, module
 
 CARD = SimpleNamespace(name="RTX 5090", total_memory=32 << 30, major=12, minor=0)

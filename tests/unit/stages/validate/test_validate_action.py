@@ -66,7 +66,7 @@ def test_an_interrupt_does_not_wait_for_the_libraries_that_are_still_to_be_read(
             time.sleep(0.01)
         raise SystemExit(130)
 
-    monkeypatch.setattr("tasks.stages.validate.runtime_checks_io.run_probe", interrupted)
+    monkeypatch.setattr("tasks.stages.validate.torch_checks_io.run_probe", interrupted)
     with pytest.raises(SystemExit):
         run(yard.job())
     assert len(read.read_text().splitlines()) == 1

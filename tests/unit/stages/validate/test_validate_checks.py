@@ -12,11 +12,13 @@ from tasks.stages.validate.check_results import (
     check_coverage,
     combine_checks,
     fail_without_cuda,
+    format_validation,
+    join_hints,
     parse_arch_flags,
     parse_probe_lines,
     select_checks,
+    shorten_paths,
 )
-from tasks.stages.validate.validation_report import format_validation, join_hints, shorten_paths
 from tests.support.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)

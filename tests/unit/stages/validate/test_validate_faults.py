@@ -18,9 +18,9 @@ from tasks.core.errors import ValidationFailedError
 from tasks.core.model import Arch, ValidationResult
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.validate.machine_code_checks_io import find_code_reader
 from tasks.stages.validate.model import ValidateJob
 from tasks.stages.validate.run import run
+from tasks.stages.validate.torch_checks_io import find_code_reader
 from tasks.stages.wheel.model import AbiFingerprint, Wheel
 from tasks.system import manifests
 from tasks.wheels.machine_code_io import MachineCodeReader

@@ -5,8 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from tasks.core.model import ValidationResult
-from tasks.stages.validate.check_results import build_validation
-from tasks.stages.validate.validation_report import format_junit
+from tasks.stages.validate.check_results import build_validation, format_junit
 
 CHECKS = (
     ValidationResult("import", "passed", "torch 2.15.0"),

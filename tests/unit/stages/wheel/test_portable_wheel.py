@@ -25,7 +25,7 @@ from tasks.stages.wheel.model import BuiltJob
 from tasks.stages.wheel.plan import plan
 from tasks.stages.wheel.wheel_packing_io import build_metadata
 from tasks.system import manifests
-from tasks.wheels import elf_linkage_io, wheel_archive_io, wheel_rewrite_io
+from tasks.wheels import dynamic_linkage_io, wheel_archive_io, wheel_rewrite_io
 from tasks.wheels.external_libraries import TargetEnvironment, find_external_libraries
 from tasks.wheels.machine_code_io import MachineCodeReader
 from tasks.wheels.wheel_inspection_io import inspect_wheel
@@ -285,6 +285,6 @@ def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None
     path = bench.folder / "one.so"
     with zipfile.ZipFile(wheel) as archive:
         path.write_bytes(archive.read("torch/lib/libtorch_cuda.so"))
-    linkage = elf_linkage_io.read_elf_linkage(path)
+    linkage = dynamic_linkage_io.read_elf_linkage(path)
     assert linkage
     assert str(bench.home / "lib64") in linkage.runpath

@@ -12,7 +12,7 @@ from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.env.model import Environment
-from tasks.stages.wheel import torch_installation_io
+from tasks.stages.wheel import run
 from tasks.stages.wheel.model import BuiltJob
 from tasks.stages.wheel.plan import plan
 from tasks.system import files, manifests
@@ -41,7 +41,7 @@ def torch(folder: Path, *lines: str) -> None:
 
 def refused(job: BuiltJob) -> BadArtifactError:
     with pytest.raises(BadArtifactError) as told:
-        torch_installation_io.require_torch_import(job, sys.executable, VERSION)
+        run.require_torch_import(job, sys.executable, VERSION)
     assert told.value.hint
     return told.value
 
@@ -53,7 +53,7 @@ def test_a_torch_of_that_version_passes_whatever_else_it_says(
         f"print('hello'); import atexit; atexit.register(print, 'bye'); __version__ = '{VERSION}'"
     )
     torch(tmp_path / "site", says)
-    torch_installation_io.require_torch_import(job, sys.executable, VERSION)
+    run.require_torch_import(job, sys.executable, VERSION)
 
 
 def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
@@ -90,7 +90,7 @@ def test_a_torch_that_waits_for_the_driver_is_a_warning(
 ) -> None:
     missing = "libcuda.so.1: cannot open shared object file: No such file or directory"
     torch(tmp_path / "site", f"raise ImportError('{missing}')")
-    torch_installation_io.require_torch_import(job, sys.executable, VERSION)
+    run.require_torch_import(job, sys.executable, VERSION)
     assert heard[-1] == f"torch {VERSION} was installed and NOT imported: ImportError: {missing}"
 
 
@@ -107,4 +107,4 @@ def test_a_torch_in_the_current_folder_is_not_the_one(
     torch(tmp_path / "site", f"__version__ = '{VERSION}'")
     torch(tmp_path / "tree", "raise ImportError('this is the source tree')")
     monkeypatch.chdir(tmp_path / "tree")
-    torch_installation_io.require_torch_import(job, sys.executable, VERSION)
+    run.require_torch_import(job, sys.executable, VERSION)

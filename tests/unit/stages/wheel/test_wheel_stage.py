@@ -13,12 +13,12 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, SettingsError
 from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution
-from tasks.knowledge.load_knowledge_io import load_knowledge
+from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.settings.schema import Settings
 from tasks.stages.source.model import SourceTree
 from tasks.stages.wheel.model import AbiReadOptions
 from tasks.stages.wheel.plan import plan
-from tasks.stages.wheel.torch_installation_io import require_release
+from tasks.stages.wheel.run import require_release
 from tasks.stages.wheel.wheel_packing_io import format_wheel_version
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")

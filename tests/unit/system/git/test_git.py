@@ -10,7 +10,7 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
 from tasks.system import git
-from tasks.system.git import remotes
+from tasks.system.git import clones
 from tasks.system.network import network_access
 from tests.support.systems import needs_git
 
@@ -303,12 +303,12 @@ def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.Monke
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    remotes._can_connect.cache_clear()
+    clones._can_connect.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert git.is_reachable(f"https://127.0.0.1:{port}/a.git")
     assert git.is_reachable(f"https://127.0.0.1:{port}/b.git")
-    remotes._can_connect.cache_clear()
+    clones._can_connect.cache_clear()
     assert not git.is_reachable(f"https://127.0.0.1:{port}/a.git")
 
 
@@ -325,13 +325,13 @@ def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.Monke
 def test_address_by_kind_of_url(
     url: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remotes, "_find_proxy", lambda _scheme, _host: "")
-    assert remotes.resolve_host_port(url) == expected
+    monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "")
+    assert clones.resolve_host_port(url) == expected
 
 
 def test_address_is_the_proxys_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remotes, "_find_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
-    assert remotes.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
+    monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
+    assert clones.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
 
 
 def test_path_is_reachable_where_it_exists(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.core.errors import TorchyardError
 from tasks.system import git
-from tasks.system.git import interrupted_update, partial_checkout
-from tasks.system.git.partial_checkout import UpdateNote, read_submodule_head
+from tasks.system.git import interrupted_update
+from tasks.system.git.interrupted_update import UpdateNote, read_submodule_head
 from tests.integration.conftest import git as run
 from tests.support.smallclones import with_submodule
 from tests.support.systems import needs_git
@@ -29,7 +29,7 @@ def clone(tmp_path: Path) -> Path:
 def killed(tree: Path, began: float = 0.0) -> None:
     """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
     heads = {"inner": read_submodule_head(tree / "inner")}
-    partial_checkout.write_update_note(
+    interrupted_update.write_update_note(
         tree, UpdateNote(("inner",), clean=("inner",), heads=heads, began=began)
     )
 
@@ -44,7 +44,7 @@ def of_a_person(clone: Path, tmp_path: Path) -> Path:
 
 def age(tree: Path, seconds: float) -> float:
     """Let the last sign of our git be some time ago."""
-    path = partial_checkout.find_note_path(tree)
+    path = interrupted_update.find_note_path(tree)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))
     return then
@@ -55,7 +55,7 @@ def is_in_order(tree: Path) -> bool:
     return (
         all(there)
         and run(tree, "status", "--porcelain") == ""
-        and not partial_checkout.read_update_note(tree)
+        and not interrupted_update.read_update_note(tree)
     )
 
 
@@ -65,7 +65,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
     (clone / "inner" / "b").unlink()
-    partial_checkout.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
+    interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     (stored / "index.lock").touch()
     assert git.list_stale_submodules(clone, "") == ("inner",)
     git.update_submodules(clone)
@@ -102,6 +102,6 @@ def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> Non
     os.utime(lock, (1, 1))
     with interrupted_update.track_submodule_update(clone):
         pass
-    partial_checkout.write_update_note(clone, UpdateNote(began=time.time()))
+    interrupted_update.write_update_note(clone, UpdateNote(began=time.time()))
     interrupted_update.repair_interrupted_update(clone)
     assert lock.exists()

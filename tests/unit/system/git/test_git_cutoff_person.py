@@ -11,8 +11,8 @@ import pytest
 
 from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.system import git
-from tasks.system.git import interrupted_update, partial_checkout
-from tasks.system.git.partial_checkout import UpdateNote
+from tasks.system.git import interrupted_update
+from tasks.system.git.interrupted_update import UpdateNote
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
 from tests.support.systems import linux_only, needs_git
@@ -51,7 +51,7 @@ def test_an_edit_after_a_kill_stays_without_a_branch_or_commit(clone: Path) -> N
     killed(clone)
     mine = clone / "inner" / "b"
     mine.write_text("edited\n", "utf-8")
-    later = partial_checkout.find_note_path(clone).stat().st_mtime + 60
+    later = interrupted_update.find_note_path(clone).stat().st_mtime + 60
     os.utime(mine, (later, later))
     git.update_submodules(clone)
     assert mine.read_text("utf-8") == "edited\n"
@@ -64,7 +64,7 @@ def test_a_persons_clone_gets_back_what_the_kill_left_out(clone: Path, tmp_path:
     (tree / "inner" / "b").write_text("", "utf-8")
     git.update_submodules(tree)
     assert run(tree / "inner", "status", "--porcelain") == ""
-    assert partial_checkout.read_update_note(tree) is None
+    assert interrupted_update.read_update_note(tree) is None
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -100,7 +100,7 @@ def test_what_nobody_can_tell_in_a_persons_clone_is_the_persons_to_say(
     assert (tree / "inner" / "b").read_text("utf-8") == "whose?"
     run(tree / "inner", "checkout", "--force", "HEAD")
     git.update_submodules(tree)
-    assert partial_checkout.read_update_note(tree) is None
+    assert interrupted_update.read_update_note(tree) is None
 
 
 def test_a_clean_submodule_on_a_branch_of_its_own_stays_there_after_a_failure(clone: Path) -> None:
@@ -128,8 +128,8 @@ def test_what_is_put_aside_twice_is_in_two_refs(clone: Path) -> None:
 
 def test_our_git_says_that_it_is_alive(clone: Path) -> None:
     with interrupted_update.track_submodule_update(clone):
-        os.utime(partial_checkout.find_note_path(clone), (1, 1))
-        while partial_checkout.find_note_path(clone).stat().st_mtime == 1:
+        os.utime(interrupted_update.find_note_path(clone), (1, 1))
+        while interrupted_update.find_note_path(clone).stat().st_mtime == 1:
             pass
 
 
@@ -170,7 +170,7 @@ def test_a_lock_stays_while_a_git_is_at_work(
         child.stdout.readline()
         killed(clone)
         interrupted_update.remove_stale_locks(
-            clone, partial_checkout.read_update_note(clone) or UpdateNote()
+            clone, interrupted_update.read_update_note(clone) or UpdateNote()
         )
         there = lock.exists()
         child.communicate(b"\n")
@@ -184,7 +184,7 @@ def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
     inner = clone / "inner"
     (inner / ".git").unlink()
     (inner / "mine").write_text("unpacked by hand", "utf-8")
-    partial_checkout.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
+    interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     git.update_submodules(clone)
     assert (clone / "inner.1" / "mine").read_text("utf-8") == "unpacked by hand"
     assert f"is now {clone / 'inner.1'}" in capsys.readouterr().out
@@ -193,7 +193,7 @@ def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
 
 def test_a_clone_in_part_that_was_changed_since_is_put_aside(clone: Path) -> None:
     (clone / ".git" / "modules" / "inner" / "index").unlink()
-    partial_checkout.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
+    interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     age(clone, 60)
     (clone / "inner" / "b").write_text("edited\n", "utf-8")
     git.update_submodules(clone)

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.core.errors import TorchyardError
 from tasks.system import files, git
-from tasks.system.git import patches
+from tasks.system.git import local_changes
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
 from tests.support.systems import needs_git, needs_links, posix_only
@@ -43,7 +43,7 @@ def under(tree: Path, folder: Path, text: str) -> None:
     """A patch is under way, and never comes to its end, as by a KILL."""
     patch = folder.parent / "it.patch"
     patch.write_text(text, "utf-8", newline="\n")
-    patches.keep_backup(tree, patch, folder).__enter__()
+    local_changes.keep_backup(tree, patch, folder).__enter__()
 
 
 def patch_of(tree: Path, *options: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import MissingToolError
-from tasks.system.hardware import cuda_home
+from tasks.system.hardware import toolchain
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="the packages' own layout is used there")
 
@@ -42,7 +42,7 @@ def tree(home: Path) -> dict[str, str]:
 
 @unix
 def test_the_packages_become_a_cuda_home(site: Path, tmp_path: Path) -> None:
-    home = cuda_home.assemble_cuda_home(site, tmp_path / "cuda")
+    home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     toolkit = site / "nvidia" / "cu13"
     found = tree(home)
     assert found["nvvm"] == str(toolkit / "nvvm")
@@ -56,7 +56,7 @@ def test_the_packages_become_a_cuda_home(site: Path, tmp_path: Path) -> None:
 
 @unix
 def test_programs_are_no_links_because_nvcc_looks_beside_itself(site: Path, tmp_path: Path) -> None:
-    home = cuda_home.assemble_cuda_home(site, tmp_path / "cuda")
+    home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     for name in ("bin/nvcc", "bin/crt/link.stub"):
         assert (home / name).is_file()
         assert not (home / name).is_symlink()
@@ -64,45 +64,45 @@ def test_programs_are_no_links_because_nvcc_looks_beside_itself(site: Path, tmp_
 
 @unix
 def test_libraries_that_come_later_are_added(site: Path, tmp_path: Path) -> None:
-    home = cuda_home.assemble_cuda_home(site, tmp_path / "cuda")
+    home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     add(site, "nvidia/cu13/lib/libcublas.so.13", "nvidia/cudnn/lib/libcudnn.so.9")
     add(site, "nvidia/cu13/include/cublas.h")
-    cuda_home.link_new_libraries(site, home)
+    toolchain.link_new_libraries(site, home)
     found = tree(home)
     assert found["lib64/libcublas.so"] == "libcublas.so.13"
     assert found["lib64/libcudnn.so"] == "libcudnn.so.9"
     assert (home / "include" / "cublas.h").is_file()
-    cuda_home.link_new_libraries(site, home)
+    toolchain.link_new_libraries(site, home)
     assert tree(home) == found
 
 
 @unix
 def test_headers_of_several_packages_lie_together(site: Path, tmp_path: Path) -> None:
     add(site, "nvidia/cudnn/include/cudnn.h", "nvidia/nccl/include/nccl.h")
-    home = cuda_home.assemble_cuda_home(site, tmp_path / "cuda")
+    home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     names = {path.name for path in (home / "include").iterdir()}
     assert names == {"cuda.h", "cudnn.h", "nccl.h"}
 
 
 @unix
 def test_assembling_again_changes_nothing(site: Path, tmp_path: Path) -> None:
-    home = cuda_home.assemble_cuda_home(site, tmp_path / "cuda")
+    home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     found = tree(home)
-    assert tree(cuda_home.assemble_cuda_home(site, tmp_path / "cuda")) == found
+    assert tree(toolchain.assemble_cuda_home(site, tmp_path / "cuda")) == found
     assert (site / "nvidia" / "cu13" / "bin" / "nvcc").is_file()
 
 
 @unix
 def test_a_toolkit_of_the_system_is_not_touched(site: Path, tmp_path: Path) -> None:
     (tmp_path / "system" / "lib64").mkdir(parents=True)
-    cuda_home.link_new_libraries(site, tmp_path / "system")
+    toolchain.link_new_libraries(site, tmp_path / "system")
     assert list((tmp_path / "system" / "lib64").iterdir()) == []
 
 
 def test_packages_without_nvcc_are_told(tmp_path: Path) -> None:
     add(tmp_path, "nvidia/cu12/bin/ptxas", "nvidia/cu12/bin/nvcc.profile")
     with pytest.raises(MissingToolError) as told:
-        cuda_home.find_packages_root(tmp_path)
+        toolchain.find_packages_root(tmp_path)
     assert str(told.value) == (
         f"{tmp_path}: the CUDA packages that were installed hold no nvcc\n"
         "  → choose toolkit.version 13.0 or later: older packages lack it"

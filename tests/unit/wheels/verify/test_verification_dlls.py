@@ -9,8 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from tasks.core.errors import BadArtifactError
-from tasks.knowledge.load_knowledge_io import load_knowledge
-from tasks.wheels import pe_linkage_io
+from tasks.knowledge.knowledge_files_io import load_knowledge
+from tasks.wheels import dynamic_linkage_io
 from tasks.wheels.external_libraries import (
     ExternalLibrary,
     TargetEnvironment,
@@ -31,7 +31,7 @@ HERE = SystemDlls(
 )
 TAG = "cp312-cp312-win_amd64"
 reading = pytest.mark.skipif(
-    not pe_linkage_io.is_pefile_installed(), reason="pefile is not installed here"
+    not dynamic_linkage_io.is_pefile_installed(), reason="pefile is not installed here"
 )
 
 
@@ -113,14 +113,18 @@ def test_what_is_in_the_wheel_is_not_outside() -> None:
 def test_both_import_tables_are_read(tmp_path: Path) -> None:
     path = tmp_path / "toy.dll"
     path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
-    assert pe_linkage_io.read_needed_dlls(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
+    assert dynamic_linkage_io.read_needed_dlls(path) == (
+        "kernel32.dll",
+        "cudart64_12.dll",
+        "nvcuda.dll",
+    )
     path.write_bytes(dll())
-    assert pe_linkage_io.read_needed_dlls(path) == ()
+    assert dynamic_linkage_io.read_needed_dlls(path) == ()
     path.write_bytes(b"\x7fELF and more")
-    assert pe_linkage_io.read_needed_dlls(path) is None
+    assert dynamic_linkage_io.read_needed_dlls(path) is None
     path.write_bytes(dll("KERNEL32.dll")[:90])
     with pytest.raises(BadArtifactError, match="cannot be read"):
-        pe_linkage_io.read_needed_dlls(path)
+        dynamic_linkage_io.read_needed_dlls(path)
 
 
 @reading
@@ -134,7 +138,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
         "needs from outside"
     ]
-    if pe_linkage_io.classify_dlls([]) is None:
+    if dynamic_linkage_io.classify_dlls([]) is None:
         assert (told.status, told.remedy) == ("not run", "pip install delvewheel")
         return
     assert told.status == "failed"
@@ -145,7 +149,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
 
 def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pefile", None)
-    monkeypatch.setattr(pe_linkage_io, "is_pefile_installed", lambda: False)
+    monkeypatch.setattr(dynamic_linkage_io, "is_pefile_installed", lambda: False)
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
     told = {
         c.name: c

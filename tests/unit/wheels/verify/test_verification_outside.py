@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.wheels import elf_linkage_io
+from tasks.wheels import dynamic_linkage_io
 from tasks.wheels.external_libraries import (
     ExternalLibrary,
     TargetEnvironment,
@@ -154,7 +154,7 @@ def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
 
 @linux_only
 def test_auditwheels_list_is_read_where_it_is() -> None:
-    names = elf_linkage_io.read_manylinux_libraries()
+    names = dynamic_linkage_io.read_manylinux_libraries()
     assert names
     assert {"libc.so.6", "libstdc++.so.6", "libz.so.1"} <= names
     assert not {"libgomp.so.1", "libopenblas.so.0", "libcuda.so.1"} & names

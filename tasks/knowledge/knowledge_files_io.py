@@ -1,23 +1,50 @@
-"""Validate the files of config/knowledge against schema.json.
-
-`python -m tasks.knowledge.schema_check_io` lists all mistakes. A build does not call it: jsonschema is
-a test dependency, and `tasks.knowledge.schema_errors` reports what loading needs.
-"""
+"""Read the files of config/knowledge."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tasks.knowledge.load_knowledge_io import KNOWLEDGE_FOLDER
+from tasks.core.errors import KnowledgeError
+from tasks.knowledge.knowledge_files import Knowledge, parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
+
+
+def load_knowledge(folder: Path) -> Knowledge:
+    """The knowledge in `folder`; nothing is read yet.
+
+    A file that is missing or is no YAML, and one that lacks a key or has a value of another type,
+    is a `KnowledgeError` when it is first asked for.
+    """
+    return Knowledge(folder, _parse_file)
+
+
+def _parse_file(path: Path) -> Mapping[str, Any]:
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise KnowledgeError(
+            "facts are missing", location=str(path), hint="git restore config/knowledge"
+        ) from error
+    except yaml.YAMLError as error:
+        raise KnowledgeError(
+            "cannot be read as YAML", location=str(path), hint=str(error)
+        ) from error
+    if not isinstance(content, dict):
+        raise KnowledgeError("is not a mapping", location=str(path))
+    return content
+
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without libyaml
 
