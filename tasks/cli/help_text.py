@@ -6,40 +6,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tasks.cli.help_pages import (
-    BUILD_PAGE,
-    COMMAND_GROUPS,
-    COMMAND_PAGES,
-    DOIT_COMMANDS,
-    STAGE_PAGES,
-    TYPICAL_STEPS,
-    CommandOption,
-    CommandPage,
-    StagePage,
-)
+from tasks.cli import help_pages
 from tasks.core.model import compute_build_folder
 from tasks.core.text_layout import format_labeled_lines, measure_columns, wrap_text
 
 _PAGE_KEY_WIDTH, _PAGE_INDENT, _COLUMN_GAP = 11, 2, 2
 _MAX_NAME_WIDTH = 30  # columns of a name beside what is said of it
 _STATE_WIDTH = len("up to date")  # columns of the widest
-HELP_PAGES: Mapping[str, StagePage | CommandPage] = {
-    one.name: one for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)
+HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
+    one.name: one
+    for one in (help_pages.BUILD_PAGE, *help_pages.STAGE_PAGES, *help_pages.COMMAND_PAGES)
 }
 
 
 def render_overview(room: int, profile: str) -> Iterator[str]:
     """`doit help`; `profile` is the one that is taken where none is named."""
-    for need, steps in TYPICAL_STEPS:
+    for need, steps in help_pages.TYPICAL_STEPS:
         yield need
         yield from _render_pairs(
             [(_fill_profile(profile, step), meaning) for step, meaning in steps], room
         )
         yield ""
+    stages = ", ".join(stage.name for stage in help_pages.STAGE_PAGES)
     yield from wrap_text(
         "doit list tells every task in a line, doit help NAME tells of one: a stage "
-        f"({', '.join(stage.name for stage in STAGE_PAGES)}), or a command. profile=NAME "
-        "after any of "
+        f"({stages}), or a command. profile=NAME after any of "
         f"them chooses a profile of config/profiles; without it that is {profile}.",
         room,
     )
@@ -50,16 +41,18 @@ def render_page(name: str, here: str, room: int, profile: str) -> Iterator[str] 
     profile, "" where that is not known.
     """
     found = HELP_PAGES.get(name.partition(":")[0])
-    if isinstance(found, CommandPage):
+    if isinstance(found, help_pages.CommandPage):
         return _render_command_page(found, room, profile)
     if found:
         return _render_stage_page(found, here, room, profile)
-    if name in DOIT_COMMANDS:
-        return iter(wrap_text(f"doit {name}: {DOIT_COMMANDS[name]}", room))
+    if name in help_pages.DOIT_COMMANDS:
+        return iter(wrap_text(f"doit {name}: {help_pages.DOIT_COMMANDS[name]}", room))
     return None
 
 
-def _render_stage_page(one: StagePage, here: str, room: int, profile: str) -> Iterator[str]:
+def _render_stage_page(
+    one: help_pages.StagePage, here: str, room: int, profile: str
+) -> Iterator[str]:
     yield from wrap_text(f"{one.name}: {one.doc}", room)
     yield ""
     run = f"doit {one.name} runs it with what it needs"
@@ -80,7 +73,7 @@ def _render_stage_page(one: StagePage, here: str, room: int, profile: str) -> It
             )
 
 
-def _render_command_page(one: CommandPage, room: int, profile: str) -> Iterator[str]:
+def _render_command_page(one: help_pages.CommandPage, room: int, profile: str) -> Iterator[str]:
     yield from wrap_text(f"{one.name}: {one.doc}", room)
     yield ""
     yield from wrap_text(_fill_profile(profile, one.more), room)
@@ -97,7 +90,7 @@ def _fill_profile(profile: str, text: str) -> str:
     return text.replace("build/PROFILE", compute_build_folder(PurePosixPath(), profile).as_posix())
 
 
-def _format_option(option: CommandOption) -> str:
+def _format_option(option: help_pages.CommandOption) -> str:
     return f"--{option.name} {option.value}".rstrip()
 
 
@@ -138,11 +131,11 @@ def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
 
 
 def _list_groups(rest: Mapping[str, TaskRow]) -> Iterator[tuple[str, list[str]]]:
-    stages = ["build", *(stage.name for stage in STAGE_PAGES)]
+    stages = ["build", *(stage.name for stage in help_pages.STAGE_PAGES)]
     below = {stage: [name for name in rest if name.startswith(f"{stage}:")] for stage in stages}
     yield "build", [name for stage in stages for name in (stage, *below[stage])]
-    for group in COMMAND_GROUPS:
-        yield group, [one.name for one in COMMAND_PAGES if one.group == group]
+    for group in help_pages.COMMAND_GROUPS:
+        yield group, [one.name for one in help_pages.COMMAND_PAGES if one.group == group]
 
 
 def _render_group(title: str, group: Sequence[TaskRow], width: int, room: int) -> Iterator[str]:

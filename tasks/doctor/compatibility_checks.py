@@ -14,27 +14,20 @@ from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination
 from tasks.core.text_formatting import format_size
-from tasks.doctor.check_result import (
-    CheckResult,
-    Level,
-    format_command,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
 from tasks.doctor.tool_checks import is_in_build_folder, parse_tool_version
 from tasks.knowledge.cpp_extension import SKIP_CHECK_VARIABLE, VersionBounds, is_check_disabled
 from tasks.knowledge.cuda_toolkits import find_driver_floor
 from tasks.knowledge.host_compilers import parse_msc_ver
-from tasks.knowledge.known_problems import Finding, find_too_old_versions
+from tasks.knowledge.known_problems import Finding
 from tasks.knowledge.known_problems import find_known_bad as judge_combination
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.package_managers import format_install_hint
 from tasks.knowledge.versions import format_major_minor, parse_major_minor
 from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import format_suggestions, is_known_bad
-from tasks.planning.what_if import WhatIf
+from tasks.planning.suggestions import format_suggestions
+from tasks.planning.what_if import WhatIf, is_known_bad
 
 if TYPE_CHECKING:
     from tasks.core.model import Gpu
@@ -44,71 +37,85 @@ if TYPE_CHECKING:
     from tasks.lock.opened_profile_io import Profile
     from tasks.stages.extensions.model import ExtensionJob
 
-_ACCEPT_COMMAND = format_command("doit doctor --accept", "to plan from what is here now:")
+_ACCEPT_COMMAND = check_result.format_command(
+    "doit doctor --accept", "to plan from what is here now:"
+)
 
 
 def check_toolkit_and_gpus(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """toolkit, cards, targets, driver."""
     yield _check_toolkit(s, profile)
     if s.nvidia is None:
-        yield from (report_unchecked(check) for check in ("cards", "targets", "driver"))
+        yield from (
+            check_result.report_unchecked(check) for check in ("cards", "targets", "driver")
+        )
         return
     yield _check_gpus(s, s.nvidia, profile)
     yield _check_targets(s.nvidia, profile)
     yield _check_driver(s, s.nvidia, profile, knowledge)
 
 
-def _check_toolkit(s: HostFacts, profile: Profile | None) -> CheckResult:
+def _check_toolkit(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if profile is None:
         here = ", ".join(f"{kit.version} at {kit.home}" for kit in s.host.toolkits)
-        return report_ok("toolkit", here or "none installed")
+        return check_result.report_ok("toolkit", here or "none installed")
     chosen = profile.choice.toolkit
     if chosen.provider in {"none", "pypi"}:
         packages = f"CUDA {chosen.version} comes as Python packages"
-        return report_ok(
+        return check_result.report_ok(
             "toolkit", packages if chosen.version else "a build for the CPU needs none"
         )
     return _check_installed_toolkit(s.nvcc, chosen.home, chosen.version)
 
 
-def _check_installed_toolkit(nvcc: Tool | None, home: str, version: str) -> CheckResult:
+def _check_installed_toolkit(
+    nvcc: Tool | None, home: str, version: str
+) -> check_result.CheckResult:
     if nvcc is None:
-        return report_unchecked("toolkit")
+        return check_result.report_unchecked("toolkit")
     if not nvcc.path:
         todo = "install it again, name another in toolkit.path, or,"
-        return report_problem(
+        return check_result.report_problem(
             "toolkit", f"no nvcc that runs at {home}", f"{todo} {_ACCEPT_COMMAND}"
         )
     seen = f"{nvcc.version} at {home}"
     if not nvcc.version.startswith(f"{version}."):
-        return report_warning("toolkit", f"{seen}; planned was CUDA {version}", _ACCEPT_COMMAND)
-    return report_ok("toolkit", seen)
+        return check_result.report_warning(
+            "toolkit", f"{seen}; planned was CUDA {version}", _ACCEPT_COMMAND
+        )
+    return check_result.report_ok("toolkit", seen)
 
 
-def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+def _check_gpus(
+    s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None
+) -> check_result.CheckResult:
     if nvidia.trouble or nvidia.lost:
         return _report_silent_gpus(s, nvidia, profile)
     if not nvidia.gpus:
         absent = "no NVIDIA card or no driver"
-        return report_ok("cards", f"{absent}: builds work, checks on a card are not run")
+        return check_result.report_ok(
+            "cards", f"{absent}: builds work, checks on a card are not run"
+        )
     named = ", ".join(map(_format_gpu, nvidia.gpus))
     then = {gpu.capability for gpu in s.host.gpus}
     now = {gpu.capability for gpu in nvidia.gpus}
     if s.host.pinned and _has_auto_gpus(profile) and then != now:
         planned = ", ".join(sorted(then)) or "no card"
-        return report_warning(
+        return check_result.report_warning(
             "cards", f"{named}; this profile was planned for {planned}", _ACCEPT_COMMAND
         )
-    return report_ok("cards", named)
+    return check_result.report_ok("cards", named)
 
 
 def _has_auto_gpus(profile: Profile | None) -> bool:
     return profile is not None and profile.loaded.settings.target.gpus == "auto"
 
 
-def _report_silent_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+def _report_silent_gpus(
+    s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None
+) -> check_result.CheckResult:
     """A card that cannot be asked is no reason to build for another one."""
     if nvidia.trouble:
         seen = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
@@ -117,13 +124,19 @@ def _report_silent_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | N
         more = f"{nvidia.lost} more" if named else f"{nvidia.lost} here"
         seen = f"{named}; {more} that does not answer".removeprefix("; ")
     if "mismatch" in nvidia.trouble.lower():
-        todo = format_command("sudo reboot", "restart: the driver was upgraded while it was in use")
+        todo = check_result.format_command(
+            "sudo reboot", "restart: the driver was upgraded while it was in use"
+        )
     else:
-        todo = format_command("nvidia-smi", "restart the machine, or see what is said here:")
+        todo = check_result.format_command(
+            "nvidia-smi", "restart the machine, or see what is said here:"
+        )
     if _has_auto_gpus(profile) and not s.host.gpus and not nvidia.gpus:
         named = 'or name it, with target.gpus: ["RTX 4090"] for example'
-        return report_problem("cards", f"{seen}; another card would be assumed", f"{todo}\n{named}")
-    return report_warning("cards", seen, todo)
+        return check_result.report_problem(
+            "cards", f"{seen}; another card would be assumed", f"{todo}\n{named}"
+        )
+    return check_result.report_warning("cards", seen, todo)
 
 
 def _format_gpu(gpu: Gpu) -> str:
@@ -131,25 +144,29 @@ def _format_gpu(gpu: Gpu) -> str:
     return f"{gpu.name} ({gpu.capability}{memory})"
 
 
-def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
+def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> check_result.CheckResult:
     if profile is None:
-        return report_unchecked("targets", "the profile does not open")
+        return check_result.report_unchecked("targets", "the profile does not open")
     targets = profile.choice.targets
     if not targets:
-        return report_ok("targets", f"no card is a target: {profile.choice.targets_why}")
+        return check_result.report_ok(
+            "targets", f"no card is a target: {profile.choice.targets_why}"
+        )
     named = ", ".join(map(str, targets))
     if not nvidia.gpus:
-        return report_ok("targets", f"{named}: {profile.choice.targets_why}")
+        return check_result.report_ok("targets", f"{named}: {profile.choice.targets_why}")
     foreign = [gpu for gpu in nvidia.gpus if not _can_run_on_gpu(gpu, nvidia, profile)]
     if not foreign:
-        return report_ok("targets", f"{named}, which the cards here can run")
+        return check_result.report_ok("targets", f"{named}, which the cards here can run")
     cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
     both = {*targets, *(Arch.parse_capability(gpu.capability) for gpu in foreign)}
     add = ", ".join(f'"{arch}"' for arch in sorted(both))
     todo = f"if it is meant for here, write target.gpus: [{add}]"
     if not _can_plan(profile, sorted(both)):
         todo = f"no known torch and CUDA support all of {add}: use another profile"
-    return report_warning("targets", f"{named}: {cards} in this machine cannot run that", todo)
+    return check_result.report_warning(
+        "targets", f"{named}: {cards} in this machine cannot run that", todo
+    )
 
 
 def _can_plan(profile: Profile, targets: list[Arch]) -> bool:
@@ -176,19 +193,19 @@ def _can_run_on_gpu(gpu: Gpu, nvidia: NvidiaDriver, profile: Profile) -> bool:
 
 def _check_driver(
     s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None, knowledge: Knowledge
-) -> CheckResult:
+) -> check_result.CheckResult:
     """One older than torch's CUDA needs starts, and then fails at the first kernel."""
     cuda = profile.choice.cuda if profile else None
     if not nvidia.driver:
-        silent = report_unchecked("driver", "its version could not be asked")
-        return silent if nvidia.trouble or nvidia.gpus else report_ok("driver", "none")
+        silent = check_result.report_unchecked("driver", "its version could not be asked")
+        return silent if nvidia.trouble or nvidia.gpus else check_result.report_ok("driver", "none")
     knows = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
     if profile is None or not cuda:
-        return report_ok("driver", f"{nvidia.driver}{knows}")
+        return check_result.report_ok("driver", f"{nvidia.driver}{knows}")
     try:
         floor = find_driver_floor(knowledge, cuda)
     except KnowledgeError:
-        return report_unchecked("driver", f"what CUDA {cuda} needs is not known")
+        return check_result.report_unchecked("driver", f"what CUDA {cuda} needs is not known")
     if int(nvidia.driver.partition(".")[0]) >= floor:
         return _check_ptx_support(
             s, nvidia, profile, f"{nvidia.driver}{knows}; CUDA {cuda} needs {floor}"
@@ -197,15 +214,15 @@ def _check_driver(
     todo = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
     todo += "toolkit.version"
     if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
-        return report_warning(
+        return check_result.report_warning(
             "driver", f"{seen}; the build is for other cards than those here", todo
         )
-    return report_problem("driver", seen, todo)
+    return check_result.report_problem("driver", seen, todo)
 
 
 def _check_ptx_support(
     s: HostFacts, nvidia: NvidiaDriver, profile: Profile, seen: str
-) -> CheckResult:
+) -> check_result.CheckResult:
     """A driver compiles PTX of its own CUDA and of older ones alone: cudaErrorUnsupportedPtxVersion
     (config/knowledge/toolkits.yaml, binary_rules).
     """
@@ -213,8 +230,8 @@ def _check_ptx_support(
     if not (profile.choice.ptx and nvidia.cuda and made) or parse_major_minor(
         nvidia.cuda
     ) >= parse_major_minor(made):
-        return report_ok("driver", seen)
-    return report_warning(
+        return check_result.report_ok("driver", seen)
+    return check_result.report_warning(
         "driver",
         f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {made} is no use here",
         "install a newer driver, or leave target.ptx at false",
@@ -226,17 +243,17 @@ _TORCH_CHECKS_ID: CheckId = "torch-checks"
 
 def check_torch_compilers(
     s: HostFacts, profile: Profile | None, _: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """torch-checks."""
     if profile is None:
-        yield report_unchecked(_TORCH_CHECKS_ID, "the profile does not open")
+        yield check_result.report_unchecked(_TORCH_CHECKS_ID, "the profile does not open")
         return
     if not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
-        yield report_ok(_TORCH_CHECKS_ID, "not needed: no CUDA extension is built")
+        yield check_result.report_ok(_TORCH_CHECKS_ID, "not needed: no CUDA extension is built")
     elif s.torch is None:
-        yield report_unchecked(_TORCH_CHECKS_ID)
+        yield check_result.report_unchecked(_TORCH_CHECKS_ID)
     elif not _is_planned_torch(s.torch, profile):
-        yield report_unchecked(
+        yield check_result.report_unchecked(
             _TORCH_CHECKS_ID, f"torch {profile.choice.torch} is not installed yet"
         )
     else:
@@ -251,27 +268,31 @@ def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
     return bool(here) and (choice.strategy == "existing" or same)
 
 
-def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> CheckResult:
+def _check_torch_bounds(
+    s: HostFacts, torch: BuildTorch, profile: Profile
+) -> check_result.CheckResult:
     cuda = s.nvcc.version if s.nvcc and s.nvcc.version else profile.choice.toolkit.version
     if torch.cuda and cuda and cuda.partition(".")[0] != torch.cuda.partition(".")[0]:
         seen = f"torch {torch.version} is of CUDA {torch.cuda} and refuses nvcc {cuda}"
-        return report_problem(_TORCH_CHECKS_ID, seen, f'set toolkit.version: "{torch.cuda}"')
+        return check_result.report_problem(
+            _TORCH_CHECKS_ID, seen, f'set toolkit.version: "{torch.cuda}"'
+        )
     if s.cxx is None or not s.cxx.path:
-        return report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
+        return check_result.report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
     if not torch.says.should_check_compilers(torch.version):
-        return report_ok(
+        return check_result.report_ok(
             _TORCH_CHECKS_ID, f"torch {torch.version} was built by hand: it looks at no compiler"
         )
     if s.host.system == "windows":
         return _check_msvc(torch, s.cxx)
     if s.host.system == "linux":
         return _check_linux_compiler(s, torch, format_major_minor(cuda), s.cxx, profile)
-    return report_ok(
+    return check_result.report_ok(
         _TORCH_CHECKS_ID, f"torch {torch.version} looks at no version of a compiler here"
     )
 
 
-def _check_msvc(torch: BuildTorch, cl: Tool) -> CheckResult:
+def _check_msvc(torch: BuildTorch, cl: Tool) -> check_result.CheckResult:
     version = parse_msc_ver(cl.version)
     named = f"19.{version % 100:02}" if version else ""
     return _check_minimum_version(
@@ -281,7 +302,7 @@ def _check_msvc(torch: BuildTorch, cl: Tool) -> CheckResult:
 
 def _check_linux_compiler(
     s: HostFacts, torch: BuildTorch, cuda: str, cxx: Tool, profile: Profile
-) -> CheckResult:
+) -> check_result.CheckResult:
     whose, table = torch.says.select_bounds(cxx.path)
     named = f"{cxx.path} {cxx.version}"
     bounds = table.get(cuda)
@@ -289,14 +310,16 @@ def _check_linux_compiler(
         return _check_minimum_version(torch, named, cxx.version, torch.says.least_gcc)
     taken = f"torch {torch.version} takes {whose} {bounds} with CUDA {cuda}"
     if bounds.is_accepted(cxx.version):
-        return report_ok(_TORCH_CHECKS_ID, taken)
+        return check_result.report_ok(_TORCH_CHECKS_ID, taken)
     names = ", ".join(
         job.name for job in _list_cuda_extensions(s, profile) if _is_compiler_checked(job)
     )
     if not names:
-        return report_ok(_TORCH_CHECKS_ID, f"{taken}; no extension has it look at {named}")
+        return check_result.report_ok(
+            _TORCH_CHECKS_ID, f"{taken}; no extension has it look at {named}"
+        )
     seen = f"{taken}, and would refuse {named} for {names}"
-    return report_problem(
+    return check_result.report_problem(
         _TORCH_CHECKS_ID, seen, _suggest_compiler_fix(s, profile, cxx, bounds, names)
     )
 
@@ -313,13 +336,15 @@ def _is_compiler_checked(job: ExtensionJob) -> bool:
     return "CXX" not in job.env and not is_check_disabled(job.env)
 
 
-def _check_minimum_version(torch: BuildTorch, named: str, version: str, least: str) -> CheckResult:
+def _check_minimum_version(
+    torch: BuildTorch, named: str, version: str, least: str
+) -> check_result.CheckResult:
     """Below it, torch says that the compiler may not fit, and goes on."""
     here, wanted = parse_tool_version(version), parse_tool_version(least)
     if here and wanted and here < wanted:
         seen = f"torch {torch.version} wants {least} or later, and warns of {named}"
-        return report_warning(_TORCH_CHECKS_ID, seen, "install a newer compiler")
-    return report_ok(_TORCH_CHECKS_ID, f"torch {torch.version} takes {named}")
+        return check_result.report_warning(_TORCH_CHECKS_ID, seen, "install a newer compiler")
+    return check_result.report_ok(_TORCH_CHECKS_ID, f"torch {torch.version} takes {named}")
 
 
 def _suggest_compiler_fix(
@@ -342,15 +367,15 @@ def _suggest_compiler_fix(
 
 
 _CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the check driver, and planning itself
-_LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "ok"}
+_LEVELS: dict[str, check_result.Level] = {"error": "problem", "warning": "warning", "info": "ok"}
 
 
 def check_known_bad(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """known-bad: one symptom for each entry that is met."""
     if profile is None:
-        yield report_unchecked("known-bad", "the profile does not open")
+        yield check_result.report_unchecked("known-bad", "the profile does not open")
         return
     combination = build_combination(s, profile)
     old = (
@@ -360,7 +385,7 @@ def check_known_bad(
     )
     found = (*judge_combination(knowledge, combination), *old)
     if not found:
-        yield report_ok(
+        yield check_result.report_ok(
             "known-bad", f"none of {len(knowledge.known_bad)} known combinations is met"
         )
     for finding in found:
@@ -369,10 +394,10 @@ def check_known_bad(
 
 def _build_known_bad_result(
     finding: Finding, profile: Profile, knowledge: Knowledge
-) -> CheckResult:
+) -> check_result.CheckResult:
     if finding.fixed_by:
         seen = f"taken care of by {finding.fixed_by}: {finding.message}"
-        return CheckResult("known-bad", "ok", finding.id, seen, known=finding.id)
+        return check_result.CheckResult("known-bad", "ok", finding.id, seen, known=finding.id)
     level = _LEVELS[finding.level]
     todo = finding.fix
     if level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
@@ -380,7 +405,9 @@ def _build_known_bad_result(
             profile.loaded.settings, profile.host, knowledge, resolve_without_suggestions
         )
         todo += f"\nfor this profile: {here}" if here else ""
-    return CheckResult("known-bad", level, finding.id, finding.message, todo, finding.id)
+    return check_result.CheckResult(
+        "known-bad", level, finding.id, finding.message, todo, finding.id
+    )
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:

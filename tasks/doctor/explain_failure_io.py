@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import CommandFailedError, InterruptedRunError, TorchyardError
-from tasks.diagnosis.diagnosis_text import (
-    LINES_AFTER,
-    LINES_BEFORE,
-    build_diagnosis_document,
-    extract_source_excerpt,
-    fill_remedy,
-    map_to_original,
-)
+from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
 from tasks.diagnosis.log_io import read_log, spool_log
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
@@ -118,7 +111,7 @@ class FailureExplanation:
     @property
     def document(self) -> dict[str, Any]:
         """For programs."""
-        return build_diagnosis_document(self.found, self.log, self.remedy)
+        return diagnosis_text.build_diagnosis_document(self.found, self.log, self.remedy)
 
     @property
     def cause(self) -> str:
@@ -146,16 +139,22 @@ def explain_log(
         found = apply_run_facts(facts, diagnose_lines(failures, raws), failures)
         shown = _extract_excerpt(file, found, facts.begun if facts else 0)
     if stage and stage.kind == "extensions":
-        found = map_to_original(found, stage.job.tree, stage.job.original, os.path.exists)
+        found = diagnosis_text.map_to_original(
+            found, stage.job.tree, stage.job.original, os.path.exists
+        )
     if found.failure is None:
         return FailureExplanation(log, found, _format_log_location(log, found), shown)
     if profile is None:
         return FailureExplanation(
-            log, found, fill_remedy(found.failure, host_hints_io.build_host_placeholders(knowledge))
+            log,
+            found,
+            diagnosis_text.fill_remedy(
+                found.failure, host_hints_io.build_host_placeholders(knowledge)
+            ),
         )
     words = host_hints_io.build_profile_placeholders(profile, stage, facts)
     named = suggest_arch_removal(stage, found, words["extensions_file"])
-    todo = named or fill_remedy(found.failure, words)
+    todo = named or diagnosis_text.fill_remedy(found.failure, words)
     return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))
 
 
@@ -164,9 +163,12 @@ def _extract_excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]
     if found.failure or not found.first_error:
         return ()
     number = found.first_error.number
-    around = (raw for raw in read_log(log, begun) if raw.number >= number - LINES_BEFORE)
-    return extract_source_excerpt(
-        tuple(takewhile(lambda raw: raw.number <= number + LINES_AFTER, around)), number
+    around = (
+        raw for raw in read_log(log, begun) if raw.number >= number - diagnosis_text.LINES_BEFORE
+    )
+    return diagnosis_text.extract_source_excerpt(
+        tuple(takewhile(lambda raw: raw.number <= number + diagnosis_text.LINES_AFTER, around)),
+        number,
     )
 
 

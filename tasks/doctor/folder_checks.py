@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import CheckId
 from tasks.core.text_formatting import format_short_list, format_size, format_size_range
-from tasks.doctor.check_result import (
-    CheckResult,
-    format_command,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
 from tasks.knowledge.costs import estimate_cost
 from tasks.knowledge.resource_estimates import (
     MAX_BUILD_SUBPATH,
@@ -71,10 +64,10 @@ _WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
 
 def check_folders(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """disk, filesystem, paths, long-paths, leftovers."""
     if s.disks is None:
-        yield from (report_unchecked(check) for check in ("disk", "filesystem"))
+        yield from (check_result.report_unchecked(check) for check in ("disk", "filesystem"))
     else:
         room = estimate_disk_usage(profile, knowledge)
         yield from (_check_disk(s, disk, room) for disk in s.disks)
@@ -95,7 +88,7 @@ def estimate_disk_usage(profile: Profile | None, knowledge: Knowledge) -> DiskUs
     return room or NO_DISK_USAGE
 
 
-def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> CheckResult:
+def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> check_result.CheckResult:
     what, (least, most) = disk.main_place, room.sum_places(disk.holds)
     if (
         what in _MAYBE_PRESENT
@@ -111,17 +104,17 @@ def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> CheckResult:
     seen = f"{format_size(disk.free_mib)} free for {describe_disk(disk)} ({disk.path})"
     todo = _suggest_more_space(what, windows=s.host.system == "windows")
     if firm and disk.free_mib < least:
-        return report_problem(
+        return check_result.report_problem(
             "disk",
             f"{seen}; it takes {format_size(least)} at the very least",
             todo,
             disk.main_place,
         )
     if disk.free_mib < most:
-        return report_warning(
+        return check_result.report_warning(
             "disk", f"{seen}; it takes up to about {format_size(most)}", todo, disk.main_place
         )
-    return report_ok(
+    return check_result.report_ok(
         "disk",
         f"{seen}; it takes {format_size_range(least, most)}" if least else seen,
         disk.main_place,
@@ -141,25 +134,27 @@ def _suggest_more_space(what: str, *, windows: bool) -> str:
             return "free some room, or put the checkout on a larger disk"
 
 
-def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
+def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> check_result.CheckResult:
     build = next((disk for disk in disks if disk.main_place == "build"), None)
     if build is None or not build.kind:
-        return report_unchecked("filesystem", "its type is not known here")
+        return check_result.report_unchecked("filesystem", "its type is not known here")
     kind, elsewhere = build.kind, "put the checkout on a disk of this machine"
     if kind in _MEMORY_FILESYSTEMS:
         seen = f"{build.path} is on {kind}: what is built there takes memory from the compilers"
-        return report_warning("filesystem", seen, elsewhere)
+        return check_result.report_warning("filesystem", seen, elsewhere)
     if kind in _NETWORK_FILESYSTEMS:
         seen = f"{build.path} is on {kind}: slow, and locks may not hold there"
-        return report_warning("filesystem", seen, elsewhere)
+        return check_result.report_warning("filesystem", seen, elsewhere)
     if s.wsl and kind in _WSL_FILESYSTEMS:
         seen = f"{build.path} is a disk of Windows: from WSL it is many times slower"
-        todo = format_command("git clone <this checkout> ~/torchyard", "put it on WSL's own disk:")
-        return report_warning("filesystem", seen, todo)
-    return report_ok("filesystem", f"{kind} for the build")
+        todo = check_result.format_command(
+            "git clone <this checkout> ~/torchyard", "put it on WSL's own disk:"
+        )
+        return check_result.report_warning("filesystem", seen, todo)
+    return check_result.report_ok("filesystem", f"{kind} for the build")
 
 
-def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[CheckResult]:
+def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[check_result.CheckResult]:
     """What compilers' command lines and Windows' code pages cannot hold."""
     windows = s.host.system == "windows"
     troubled = False
@@ -170,93 +165,107 @@ def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[CheckResult]
         elif windows and not path.isascii():
             troubled = True
             todo = "move it to a path of plain letters, such as C:\\src"
-            yield report_warning(
+            yield check_result.report_warning(
                 "paths", f"{what} is at {path}: compilers can misread such letters", todo
             )
     if not troubled:
-        yield report_ok("paths", "no space in the paths of Python and the checkout")
+        yield check_result.report_ok("paths", "no space in the paths of Python and the checkout")
 
 
 def _report_space_in_path(
     what: str, path: str, *, windows: bool, profile: Profile | None
-) -> CheckResult:
+) -> check_result.CheckResult:
     seen = f"{what} is at {path}, and that has a space in it"
     if windows and what == "Python":
         todo = "install Python into a path without spaces, and name it: python: C:\\Python312\\"
         compiles = profile is None or profile.choice.strategy == "source"
-        level = report_problem if compiles else report_warning
+        level = check_result.report_problem if compiles else check_result.report_warning
         return level("paths", f"{seen}: link and build scripts break on it", f"{todo}python.exe")
     why = "build scripts can break on it" + ("" if windows else ", and memory cannot govern jobs")
-    return report_warning("paths", f"{seen}: {why}", "move the checkout to a path without spaces")
+    return check_result.report_warning(
+        "paths", f"{seen}: {why}", "move the checkout to a path without spaces"
+    )
 
 
-def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
+def _check_long_paths(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if s.long_paths is None:
-        return report_unchecked("long-paths", "the registry could not be read")
+        return check_result.report_unchecked("long-paths", "the registry could not be read")
     if s.long_paths:
-        return report_ok("long-paths", "Windows takes paths beyond 260 characters")
+        return check_result.report_ok("long-paths", "Windows takes paths beyond 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
     room = MAX_PATH - len(str(build))
     how = (
         "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
         "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     )
-    todo = format_command(how, "in PowerShell as an administrator:")
+    todo = check_result.format_command(how, "in PowerShell as an administrator:")
     seen = f"off: {room} characters are left below {build}"
     if profile and profile.choice.strategy == "source" and room < MAX_BUILD_SUBPATH:
-        return report_problem("long-paths", f"{seen}, and PyTorch's tree takes more", todo)
-    return report_warning("long-paths", seen, todo)
+        return check_result.report_problem(
+            "long-paths", f"{seen}, and PyTorch's tree takes more", todo
+        )
+    return check_result.report_warning("long-paths", seen, todo)
 
 
-def _check_leftovers(s: HostFacts) -> Iterator[CheckResult]:
+def _check_leftovers(s: HostFacts) -> Iterator[check_result.CheckResult]:
     if s.leftovers is None:
-        yield report_unchecked("leftovers")
+        yield check_result.report_unchecked("leftovers")
         return
     if not s.leftovers:
-        yield report_ok("leftovers", "no other build, and nothing of one that was killed")
+        yield check_result.report_ok(
+            "leftovers", "no other build, and nothing of one that was killed"
+        )
     for left in s.leftovers:
         yield _report_leftover(left)
 
 
-def _report_leftover(left: Leftover) -> CheckResult:
+def _report_leftover(left: Leftover) -> check_result.CheckResult:
     if left.kind == "not ours":
         todo = "move it away: torchyard writes only into folders that it made"
-        return report_problem("leftovers", f"{left.where} is in the way, and not ours", todo)
+        return check_result.report_problem(
+            "leftovers", f"{left.where} is in the way, and not ours", todo
+        )
     if left.kind == "at work":
         todo = "wait for it to finish, or stop it"
-        return report_warning("leftovers", f"another run is at work in {left.where}", todo)
+        return check_result.report_warning(
+            "leftovers", f"another run is at work in {left.where}", todo
+        )
     named = f", and left {', '.join(left.processes)} at work" if left.processes else ""
-    todo = format_command(
+    todo = check_result.format_command(
         "doit build", "nothing by hand; the next run ends what is left and goes on:"
     )
-    return report_warning("leftovers", f"a run was killed in {left.where}{named}", todo)
+    return check_result.report_warning(
+        "leftovers", f"a run was killed in {left.where}{named}", todo
+    )
 
 
 def check_write_access(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """trust."""
     del profile, knowledge
     if s.exposed is None:
-        yield report_unchecked("trust", "who may write where is not known here")
+        yield check_result.report_unchecked("trust", "who may write where is not known here")
         return
     if not s.exposed:
-        yield report_ok(
+        yield check_result.report_ok(
             "trust", "nobody else may write to the checkout, its builds, or programs on PATH"
         )
     for one in s.exposed:
         yield _report_unsafe_path(one)
 
 
-def _report_unsafe_path(one: UnsafePath) -> CheckResult:
+def _report_unsafe_path(one: UnsafePath) -> check_result.CheckResult:
     if one.kind == "relative":
         seen = f'PATH has "{one.path}" in it: programs of whatever folder a command runs in'
-        return report_warning(
+        return check_result.report_warning(
             "trust", seen, "take it out of PATH; builds here leave it out already"
         )
     what = "is on PATH, and everyone" if one.kind == "PATH" else "is of the build, and everyone"
     seen = f"{one.path} {what} on this machine may write to it"
-    return report_warning("trust", seen, format_command(f"chmod o-w {one.path}"))
+    return check_result.report_warning(
+        "trust", seen, check_result.format_command(f"chmod o-w {one.path}")
+    )
 
 
 _SUBMODULES_ID: CheckId = "submodules"
@@ -265,14 +274,16 @@ _SHOWN_FOLDERS = 3
 
 def check_submodules(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """submodules."""
     if profile is None:
-        yield report_unchecked(_SUBMODULES_ID, "the profile does not open")
+        yield check_result.report_unchecked(_SUBMODULES_ID, "the profile does not open")
     elif s.unfetched is None:
-        yield report_unchecked(_SUBMODULES_ID)
+        yield check_result.report_unchecked(_SUBMODULES_ID)
     elif not s.unfetched:
-        yield report_ok(_SUBMODULES_ID, "no extension's folder was cloned without its own")
+        yield check_result.report_ok(
+            _SUBMODULES_ID, "no extension's folder was cloned without its own"
+        )
     else:
         extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
         optional = {job.name for job in extensions if job.optional}
@@ -282,7 +293,7 @@ def check_submodules(
 
 def _report_missing_submodules(
     one: MissingSubmodules, knowledge: Knowledge, *, optional: bool
-) -> CheckResult:
+) -> check_result.CheckResult:
     """A fork may leave one empty that nothing of it needs: only what is known to be needed stops a
     build.
     """
@@ -294,7 +305,7 @@ def _report_missing_submodules(
     are, them = ("are", "them") if several else ("is", "it")
     why = f"does not build without {them}" if needed else f"may need {them}"
     seen = f"{names} {are} empty or not there, and {one.extension} {why}"
-    level = report_problem if needed and not optional else report_warning
+    level = check_result.report_problem if needed and not optional else check_result.report_warning
     return level(_SUBMODULES_ID, seen, _suggest_submodule_update(one), one.extension)
 
 
@@ -309,7 +320,7 @@ def _is_submodule_needed(one: MissingSubmodules, knowledge: Knowledge) -> bool:
 def _suggest_submodule_update(one: MissingSubmodules) -> str:
     tree = f'"{one.tree}"' if " " in str(one.tree) else str(one.tree)
     if one.cloned:
-        return format_command(f"git -C {tree} submodule update --init --recursive")
+        return check_result.format_command(f"git -C {tree} submodule update --init --recursive")
     return f"{tree} is no clone, so git cannot fetch them: take one of git clone --recursive"
 
 
@@ -318,14 +329,14 @@ _CONFLICTS_ID: CheckId = "conflicts"
 
 def check_merge_conflicts(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """Report each source folder with merge conflicts."""
     del knowledge
     if profile is None:
-        yield report_unchecked(_CONFLICTS_ID, "the profile does not open")
+        yield check_result.report_unchecked(_CONFLICTS_ID, "the profile does not open")
     elif s.unmerged is None:
-        yield report_unchecked(_CONFLICTS_ID)
+        yield check_result.report_unchecked(_CONFLICTS_ID)
     elif not s.unmerged:
-        yield report_ok(_CONFLICTS_ID, "no source folder has merge conflicts")
+        yield check_result.report_ok(_CONFLICTS_ID, "no source folder has merge conflicts")
     for one in s.unmerged or ():
-        yield report_problem(_CONFLICTS_ID, one.message, one.hint, one.setting)
+        yield check_result.report_problem(_CONFLICTS_ID, one.message, one.hint, one.setting)

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.core.text_formatting import format_size
-from tasks.doctor.check_result import (
-    CheckResult,
-    format_command,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
 from tasks.knowledge.costs import estimate_cost
 from tasks.knowledge.resource_estimates import (
     CUDA_COMPILER_MIB,
@@ -46,7 +39,7 @@ _SETTINGS_BY_VARIABLE = {
 
 def check_machine(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """os, memory, swap, locale, variables."""
     yield _check_os(s, profile)
     yield from _check_memory_and_swap(s, profile, knowledge)
@@ -54,14 +47,14 @@ def check_machine(
     yield _check_variables(s)
 
 
-def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
+def _check_os(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if s.os_release is None:
-        return report_unchecked("os")
+        return check_result.report_unchecked("os")
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
     prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
     cuda = profile is None or bool(profile.choice.targets)
     tell = (
-        report_problem if cuda else report_warning
+        check_result.report_problem if cuda else check_result.report_warning
     )  # a build for the CPU may work there all the same
     if s.host.machine not in _SUPPORTED_MACHINES:
         todo = "build on x86_64 or aarch64 (a 64-bit system)"
@@ -72,26 +65,30 @@ def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.host.system == "linux" and s.glibc is not None and prebuilt:
         if not s.glibc:
             todo = "choose torch.strategy: source, or a distribution with glibc"
-            return report_problem("os", f"{name}, with no glibc: official wheels need it", todo)
+            return check_result.report_problem(
+                "os", f"{name}, with no glibc: official wheels need it", todo
+            )
         if parse_major_minor(s.glibc) < _MIN_GLIBC:
             todo = "use a newer distribution, or choose torch.strategy: source"
             seen = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
-            return report_warning("os", seen, todo)
-    return report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
+            return check_result.report_warning("os", seen, todo)
+    return check_result.report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
 
 
 def _check_memory_and_swap(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     if s.memory is None:
-        yield report_unchecked("memory")
-        yield report_unchecked("swap")
+        yield check_result.report_unchecked("memory")
+        yield check_result.report_unchecked("swap")
         return
     yield _check_memory(s.memory, profile, knowledge)
     yield _check_swap(s, s.memory, profile)
 
 
-def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
+def _check_memory(
+    memory: Memory, profile: Profile | None, knowledge: Knowledge
+) -> check_result.CheckResult:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
     one = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
     jobs = max(1, min(memory.cores, memory.available_mib // one))
@@ -113,11 +110,11 @@ def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge)
     largest, kernel = (estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
     if whole < largest and compiles:
         todo = "raise the limit, or build on a machine with more memory"
-        return report_problem(
+        return check_result.report_problem(
             "memory", f"{seen}; a compiler of torch takes up to {format_size(largest)}", todo
         )
     if whole < kernel and compiles and with_cuda:
-        return report_warning(
+        return check_result.report_warning(
             "memory",
             f"{seen}; a kernel of flash-attention takes up to {format_size(kernel)}",
             "add swap, or leave those kernels out: build.flags: {USE_FLASH_ATTENTION: false, "
@@ -125,61 +122,65 @@ def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge)
         )
     if memory.cores > 1 and jobs == 1:
         todo = "close other programs, or expect it to take long: one compiler at a time"
-        return report_warning("memory", seen, todo)
-    return report_ok("memory", seen)
+        return check_result.report_warning("memory", seen, todo)
+    return check_result.report_ok("memory", seen)
 
 
-def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
+def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> check_result.CheckResult:
     """Linking, and a kernel that is larger than foreseen, are what swap is for."""
     if memory.swap_mib is None:
-        return report_unchecked("swap", "this system does not tell")
+        return check_result.report_unchecked("swap", "this system does not tell")
     seen = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
     compiles = profile is not None and profile.choice.strategy == "source"
     if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not compiles:
-        return report_ok("swap", seen)
+        return check_result.report_ok("swap", seen)
     if s.host.system == "windows":
-        how = format_command("SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:")
+        how = check_result.format_command(
+            "SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:"
+        )
     elif s.wsl:
-        how = format_command(
+        how = check_result.format_command(
             "wsl --shutdown",
             "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then in Windows:",
         )
     else:
-        how = format_command(
+        how = check_result.format_command(
             "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
             "sudo mkswap /swapfile && sudo swapon /swapfile"
         )
-    return report_warning("swap", f"{seen}, and {format_size(memory.limit_mib)} of memory", how)
+    return check_result.report_warning(
+        "swap", f"{seen}, and {format_size(memory.limit_mib)} of memory", how
+    )
 
 
-def _check_locale(s: HostFacts) -> CheckResult:
+def _check_locale(s: HostFacts) -> check_result.CheckResult:
     if s.encoding is None:
-        return report_unchecked("locale")
+        return check_result.report_unchecked("locale")
     if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
-        return report_ok("locale", s.encoding)
-    todo = format_command("export LC_ALL=C.UTF-8")
-    return report_warning(
+        return check_result.report_ok("locale", s.encoding)
+    todo = check_result.format_command("export LC_ALL=C.UTF-8")
+    return check_result.report_warning(
         "locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", todo
     )
 
 
-def _check_variables(s: HostFacts) -> CheckResult:
+def _check_variables(s: HostFacts) -> check_result.CheckResult:
     """What people set by habit, and which no compiler here gets to see."""
     if s.environ is None:
-        return report_unchecked("variables")
+        return check_result.report_unchecked("variables")
     found = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
     if not found:
-        return report_ok("variables", "none is set that would not count")
+        return check_result.report_ok("variables", "none is set that would not count")
     named = " and ".join(found)
     keys = ", ".join(f"{key} for {name}" for name, key in found.items())
-    return report_warning(
+    return check_result.report_warning(
         "variables", f"{named} set, which no build here gets to see", f"set {keys}"
     )
 
 
 def check_python(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """python, uv, torch-shadow, names."""
     yield _check_interpreter(s)
     yield _check_uv(s)
@@ -187,67 +188,77 @@ def check_python(
     yield from _check_extension_names(s, profile, knowledge)
 
 
-def _check_interpreter(s: HostFacts) -> CheckResult:
+def _check_interpreter(s: HostFacts) -> check_result.CheckResult:
     python = s.host.python
     seen = f"{python.version} at {python.path}"
     if s.python_bits is None:
-        return report_unchecked("python", f"{seen}; whether it is 64-bit could not be asked")
+        return check_result.report_unchecked(
+            "python", f"{seen}; whether it is 64-bit could not be asked"
+        )
     if s.python_bits != 64:
         todo = (
             f'install a 64-bit Python {python.version.rpartition(".")[0]}, and name it in "python"'
         )
-        return report_problem("python", f"{seen} is {s.python_bits}-bit, and torch is not", todo)
+        return check_result.report_problem(
+            "python", f"{seen} is {s.python_bits}-bit, and torch is not", todo
+        )
     if s.host.system == "windows" and "WindowsApps" in python.path:
-        todo = format_command("winget install Python.Python.3.12", "take the one of python.org:")
-        return report_warning("python", f"{seen} is the Store's: it lies in a closed folder", todo)
-    return report_ok("python", f"{seen}, 64-bit")
+        todo = check_result.format_command(
+            "winget install Python.Python.3.12", "take the one of python.org:"
+        )
+        return check_result.report_warning(
+            "python", f"{seen} is the Store's: it lies in a closed folder", todo
+        )
+    return check_result.report_ok("python", f"{seen}, 64-bit")
 
 
-def _check_uv(s: HostFacts) -> CheckResult:
+def _check_uv(s: HostFacts) -> check_result.CheckResult:
     if s.uv is None:
-        return report_unchecked("uv")
+        return check_result.report_unchecked("uv")
     if s.uv.path:
-        return report_ok("uv", s.uv.path)
-    return report_warning(
-        "uv", "cannot run: pip does its work, slower", format_command("pip install uv")
+        return check_result.report_ok("uv", s.uv.path)
+    return check_result.report_warning(
+        "uv", "cannot run: pip does its work, slower", check_result.format_command("pip install uv")
     )
 
 
-def _check_shadowing_torches(s: HostFacts) -> Iterator[CheckResult]:
+def _check_shadowing_torches(s: HostFacts) -> Iterator[check_result.CheckResult]:
     if s.shadows is None:
-        yield report_unchecked("torch-shadow")
+        yield check_result.report_unchecked("torch-shadow")
         return
     if not s.shadows:
-        yield report_ok("torch-shadow", "no other torch is in the way")
+        yield check_result.report_ok("torch-shadow", "no other torch is in the way")
     yield from (_report_shadowing_torch(s, shadow) for shadow in s.shadows)
 
 
-def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> CheckResult:
+def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> check_result.CheckResult:
     version = f" {shadow.version}" if shadow.version else ""
     where = f"torch{version} at {shadow.path}"
     windows = s.host.system == "windows"
     match shadow.how:
         case "PYTHONPATH":
             seen = f"{where} is on PYTHONPATH: it is imported instead of the one that is built"
-            todo = format_command("Remove-Item Env:PYTHONPATH" if windows else "unset PYTHONPATH")
+            todo = check_result.format_command(
+                "Remove-Item Env:PYTHONPATH" if windows else "unset PYTHONPATH"
+            )
         case "conda":
             seen = f"{where} is in the active conda environment"
-            todo = format_command("conda deactivate")
+            todo = check_result.format_command("conda deactivate")
         case "user site":
             seen = f"{where} is installed for the user: an interpreter without a venv finds it"
-            todo = format_command(f"{s.host.python.path} -m pip uninstall torch")
+            todo = check_result.format_command(f"{s.host.python.path} -m pip uninstall torch")
         case "checkout":
             seen = f"{shadow.path} is what import torch finds for who is in the checkout"
             todo = "move it elsewhere, or give it another name"
-    return report_warning("torch-shadow", seen, todo)
+    return check_result.report_warning("torch-shadow", seen, todo)
 
 
 def _check_extension_names(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """Names that mean another project on the index (config/knowledge/extensions.yaml)."""
     if s.installed is None:
-        yield report_unchecked(
+        yield check_result.report_unchecked(
             "names", "the profile does not open" if profile is None else "nobody asked"
         )
         return
@@ -257,7 +268,9 @@ def _check_extension_names(
     for item in wrong:
         yield _report_other_project(s, item, knowledge)
     if not wrong:
-        yield report_ok("names", "no package of another project under an extension's name")
+        yield check_result.report_ok(
+            "names", "no package of another project under an extension's name"
+        )
 
 
 def _is_other_project(name: str, knowledge: Knowledge) -> bool:
@@ -267,9 +280,9 @@ def _is_other_project(name: str, knowledge: Knowledge) -> bool:
 
 def _report_other_project(
     s: HostFacts, item: InstalledExtension, knowledge: Knowledge
-) -> CheckResult:
-    todo = format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
+) -> check_result.CheckResult:
+    todo = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
     fact = knowledge.extensions[item.name]
     why = fact.warnings[0] if fact.warnings else "it came from the package index"
     seen = f"{item.name} {item.version} in {item.folder} came from the package index. {why}"
-    return report_warning("names", seen, todo)
+    return check_result.report_warning("names", seen, todo)

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.core.errors import OFFLINE_HINT
-from tasks.doctor.check_result import (
-    CheckResult,
-    format_install_hint,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
 
 if TYPE_CHECKING:
@@ -25,69 +18,76 @@ INDEX = "the package index"
 TREE = "PyTorch's tree"
 
 
-def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Iterator[CheckResult]:
+def check_network(
+    s: HostFacts, profile: Profile | None, _: Knowledge
+) -> Iterator[check_result.CheckResult]:
     """proxies, index, git-hosts."""
     yield _check_proxies(s)
     if profile and (bundle := profile.loaded.settings.offline):
-        yield from (report_ok(check, f"offline: from {bundle}") for check in ("index", "git-hosts"))
+        yield from (
+            check_result.report_ok(check, f"offline: from {bundle}")
+            for check in ("index", "git-hosts")
+        )
         return
     if s.reach is None or profile is None:
         why = "nobody was asked" if profile else "the profile does not open"
-        yield from (report_unchecked(check, why) for check in ("index", "git-hosts"))
+        yield from (check_result.report_unchecked(check, why) for check in ("index", "git-hosts"))
         return
     yield from (_check_index(found) for found in s.reach if found.subject == INDEX)
     hosts = [found for found in s.reach if found.subject != INDEX]
     yield from (_check_git_host(s, found) for found in hosts)
     if not hosts:
-        yield report_ok("git-hosts", "nothing comes from one")
+        yield check_result.report_ok("git-hosts", "nothing comes from one")
 
 
-def _check_index(found: Connectivity) -> CheckResult:
+def _check_index(found: Connectivity) -> check_result.CheckResult:
     instead = f", asked instead of {found.instead_of}," if found.instead_of else ""
     if found.answers:
-        return report_ok("index", f"{found.url}{instead} answers", found.subject)
+        return check_result.report_ok("index", f"{found.url}{instead} answers", found.subject)
     mirror = "take the mirror out of mirrors or source.mirrors, or another; " if instead else ""
     todo = mirror + (
         "check network and proxy, or name an index that can be reached: PIP_INDEX_URL and "
         f"UV_INDEX_URL for all packages, torch.index for torch's wheel; {OFFLINE_HINT}"
     )
-    level = report_warning if found.optional else report_problem
+    level = check_result.report_warning if found.optional else check_result.report_problem
     more = "; what is built already needs nothing from it" if found.optional else ""
     return level("index", f"{found.url}{instead} does not answer{more}", todo, found.subject)
 
 
-def _check_git_host(s: HostFacts, found: Connectivity) -> CheckResult:
+def _check_git_host(s: HostFacts, found: Connectivity) -> check_result.CheckResult:
     if found.answers:
-        return report_ok("git-hosts", f"{found.subject}: {found.url} answers", found.subject)
+        return check_result.report_ok(
+            "git-hosts", f"{found.subject}: {found.url} answers", found.subject
+        )
     seen = f"{found.subject}: {found.url} does not answer"
     local = "source.path" if found.subject == TREE else "path instead of git"
     todo = f"check network and proxy, or build from a checkout that is here: {local}; "
     todo += OFFLINE_HINT
     if found.optional:
         left = "what is there is used" if s.begun else "it is optional and will be left out"
-        return report_warning("git-hosts", f"{seen}; {left}", todo, found.subject)
-    return report_problem("git-hosts", seen, todo, found.subject)
+        return check_result.report_warning("git-hosts", f"{seen}; {left}", todo, found.subject)
+    return check_result.report_problem("git-hosts", seen, todo, found.subject)
 
 
-def _check_proxies(s: HostFacts) -> CheckResult:
+def _check_proxies(s: HostFacts) -> check_result.CheckResult:
     """Programs disagree on capitals: curl, and so git, takes https_proxy first, and http_proxy in
     small letters alone (curl's manual).
     """
     if s.proxies is None:
-        return report_unchecked("proxies")
+        return check_result.report_unchecked("proxies")
     given = {proxy.variable: proxy.address for proxy in s.proxies}
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         small, large = given.get(name), given.get(name.upper())
         if small is not None and large is not None and small != large:
             seen = f"{name} is {small}, and {name.upper()} is {large}"
             todo = "set both to the same: git and pip do not agree on which one counts"
-            return report_warning("proxies", seen, todo)
+            return check_result.report_warning("proxies", seen, todo)
     if broken := [name for name, address in given.items() if not address]:
-        return report_warning(
+        return check_result.report_warning(
             "proxies", f"{broken[0]} names no host", "write it as http://host:port"
         )
     named = ", ".join(f"{name} is {address}" for name, address in given.items())
-    return report_ok("proxies", named or "none")
+    return check_result.report_ok("proxies", named or "none")
 
 
 # distcc asks nobody for a password: whoever reaches the port has programs run there
@@ -99,25 +99,30 @@ _DAEMON_COMMANDS = {
 
 def check_workers(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """workers."""
     kind = profile.loaded.settings.build.distribute if profile else "off"
     if kind == "off":
-        yield report_ok("workers", "nothing is handed to other machines")
+        yield check_result.report_ok("workers", "nothing is handed to other machines")
     elif s.hands_on is None or s.workers is None:
-        yield report_unchecked("workers", "nobody was asked")
+        yield check_result.report_unchecked("workers", "nobody was asked")
     elif not s.hands_on.path:
         seen = f"{DISTRIBUTOR_PROGRAMS[kind]} is not there: everything is compiled here"
-        yield report_warning(
-            "workers", seen, format_install_hint(knowledge, s, kind), DISTRIBUTOR_PROGRAMS[kind]
+        yield check_result.report_warning(
+            "workers",
+            seen,
+            check_result.format_install_hint(knowledge, s, kind),
+            DISTRIBUTOR_PROGRAMS[kind],
         )
     else:
         yield from (_check_worker(kind, found) for found in s.workers)
 
 
-def _check_worker(kind: str, found: Connectivity) -> CheckResult:
+def _check_worker(kind: str, found: Connectivity) -> check_result.CheckResult:
     if found.answers:
-        return report_ok("workers", f"{found.url} answers", found.subject)
+        return check_result.report_ok("workers", f"{found.url} answers", found.subject)
     todo = "start it there, in a network that you trust, or take it out of build.hosts"
     seen = f"{found.url} does not answer: the build goes on without it"
-    return report_warning("workers", seen, f"{todo}:\n  {_DAEMON_COMMANDS[kind]}", found.subject)
+    return check_result.report_warning(
+        "workers", seen, f"{todo}:\n  {_DAEMON_COMMANDS[kind]}", found.subject
+    )

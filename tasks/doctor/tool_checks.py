@@ -10,15 +10,7 @@ from packaging.version import InvalidVersion, Version
 from tasks.core.check_ids import CheckId
 from tasks.core.deps_model import MIN_NINJA_VERSION
 from tasks.core.errors import KnowledgeError
-from tasks.doctor.check_result import (
-    CheckResult,
-    format_command,
-    format_install_hint,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
 from tasks.knowledge.host_compilers import MSVC_INSTALL_COMMAND
 from tasks.knowledge.torch_releases import find_release
 
@@ -33,7 +25,7 @@ _REQUIRED_NINJA = Version(MIN_NINJA_VERSION)
 
 def check_build_tools(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """git, cmake, ninja."""
     job = find_deps_job(profile)
     yield _check_git(s, job, knowledge)
@@ -48,40 +40,42 @@ def find_deps_job(profile: Profile | None) -> DepsJob | None:
     return job
 
 
-def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> CheckResult:
+def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> check_result.CheckResult:
     if s.git is None:
-        return report_unchecked("git")
+        return check_result.report_unchecked("git")
     if s.git.path:
-        return report_ok("git", f"{s.git.version} at {s.git.path}")
+        return check_result.report_ok("git", f"{s.git.version} at {s.git.path}")
     mac = s.host.system == "macos"
     todo = (
-        format_command("xcode-select --install")
+        check_result.format_command("xcode-select --install")
         if mac
-        else format_install_hint(knowledge, s, "git")
+        else check_result.format_install_hint(knowledge, s, "git")
     )
     if job and job.git_needed:
-        return report_problem("git", f"not there, and needed {job.git_needed}", todo)
-    return report_warning("git", "not there: nothing can be fetched from git", todo)
+        return check_result.report_problem("git", f"not there, and needed {job.git_needed}", todo)
+    return check_result.report_warning("git", "not there: nothing can be fetched from git", todo)
 
 
-def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
+def _check_cmake(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> check_result.CheckResult:
     """deps installs one that fits: another can only be there where somebody put it."""
     if s.cmake is None:
-        return report_unchecked("cmake")
+        return check_result.report_unchecked("cmake")
     bounds = _find_cmake_bounds(profile, knowledge)
     wanted = f"the build brings its own (>={bounds[0]}{f', <{bounds[1]}' * bool(bounds[1])})"
     if not s.cmake.path:
-        return report_ok("cmake", f"none here; {wanted}")
+        return check_result.report_ok("cmake", f"none here; {wanted}")
     seen = f"{s.cmake.version} at {s.cmake.path}"
     if not is_in_build_folder(s.cmake.path, profile):
-        return report_ok("cmake", f"{seen}; {wanted}")
+        return check_result.report_ok("cmake", f"{seen}; {wanted}")
     found, (least, below) = parse_tool_version(s.cmake.version), bounds
     if found and (found < Version(least) or (below and found >= Version(below))):
         asked = f">={least}" + (f" and <{below}" if below else "")
-        return report_warning(
+        return check_result.report_warning(
             "cmake", f"{seen}; this torch wants {asked}", _format_reinstall_command()
         )
-    return report_ok("cmake", seen)
+    return check_result.report_ok("cmake", seen)
 
 
 def _find_cmake_bounds(profile: Profile | None, knowledge: Knowledge) -> tuple[str, str]:
@@ -92,24 +86,24 @@ def _find_cmake_bounds(profile: Profile | None, knowledge: Knowledge) -> tuple[s
     return (found.cmake_min, found.cmake_below) if found else ("3.27", "")
 
 
-def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
+def _check_ninja(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if s.ninja is None:
-        return report_unchecked("ninja")
+        return check_result.report_unchecked("ninja")
     wanted = f"the build brings its own (>={_REQUIRED_NINJA})"
     if not s.ninja.path:
-        return report_ok("ninja", f"none here; {wanted}")
+        return check_result.report_ok("ninja", f"none here; {wanted}")
     seen = f"{s.ninja.version} at {s.ninja.path}"
     found = parse_tool_version(s.ninja.version)
     if found is None or found >= _REQUIRED_NINJA:
-        return report_ok("ninja", seen)
+        return check_result.report_ok("ninja", seen)
     why = (
         "1.11.1 loops and 1.13.0 breaks long link commands"
         if s.host.system == "windows"
         else "before 1.13 it knows no jobserver, so memory cannot govern it"
     )
     if is_in_build_folder(s.ninja.path, profile):
-        return report_warning("ninja", f"{seen}: {why}", _format_reinstall_command())
-    return report_ok("ninja", f"{seen}; {wanted}")
+        return check_result.report_warning("ninja", f"{seen}: {why}", _format_reinstall_command())
+    return check_result.report_ok("ninja", f"{seen}; {wanted}")
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
@@ -121,7 +115,9 @@ def is_in_build_folder(path: str, profile: Profile | None) -> bool:
 
 
 def _format_reinstall_command() -> str:
-    return format_command("doit clean deps && doit deps", "install the build tools again:")
+    return check_result.format_command(
+        "doit clean deps && doit deps", "install the build tools again:"
+    )
 
 
 def parse_tool_version(text: str) -> Version | None:
@@ -139,12 +135,14 @@ _NOT_NEEDED = "not needed: nothing is compiled"
 
 def check_compilers(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[CheckResult]:
+) -> Iterator[check_result.CheckResult]:
     """compiler, visual-studio, windows-sdk."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.needs_compiler:
-        yield report_ok("compiler", _NOT_NEEDED)
-        yield from (report_ok(check, _NOT_NEEDED) for check in _WINDOWS_CHECKS if windows)
+        yield check_result.report_ok("compiler", _NOT_NEEDED)
+        yield from (
+            check_result.report_ok(check, _NOT_NEEDED) for check in _WINDOWS_CHECKS if windows
+        )
         return
     yield _check_compiler(s, knowledge)
     if windows:
@@ -152,46 +150,60 @@ def check_compilers(
         yield _check_windows_sdk(s)
 
 
-def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
+def _check_compiler(s: HostFacts, knowledge: Knowledge) -> check_result.CheckResult:
     if s.cxx is None:
-        return report_unchecked("compiler")
+        return check_result.report_unchecked("compiler")
     if not s.cxx.path:
         own = INSTALL_COMPILER.get(s.host.system)
-        todo = format_command(own) if own else format_install_hint(knowledge, s, "compiler")
+        todo = (
+            check_result.format_command(own)
+            if own
+            else check_result.format_install_hint(knowledge, s, "compiler")
+        )
         seen = s.cxx.why or "there is no C++ compiler here"
-        return report_problem("compiler", seen, s.cxx.todo or todo)
+        return check_result.report_problem("compiler", seen, s.cxx.todo or todo)
     why = f": {s.cxx.why}" if s.cxx.why else ""
-    return report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
+    return check_result.report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
 
 
-def _check_visual_studio(s: HostFacts) -> CheckResult:
+def _check_visual_studio(s: HostFacts) -> check_result.CheckResult:
     if s.visual_studio is None:
-        return report_unchecked("visual-studio", "vswhere could not be asked")
+        return check_result.report_unchecked("visual-studio", "vswhere could not be asked")
     usable = [found for found in s.visual_studio if found.tools]
     if usable:
         named = "; ".join(f"{found.name} {found.version}, C++ {found.tools}" for found in usable)
-        return report_ok("visual-studio", named)
-    todo = format_command(INSTALL_COMPILER["windows"])
+        return check_result.report_ok("visual-studio", named)
+    todo = check_result.format_command(INSTALL_COMPILER["windows"])
     if s.visual_studio:
         lacking = s.visual_studio[0]
         seen = f"{lacking.name} {lacking.version} lacks the workload for C++"
-        return report_problem("visual-studio", seen, _format_modify_command(lacking.folder))
+        return check_result.report_problem(
+            "visual-studio", seen, _format_modify_command(lacking.folder)
+        )
     if s.cxx and s.cxx.path:
         seen = "vswhere knows none; the compiler is that of this prompt"
-        return report_warning("visual-studio", seen, f"for builds outside of this prompt:\n{todo}")
-    return report_problem("visual-studio", "there is none with the C++ tools", todo)
+        return check_result.report_warning(
+            "visual-studio", seen, f"for builds outside of this prompt:\n{todo}"
+        )
+    return check_result.report_problem("visual-studio", "there is none with the C++ tools", todo)
 
 
 def _format_modify_command(folder: str) -> str:
     setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
     options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
-    return format_command(f'{setup} modify --installPath "{folder}" {options}', "in cmd:")
+    return check_result.format_command(
+        f'{setup} modify --installPath "{folder}" {options}', "in cmd:"
+    )
 
 
-def _check_windows_sdk(s: HostFacts) -> CheckResult:
+def _check_windows_sdk(s: HostFacts) -> check_result.CheckResult:
     if s.windows_sdk is None:
-        return report_unchecked("windows-sdk")
+        return check_result.report_unchecked("windows-sdk")
     if s.windows_sdk:
-        return report_ok("windows-sdk", ", ".join(s.windows_sdk))
-    todo = format_command(INSTALL_COMPILER["windows"], "it comes with the recommended parts:")
-    return report_problem("windows-sdk", "none: windows.h and the libraries of C are in it", todo)
+        return check_result.report_ok("windows-sdk", ", ".join(s.windows_sdk))
+    todo = check_result.format_command(
+        INSTALL_COMPILER["windows"], "it comes with the recommended parts:"
+    )
+    return check_result.report_problem(
+        "windows-sdk", "none: windows.h and the libraries of C are in it", todo
+    )

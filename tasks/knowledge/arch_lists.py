@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
+from tasks.knowledge import machine_code_rules
 from tasks.knowledge.cuda_toolkits import find_toolkit
-from tasks.knowledge.machine_code_rules import (
-    MachineCode,
-    can_run_code,
-    find_first_cmake_release,
-    format_extension_arch_hint,
-    is_cmake_arch_supported,
-    is_extension_arch_supported,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,25 +60,26 @@ def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
 
 def require_extension_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
     """`KnowledgeError` where that torch's cpp_extension does not take `arch`."""
-    if not is_extension_arch_supported(knowledge, torch, arch):
+    if not machine_code_rules.is_extension_arch_supported(knowledge, torch, arch):
         raise KnowledgeError(
             f"the extension builder of torch {torch} does not accept {arch}",
-            hint=format_extension_arch_hint(knowledge, torch, arch),
+            hint=machine_code_rules.format_extension_arch_hint(knowledge, torch, arch),
         )
 
 
 def require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
     """`KnowledgeError` where that torch's CMake does not take `arch`."""
-    if not is_cmake_arch_supported(knowledge, torch, arch):
+    if not machine_code_rules.is_cmake_arch_supported(knowledge, torch, arch):
         plain = Arch(arch.major, arch.minor)
         instead = (
-            f', or write "{plain}"' if is_cmake_arch_supported(knowledge, torch, plain) else ""
+            f', or write "{plain}"'
+            if machine_code_rules.is_cmake_arch_supported(knowledge, torch, plain)
+            else ""
         )
+        first = machine_code_rules.find_first_cmake_release(knowledge, [arch])
         raise KnowledgeError(
             f"the CMake of torch {torch} does not accept {arch}",
-            hint=f"choose a newer torch ({find_first_cmake_release(knowledge, [arch])} is "
-            "the first that "
-            f"does){instead}",
+            hint=f"choose a newer torch ({first} is the first that does){instead}",
         )
 
 
@@ -124,7 +118,9 @@ _DETECT_GPU_WORDS = {"native", "auto"}
 _CMAKE_ARCH_SETS = {"all", "common"}
 
 
-def parse_extension_archs(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
+def parse_extension_archs(
+    knowledge: Knowledge, torch: str, text: str
+) -> machine_code_rules.MachineCode:
     """What that torch's cpp_extension makes of a TORCH_CUDA_ARCH_LIST that a person wrote.
 
     Empty lists and items, names and `native` are a `KnowledgeError` that says why, as is an arch
@@ -136,7 +132,9 @@ def parse_extension_archs(knowledge: Knowledge, torch: str, text: str) -> Machin
     return _build_machine_code(items)
 
 
-def parse_torch_cmake_archs(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
+def parse_torch_cmake_archs(
+    knowledge: Knowledge, torch: str, text: str
+) -> machine_code_rules.MachineCode:
     """What that torch's CMake makes of it; separators that are repeated, or last, do no harm."""
     items = _parse_arch_items(
         knowledge, text, re.findall(r"[^; \t]+", text) or [""], "torch's CMake"
@@ -146,7 +144,9 @@ def parse_torch_cmake_archs(knowledge: Knowledge, torch: str, text: str) -> Mach
     return _build_machine_code(items)
 
 
-def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
+def parse_cmake_archs(
+    knowledge: Knowledge, cuda: str, text: str
+) -> machine_code_rules.MachineCode | None:
     """What CMake makes of CMAKE_CUDA_ARCHITECTURES or CUDAARCHS with that CUDA: `89-real;120`.
 
     None for "OFF", by which CMake leaves the choice to the project. What means other archs on
@@ -163,13 +163,15 @@ def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode
             hint=_CMAKE_ARCHS_EXAMPLE,
         )
     archs = [(Arch.parse_capability(f"sm_{item[1]}"), item[2]) for item in items if item]
-    return MachineCode(
+    return machine_code_rules.MachineCode(
         cubins=frozenset(arch for arch, only in archs if only != "virtual"),
         ptx=frozenset(arch for arch, only in archs if only != "real"),
     )
 
 
-def _expand_all_archs(knowledge: Knowledge, cuda: str, *, major: bool) -> MachineCode:
+def _expand_all_archs(
+    knowledge: Knowledge, cuda: str, *, major: bool
+) -> machine_code_rules.MachineCode:
     """All that the toolkit makes without a suffix, or the first of each major; nvcc counts its
     oldest as one of these (7.5, by `nvcc --dryrun -arch=all-major` of 13.0). With them comes the
     PTX of the highest major.
@@ -177,14 +179,16 @@ def _expand_all_archs(knowledge: Knowledge, cuda: str, *, major: bool) -> Machin
     plain = {arch for arch in find_toolkit(knowledge, cuda).makes if not arch.suffix}
     majors = {arch for arch in plain if not arch.minor}
     cubins = majors | {min(plain)} if major else plain
-    return MachineCode(frozenset(cubins), frozenset([max(majors)]))
+    return machine_code_rules.MachineCode(frozenset(cubins), frozenset([max(majors)]))
 
 
 def require_covered_targets(
-    knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
+    knowledge: Knowledge, code: machine_code_rules.MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
     """A `KnowledgeError` where the list `text`, read as `code`, leaves out a target."""
-    left = [target for target in targets if not can_run_code(knowledge, code, target)]
+    left = [
+        target for target in targets if not machine_code_rules.can_run_code(knowledge, code, target)
+    ]
     if left:
         raise KnowledgeError(
             f'the arch list "{text}" makes no code for {", ".join(map(str, left))} (target.gpus)',
@@ -241,8 +245,8 @@ def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -
     )
 
 
-def _build_machine_code(items: Sequence[tuple[Arch, bool]]) -> MachineCode:
-    return MachineCode(
+def _build_machine_code(items: Sequence[tuple[Arch, bool]]) -> machine_code_rules.MachineCode:
+    return machine_code_rules.MachineCode(
         cubins=frozenset(arch for arch, _ in items),
         ptx=frozenset(arch for arch, ptx in items if ptx),
     )

@@ -127,7 +127,7 @@ class Profile:
     @property
     def cost(self) -> Cost:
         """What it takes on one core, as far as the facts tell."""
-        from tasks.planning.torch_candidates import estimate_strategy_cost  # noqa: PLC0415 - of no use to list tasks
+        from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - of no use to list tasks
 
         choice = self.choice
         return estimate_strategy_cost(

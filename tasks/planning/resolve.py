@@ -12,20 +12,13 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge
+from tasks.planning import torch_candidates
 from tasks.planning.target_resolution import (
     find_targets,
     require_arch_support,
     require_consistent_use_cuda,
 )
 from tasks.planning.toolkit_resolution import require_toolkit_targets, resolve_toolkit
-from tasks.planning.torch_candidates import (
-    TorchCandidate,
-    find_existing_torch,
-    find_prebuilt_torch,
-    find_source_reason,
-    find_source_torch,
-    is_partial_build,
-)
 from tasks.settings.schema import Settings
 from tasks.stages.companions import needs_companion_build
 
@@ -52,11 +45,11 @@ def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowl
     strategy = settings.torch.strategy
     if strategy != "auto":
         return resolve_strategy(strategy, settings, host, knowledge)
-    if reason := find_source_reason(settings):
+    if reason := torch_candidates.find_source_reason(settings):
         return resolve_strategy("source", settings, host, knowledge, reason)
     targets, _ = find_targets(settings, host, knowledge)
     try:
-        find_prebuilt_torch(settings, host, knowledge, targets)
+        torch_candidates.find_prebuilt_torch(settings, host, knowledge, targets)
     except SettingsError as no_wheel:
         try:
             return resolve_strategy("source", settings, host, knowledge, no_wheel.message)
@@ -78,11 +71,11 @@ def resolve_strategy(
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
-            torch = find_existing_torch(host.python)
+            torch = torch_candidates.find_existing_torch(host.python)
         case "prebuilt":
-            torch = find_prebuilt_torch(settings, host, knowledge, targets)
+            torch = torch_candidates.find_prebuilt_torch(settings, host, knowledge, targets)
         case "source":
-            torch = find_source_torch(settings, host, knowledge, targets, why)
+            torch = torch_candidates.find_source_torch(settings, host, knowledge, targets, why)
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
     choice = Resolution(
@@ -111,7 +104,7 @@ def resolve_strategy(
 
 def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Whether anything is compiled against torch. A companion that this torch has not is told."""
-    if is_partial_build(settings, choice.strategy):
+    if torch_candidates.is_partial_build(settings, choice.strategy):
         return False
     return needs_companion_build(settings, choice, knowledge) or bool(settings.extensions)
 
@@ -125,7 +118,11 @@ def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> Se
 
 
 def _resolve_optional_toolkit(
-    settings: Settings, host: Host, knowledge: Knowledge, torch: TorchCandidate, choice: Resolution
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    torch: torch_candidates.TorchCandidate,
+    choice: Resolution,
 ) -> ToolkitResolution:
     """What compiles. Where nothing is compiled it is for env.sh alone, and may be missing."""
     try:
@@ -143,7 +140,7 @@ def _resolve_optional_toolkit(
 
 
 def _apply_toolkit(
-    choice: Resolution, torch: TorchCandidate, toolkit: ToolkitResolution
+    choice: Resolution, torch: torch_candidates.TorchCandidate, toolkit: ToolkitResolution
 ) -> Resolution:
     """A torch that is built has the CUDA of its toolkit; one that is there already must have the
     same major, or its extension builder refuses (torch.utils.cpp_extension).

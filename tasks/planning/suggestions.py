@@ -15,30 +15,10 @@ from tasks.knowledge import Knowledge
 from tasks.knowledge.cuda_toolkits import list_capable_toolkits
 from tasks.knowledge.facts import Release
 from tasks.knowledge.torch_releases import find_release, list_nearest_releases, list_uncovered_archs
+from tasks.planning import what_if
 from tasks.planning.target_resolution import find_targets
 from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
 from tasks.planning.torch_candidates import find_source_reason
-from tasks.planning.what_if import (
-    ResolveFunction,
-    Suggestion,
-    WhatIf,
-    format_python_hint,
-    is_known_bad,
-    list_fitting_pythons,
-    suggest_fewer_targets,
-    suggest_other_path_toolkits,
-    suggest_other_wheels,
-    suggest_path_toolkits,
-    suggest_profiles,
-    suggest_pythons,
-    suggest_pythons_and_toolkits,
-    suggest_releases,
-    suggest_releases_and_toolkits,
-    suggest_source_build,
-    suggest_source_strategy,
-    suggest_toolkit_install,
-    suggest_toolkits,
-)
 from tasks.settings.schema import Settings
 
 
@@ -61,7 +41,7 @@ class CombinedChange:
         return sum(map(bool, parts)), bool(self.installed)
 
 
-def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
+def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggestion]:
     """Yield the working changes, the smallest first; wheels before builds unless the settings
     require a build.
     """
@@ -83,7 +63,7 @@ def _needs_source_build(settings: Settings) -> bool:
     return settings.torch.strategy == "source" or bool(find_source_reason(settings))
 
 
-def _is_possible(trial: WhatIf) -> bool:
+def _is_possible(trial: what_if.WhatIf) -> bool:
     """Return True if one toolkit or one official wheel supports every target."""
     knowledge = trial.knowledge
     try:
@@ -95,7 +75,7 @@ def _is_possible(trial: WhatIf) -> bool:
     return _has_covering_wheel(trial, targets)
 
 
-def _has_covering_wheel(trial: WhatIf, targets: tuple[Arch, ...]) -> bool:
+def _has_covering_wheel(trial: what_if.WhatIf, targets: tuple[Arch, ...]) -> bool:
     return any(
         not list_uncovered_archs(trial.knowledge, wheel, targets)
         for found in trial.knowledge.releases.values()
@@ -103,18 +83,18 @@ def _has_covering_wheel(trial: WhatIf, targets: tuple[Arch, ...]) -> bool:
     )
 
 
-def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
+def _list_changes(trial: what_if.WhatIf) -> Iterator[CombinedChange]:
     """Yield every combination worth trying: a few hundred at most."""
     for found in _list_releases(trial):
         torch = "" if found.patch == trial.settings.torch.version else found.patch
         asked = replace(trial, settings=_set_torch_version(trial.settings, torch))
-        for python in list_fitting_pythons(asked, found):
+        for python in what_if.list_fitting_pythons(asked, found):
             for cuda in _list_cuda_versions(trial.settings, found):
                 for provider, installed in _list_providers(trial.settings, cuda, found):
                     yield CombinedChange(torch, python, cuda, provider, installed)
 
 
-def _list_releases(trial: WhatIf) -> Iterator[Release]:
+def _list_releases(trial: what_if.WhatIf) -> Iterator[Release]:
     settings = trial.settings
     try:
         found = find_release(trial.knowledge, settings.torch.version)
@@ -149,7 +129,7 @@ def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[t
         yield "auto", ""
 
 
-def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
+def _try_change(trial: what_if.WhatIf, change: CombinedChange) -> what_if.Suggestion | None:
     toolkit = {"version": change.cuda, "provider": change.provider}
     choice = trial.resolve_with(
         _build_changed_host(trial, change),
@@ -158,10 +138,10 @@ def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
     )
     if choice is None or (change.installed and choice.toolkit.version != change.installed):
         return None
-    return Suggestion(_format_change_hint(trial.settings, change), choice)
+    return what_if.Suggestion(_format_change_hint(trial.settings, change), choice)
 
 
-def _build_changed_host(trial: WhatIf, change: CombinedChange) -> Host:
+def _build_changed_host(trial: what_if.WhatIf, change: CombinedChange) -> Host:
     host = trial.host
     if change.python:
         host = replace(host, python=replace(host.python, version=change.python, torch=None))
@@ -186,7 +166,7 @@ def _format_change_hint(settings: Settings, change: CombinedChange) -> str:
     ]
     parts = [f"set {' and '.join(named)}"] if named else []
     if change.python:
-        parts.append(format_python_hint(change.python, into=bool(settings.install.into)))
+        parts.append(what_if.format_python_hint(change.python, into=bool(settings.install.into)))
     if change.installed and settings.toolkit.provider == "path":
         parts.append(f"name CUDA {change.installed} in toolkit.path")
     elif change.installed:
@@ -195,71 +175,66 @@ def _format_change_hint(settings: Settings, change: CombinedChange) -> str:
 
 
 _ONE_CHANGE = (
-    suggest_pythons,
-    suggest_path_toolkits,
-    suggest_toolkits,
-    suggest_releases,
-    suggest_source_strategy,
-    suggest_profiles,
+    what_if.suggest_pythons,
+    what_if.suggest_path_toolkits,
+    what_if.suggest_toolkits,
+    what_if.suggest_releases,
+    what_if.suggest_source_strategy,
+    what_if.suggest_profiles,
 )
-_TWO_CHANGES = (suggest_pythons_and_toolkits, suggest_releases_and_toolkits)
+_TWO_CHANGES = (what_if.suggest_pythons_and_toolkits, what_if.suggest_releases_and_toolkits)
 _MORE_CHANGES = (suggest_combined_changes,)
 _ACCEPT_HINT = "if what is missing was installed since: doit doctor --accept"
 
 
 def format_suggestions(
-    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
     """One sentence with every remedy, empty where nothing is known to help."""
     told = [remedy.hint for remedy in list_suggestions(settings, host, knowledge, attempt)]
-    if host.pinned and _can_new_install_help(WhatIf(settings, host, knowledge, attempt)):
+    if host.pinned and _can_new_install_help(what_if.WhatIf(settings, host, knowledge, attempt)):
         told.append(_ACCEPT_HINT)
     return "; or ".join(told)
 
 
 def list_suggestions(
-    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
-) -> tuple[Suggestion, ...]:
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
+) -> tuple[what_if.Suggestion, ...]:
     """At most one of a kind: another Python, a toolkit of one's own, any toolkit, torch, strategy,
     several profiles, or fewer targets. Two changes at once only if no single one helps, and
     torch, CUDA and Python together only if no two do.
     """
-    trial = WhatIf(settings, host, knowledge, attempt)
+    trial = what_if.WhatIf(settings, host, knowledge, attempt)
     found = [next(kind(trial), None) for kind in _ONE_CHANGE]
     last = found if any(found) else [next(kind(trial), None) for kind in _TWO_CHANGES]
     if not any(last):
         last = [next(kind(trial), None) for kind in _MORE_CHANGES]
     if settings.target.gpus == "auto" or not any(last):
-        last = [*last, next(suggest_fewer_targets(trial), None)]
+        last = [*last, next(what_if.suggest_fewer_targets(trial), None)]
     return tuple(remedy for remedy in last if remedy)
 
 
 def format_wheel_alternatives(
-    settings: Settings, host: Host, knowledge: Knowledge, attempt: ResolveFunction
+    settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
     """Suggest another wheel and a source build in place of a wheel that lacks code for a target; ""
     if planning accepts neither.
     """
-    trial = WhatIf(settings, host, knowledge, attempt)
-    found = [next(kind(trial), None) for kind in (suggest_other_wheels, suggest_source_build)]
+    trial = what_if.WhatIf(settings, host, knowledge, attempt)
+    found = [
+        next(kind(trial), None)
+        for kind in (what_if.suggest_other_wheels, what_if.suggest_source_build)
+    ]
     return "; or ".join(remedy.hint for remedy in found if remedy)
 
 
-def _can_new_install_help(trial: WhatIf) -> bool:
+def _can_new_install_help(trial: what_if.WhatIf) -> bool:
     """Whether something that helps could have been installed after this machine was looked at: what
     a setting names anew is looked for again, what was pinned is not.
     """
-    if trial.settings.python == "auto" and next(suggest_pythons(trial), None):
+    if trial.settings.python == "auto" and next(what_if.suggest_pythons(trial), None):
         return True
     return any(
-        next(kind(trial), None) for kind in (suggest_toolkit_install, suggest_other_path_toolkits)
+        next(kind(trial), None)
+        for kind in (what_if.suggest_toolkit_install, what_if.suggest_other_path_toolkits)
     )
-
-
-__all__ = [
-    "Suggestion",
-    "format_suggestions",
-    "format_wheel_alternatives",
-    "is_known_bad",
-    "list_suggestions",
-]

@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch, Host
 from tasks.core.resolution import Resolution, UnsatisfiableError
-from tasks.knowledge import Knowledge
-from tasks.knowledge.arch_lists import (
-    format_extension_archs,
-    format_torch_cmake_archs,
-    parse_cmake_archs,
-    parse_extension_archs,
-    parse_torch_cmake_archs,
-    require_covered_targets,
-)
+from tasks.knowledge import Knowledge, arch_lists
 from tasks.knowledge.cuda_toolkits import can_compile_arch
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
@@ -97,7 +89,7 @@ def _require_supported_targets(
     built = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
         try:
-            format_extension_archs(knowledge, torch, [arch])
+            arch_lists.format_extension_archs(knowledge, torch, [arch])
         except KnowledgeError as error:
             ever = any(
                 is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
@@ -109,7 +101,7 @@ def _require_supported_targets(
             ) from error
     if choice.strategy == "source":
         try:
-            format_torch_cmake_archs(knowledge, torch, choice.targets)
+            arch_lists.format_torch_cmake_archs(knowledge, torch, choice.targets)
         except KnowledgeError as error:
             raise UnsatisfiableError(
                 error.message, location="target.gpus", hint=error.hint
@@ -153,7 +145,7 @@ def _require_arch_variables(
             if code:
                 _require_toolkit_archs(knowledge, code, choice)
                 if extension or name == _TORCH_VARIABLE:
-                    require_covered_targets(knowledge, code, choice.targets, given[name])
+                    arch_lists.require_covered_targets(knowledge, code, choice.targets, given[name])
         except KnowledgeError as error:
             raise SettingsError(
                 error.message, location=f"{where}.{name}", hint=error.hint
@@ -164,8 +156,8 @@ def _parse_arch_list(
     name: str, text: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
 ) -> MachineCode | None:
     if name in _CMAKE_VARIABLES:
-        return parse_cmake_archs(knowledge, choice.toolkit.version, text)
-    read = parse_extension_archs if extension else parse_torch_cmake_archs
+        return arch_lists.parse_cmake_archs(knowledge, choice.toolkit.version, text)
+    read = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
     return read(knowledge, choice.torch, text)
 
 

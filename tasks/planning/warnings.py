@@ -14,7 +14,8 @@ from tasks.knowledge.gpus import (
     shorten_gpu_name,
     summarize_gpus,
 )
-from tasks.knowledge.known_problems import find_known_bad, find_too_old_versions
+from tasks.knowledge.known_problems import find_known_bad
+from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings

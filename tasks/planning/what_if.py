@@ -13,7 +13,8 @@ from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.cuda_toolkits import list_capable_toolkits, list_published_toolkits
 from tasks.knowledge.facts import Release
-from tasks.knowledge.known_problems import find_known_bad, find_too_old_versions
+from tasks.knowledge.known_problems import find_known_bad
+from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import (
     find_release,
     find_wheel_pythons,

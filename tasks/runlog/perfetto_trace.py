@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tasks.runlog import run_statistics
 from tasks.runlog.run_record import Run, Sample
-from tasks.runlog.run_statistics import (
-    StageEdge,
-    assign_slots,
-    classify_output,
-    compute_concurrency,
-    extract_output_name,
-    list_edges,
-)
 
 _STAGE_PROCESS, _JOBS_PROCESS = 1, 2
 _COUNTER_FIELDS = {
@@ -28,7 +21,7 @@ _COUNTER_FIELDS = {
 
 def build_trace(run: Run) -> dict[str, Any]:
     """The document of trace.json."""
-    made = list_edges(run)
+    made = run_statistics.list_edges(run)
     return {
         "displayTimeUnit": "ms",
         "otherData": {"profile": run.profile, "when": run.when, "torchyard": run.torchyard},
@@ -50,9 +43,9 @@ def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
         yield place | _build_slice_fields(stage.began, stage.seconds) | {"args": told}
 
 
-def _trace_jobs(made: Sequence[StageEdge]) -> Iterator[dict[str, Any]]:
+def _trace_jobs(made: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _JOBS_PROCESS, 0, "pool of jobs")
-    lanes = assign_slots([one.edge for one in made])
+    lanes = run_statistics.assign_slots([one.edge for one in made])
     for lane in range(max(lanes, default=-1) + 1):
         yield _build_name_event("thread_name", _JOBS_PROCESS, lane + 1, f"slot {lane + 1}")
     for one, lane in zip(made, lanes, strict=True):
@@ -60,13 +53,13 @@ def _trace_jobs(made: Sequence[StageEdge]) -> Iterator[dict[str, Any]]:
         told = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
         peak = {"peak_mib": edge.peak_mib} if edge.peak_mib is not None else {}
         shown = {
-            "name": extract_output_name(edge.output),
-            "cat": classify_output(edge.output),
+            "name": run_statistics.extract_output_name(edge.output),
+            "cat": run_statistics.classify_output(edge.output),
             "pid": _JOBS_PROCESS,
             "tid": lane + 1,
         }
         yield shown | _build_slice_fields(edge.began, edge.seconds) | {"args": told | peak}
-    for at, jobs in compute_concurrency(one.edge for one in made):
+    for at, jobs in run_statistics.compute_concurrency(one.edge for one in made):
         yield _build_counter_event("edges at work", at, {"edges": jobs})
 
 

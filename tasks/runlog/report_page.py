@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.core.text_formatting import format_duration, format_size
-from tasks.runlog import run_statistics
+from tasks.runlog import report_graphics, run_statistics
 from tasks.runlog.build_results import BuildResults
-from tasks.runlog.report_graphics import (
-    GraphRow,
-    build_timeline,
-    encode_embedded_json,
-    find_predecessors,
-    lay_out_graph,
-    list_samples,
-)
 from tasks.runlog.run_record import Run, StageRun
 from tasks.runlog.run_statistics import (
     Comparison,
@@ -37,7 +29,7 @@ def describe_outcomes(run: Run) -> Mapping[str, str]:
     date", or "not reached" where it comes after one that ended badly.
     """
     found: dict[str, str] = {}
-    far = find_predecessors(run.graph)
+    far = report_graphics.find_predecessors(run.graph)
     for node in run.graph:
         did = run.find_stage(node.name)
         if did:
@@ -259,7 +251,7 @@ def _escape_markdown(text: str) -> str:
 
 _TICK_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 _MAX_TICKS, _LAST_TICK = 6, 0.93  # so that none stands over the edge
-_BLANK_ROW = GraphRow("", 0, (), (), False, ())
+_BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 
 
 def build_page_values(
@@ -284,7 +276,9 @@ def build_page_values(
         "stages": list(_build_stage_rows(run, outcomes, compared)),
         "ticks": _compute_ticks(run.seconds),
         "made": _summarize_edges(run, made) if made else None,
-        "drawing": encode_embedded_json(build_timeline(run, made)) if made else "",
+        "drawing": report_graphics.encode_embedded_json(report_graphics.build_timeline(run, made))
+        if made
+        else "",
         "lost": run_statistics.find_slowest(one for one in made if one.edge.failed),
         "slowest": run_statistics.find_slowest(made),
         "folders": run_statistics.summarize_folders(made),
@@ -306,7 +300,7 @@ def format_delta(seconds: float) -> str:
 def _build_stage_rows(
     run: Run, outcomes: Mapping[str, str], compared: Comparison | None
 ) -> Iterator[dict[str, Any]]:
-    rails = {row.name: row for row in lay_out_graph(run.graph)}
+    rails = {row.name: row for row in report_graphics.lay_out_graph(run.graph)}
     moved = {one.stage: one for one in compared.stages} if compared else {}
     for name, outcome in outcomes.items():
         did = run.find_stage(name)
@@ -345,7 +339,7 @@ def _format_tick(at: float, seconds: float) -> str:
 def _summarize_edges(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
     found = [one.edge for one in made]
     first, last = compute_span(found)
-    looks = list_samples(run)
+    looks = report_graphics.list_samples(run)
     return {
         "edges": len(found),
         "failed": sum(edge.failed for edge in found),

@@ -13,16 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
+from tasks.core import text_layout
 from tasks.core.errors import redact_secrets
-from tasks.core.text_layout import (
-    ASCII_GLYPHS,
-    BLOCK_GLYPHS,
-    DrawingArea,
-    Glyphs,
-    format_labeled_lines,
-    measure_columns,
-    wrap_with_hanging_indent,
-)
 
 PROSE_COLUMNS = 100  # columns that are still read with ease; a pipe gets as many
 WIDE_COLUMNS = 200  # of what is not prose
@@ -58,15 +50,15 @@ def is_live(out: TextIO) -> bool:
     return out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def choose_glyphs(out: TextIO | None = None) -> Glyphs:
+def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
     """What can be drawn with there: a console of Windows, or a log, may have ASCII alone."""
     try:
-        f"{BLOCK_GLYPHS.shades}{BLOCK_GLYPHS.more}{BLOCK_GLYPHS.between}".encode(
+        f"{text_layout.BLOCK_GLYPHS.shades}{text_layout.BLOCK_GLYPHS.more}{text_layout.BLOCK_GLYPHS.between}".encode(
             getattr(out or sys.stdout, "encoding", None) or "utf-8"
         )
     except UnicodeEncodeError:
-        return ASCII_GLYPHS
-    return BLOCK_GLYPHS
+        return text_layout.ASCII_GLYPHS
+    return text_layout.BLOCK_GLYPHS
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
@@ -74,13 +66,13 @@ def format_for_stderr(text: str, before: int = 0) -> str:
     if not sys.stderr.isatty():
         return text
     first, end, more = text.partition("\n")
-    begun = "\n".join(format_labeled_lines(" " * before, first, before, read_terminal_width()))[
-        before:
-    ]
-    return f"{begun}{end}{wrap_with_hanging_indent(more, read_terminal_width())}"
+    begun = "\n".join(
+        text_layout.format_labeled_lines(" " * before, first, before, read_terminal_width())
+    )[before:]
+    return f"{begun}{end}{text_layout.wrap_with_hanging_indent(more, read_terminal_width())}"
 
 
-DrawFunction = Callable[[DrawingArea], str]  # a line, or a few, that fit
+DrawFunction = Callable[[text_layout.DrawingArea], str]  # a line, or a few, that fit
 _REDRAW_INTERVAL = 1.0  # seconds
 _COLOURED_COLUMNS = 12  # columns that are coloured
 _ECHO_COLUMNS = len("^C")  # which a terminal adds to the line, and which must not wrap it
@@ -196,9 +188,11 @@ class Screen:
         with self._lock:
             if self._draw and self._is_foreground():
                 wide, high = self._read_terminal_size()
-                text = self._draw(DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs))
+                text = self._draw(
+                    text_layout.DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs)
+                )
                 self._erase_live_lines()
-                self._shown = tuple(measure_columns(line) for line in text.split("\n"))
+                self._shown = tuple(text_layout.measure_columns(line) for line in text.split("\n"))
                 self.out.write(
                     self.colour_text(text[:_COLOURED_COLUMNS], "1;36") + text[_COLOURED_COLUMNS:]
                 )

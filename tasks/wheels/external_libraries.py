@@ -17,16 +17,7 @@ from packaging.utils import canonicalize_name
 
 from tasks.core.model import CheckStatus
 from tasks.core.pip_requirements import select_applicable_requirements
-from tasks.wheels.library_linkage import (
-    LibraryNeed,
-    LibrarySearch,
-    Linkage,
-    LoadedLibrary,
-    SystemDlls,
-    is_driver_library,
-    load_libraries,
-    sort_by_load_order,
-)
+from tasks.wheels import library_linkage
 from tasks.wheels.nvidia_packages import (
     NvidiaPackage,
     find_declared_requirement,
@@ -51,7 +42,7 @@ class TargetEnvironment:
     requires: Sequence[Requirement]
     system: Collection[str] | None
     against: str = ""
-    windows: SystemDlls | None = None
+    windows: library_linkage.SystemDlls | None = None
     is_torch: bool = False
     cuda: frozenset[int] = frozenset()
 
@@ -72,23 +63,26 @@ class ExternalLibrary:
 
 
 def find_external_libraries(
-    held: Mapping[str, Linkage], beside: TargetEnvironment
+    held: Mapping[str, library_linkage.Linkage], beside: TargetEnvironment
 ) -> list[ExternalLibrary]:
     """What the libraries `held` by a wheel need that it does not hold, sorted by name."""
     machine = next((one.machine for one in held.values()), "")
     ours = {str(_SITE_PACKAGES / name): linkage for name, linkage in held.items()}
 
-    def find_linkage(place: str) -> Linkage | None:
+    def find_linkage(place: str) -> library_linkage.Linkage | None:
         return ours.get(place) or (
-            Linkage(machine) if _is_nvidia_file(PurePosixPath(place)) else None
+            library_linkage.Linkage(machine) if _is_nvidia_file(PurePosixPath(place)) else None
         )
 
     libraries = [
-        LoadedLibrary(str(_SITE_PACKAGES / name), held[name]) for name in sort_by_load_order(held)
+        library_linkage.LoadedLibrary(str(_SITE_PACKAGES / name), held[name])
+        for name in library_linkage.sort_by_load_order(held)
     ]
-    needs = load_libraries(libraries, LibrarySearch((), {}, (), find_linkage))
+    needs = library_linkage.load_libraries(
+        libraries, library_linkage.LibrarySearch((), {}, (), find_linkage)
+    )
     open_needs = [need for need in needs if need.library in ours and need.place not in ours]
-    found: dict[str, list[LibraryNeed]] = {}
+    found: dict[str, list[library_linkage.LibraryNeed]] = {}
     for need in open_needs:
         found.setdefault(need.name, []).append(need)
     cuda = frozenset(major for name in found for major in parse_library_majors(name))
@@ -102,7 +96,10 @@ def find_external_libraries(
 
 
 def _classify_library(
-    name: str, needs: Sequence[LibraryNeed], inside: Collection[str], beside: TargetEnvironment
+    name: str,
+    needs: Sequence[library_linkage.LibraryNeed],
+    inside: Collection[str],
+    beside: TargetEnvironment,
 ) -> ExternalLibrary:
     users = tuple(PurePosixPath(need.library).name for need in needs)
     reached = all(need.place for need in needs)
@@ -115,7 +112,7 @@ def _find_provider(
 ) -> tuple[CheckStatus, str]:
     if inside:
         return "failed", "it is in the wheel, and no RPATH leads there"
-    if is_driver_library(name):
+    if library_linkage.is_driver_library(name):
         return "passed", "the driver"
     if package := find_nvidia_package(name):
         majors = parse_library_majors(name) or beside.cuda

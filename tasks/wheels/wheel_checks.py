@@ -11,22 +11,12 @@ from tasks.core.model import Arch, Artifact, ValidationResult
 from tasks.core.text_formatting import format_short_list
 from tasks.knowledge import Knowledge
 from tasks.knowledge.machine_code_rules import can_run_code
-from tasks.wheels import external_libraries
+from tasks.wheels import external_libraries, provenance_documents
 from tasks.wheels.external_libraries import (
     ExternalLibrary,
     TargetEnvironment,
     find_external_libraries,
 )
-from tasks.wheels.provenance_documents import (
-    PREDICATE_TYPE,
-    STATEMENT_TYPE,
-    find_differences,
-    find_list,
-    is_about_artifact,
-    read_built_archs,
-    read_target_archs,
-)
-from tasks.wheels.provenance_documents import find_torch_version as torch_named_in
 
 if TYPE_CHECKING:
     from tasks.wheels.wheel_inspection_io import WheelInfo
@@ -77,11 +67,14 @@ def _check_statement(found: WheelInfo) -> ValidationResult:
     if told is None:
         file = f"{found.artifact.name}.provenance.json"
         return ValidationResult(name, "not run", f"there is no {file} beside it")
-    if (told.get("_type"), told.get("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
+    if (told.get("_type"), told.get("predicateType")) != (
+        provenance_documents.STATEMENT_TYPE,
+        provenance_documents.PREDICATE_TYPE,
+    ):
         return ValidationResult(
             name, "failed", "the file beside it is no SLSA provenance of in-toto", _REBUILD_HINT
         )
-    if not is_about_artifact(told, found.artifact):
+    if not provenance_documents.is_about_artifact(told, found.artifact):
         return ValidationResult(
             name, "failed", f"it is about another wheel than this, of {digest}", _REBUILD_HINT
         )
@@ -112,11 +105,15 @@ def _check_sbom(found: WheelInfo) -> ValidationResult:
         )
     if found.sbom.get("bomFormat") != "CycloneDX":
         return ValidationResult(name, "failed", "it is no CycloneDX document", _REBUILD_HINT)
-    told = list(find_differences(found.sbom, found.name, found.version, found.statement))
+    told = list(
+        provenance_documents.find_differences(
+            found.sbom, found.name, found.version, found.statement
+        )
+    )
     if told:
         return ValidationResult(name, "failed", "; ".join(told), _REBUILD_HINT)
     beside = "" if found.statement is not None else "; there is no statement to compare it with"
-    parts = len(find_list(found.sbom, "components"))
+    parts = len(provenance_documents.find_list(found.sbom, "components"))
     return ValidationResult(
         name, "passed", f"{found.name} {found.version} of {parts} components{beside}"
     )
@@ -132,7 +129,7 @@ def _check_machine_code(
             name, "failed", f"{library}: {why}", "take the wheel from where it was made"
         )
     now = {library: _list_image_archs(found, library) for library in found.images}
-    read = recorded.archs or read_built_archs(found.statement)
+    read = recorded.archs or provenance_documents.read_built_archs(found.statement)
     before = {
         library: frozenset(map(_strip_family_suffix, archs)) for library, archs in read.items()
     }
@@ -142,7 +139,7 @@ def _check_machine_code(
             f"{_format_library_archs(before)}"
         )
         return ValidationResult(name, "failed", what, _REBUILD_HINT)
-    wanted = read_target_archs(found.statement)
+    wanted = provenance_documents.read_target_archs(found.statement)
     if missing := list(_find_missing_code(found, wanted, knowledge)):
         return ValidationResult(name, "failed", "; ".join(missing), _REBUILD_HINT)
     if not wanted and not before:
@@ -185,7 +182,9 @@ def _check_external_needs(found: WheelInfo) -> ValidationResult:
     name = "needs from outside"
     if not found.linkages and not found.dlls:
         return ValidationResult(name, "not run", _explain_no_libraries(found))
-    against = torch_named_in(found.sbom) or _parse_torch_label(found.version)
+    against = provenance_documents.find_torch_version(found.sbom) or _parse_torch_label(
+        found.version
+    )
     is_torch = found.name == "torch"
     beside = TargetEnvironment(found.requires, found.system, against, found.windows, is_torch)
     needs = [

@@ -13,17 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.cli import decisions
 from tasks.cli.commands.doctor import refuse_known_bad
-from tasks.cli.decisions import (
-    CostEstimate,
-    Decision,
-    DepsResults,
-    ExpectedCost,
-    StageCost,
-    estimate_compile_seconds,
-    estimate_cost,
-    list_decisions,
-)
 from tasks.cli.running import rebuild_reason
 from tasks.cli.running.execute import load_stage_module
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
@@ -70,8 +61,10 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     opened = subject.require_profile()
     plan = opened.plan
     found = list(explain_stages(plan))
-    decided = list_decisions(opened, _read_deps_results(plan, found))
-    takes = estimate_cost(_list_stage_costs(plan, found), _estimate_from_facts(subject, opened))
+    decided = decisions.list_decisions(opened, _read_deps_results(plan, found))
+    takes = decisions.estimate_cost(
+        _list_stage_costs(plan, found), _estimate_from_facts(subject, opened)
+    )
     known = list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
     named = list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
     warnings = [*plan.warnings, *describe_unused_variables(os.environ), *named, *known]
@@ -90,7 +83,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     _show_row("expected", str(takes))
 
 
-def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> CostEstimate:
+def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
     """What builds like this one take, by the facts, on this machine's cores and disks."""
     cost, room = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
     disks = tuple(
@@ -98,7 +91,7 @@ def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> CostEsti
     )
     most = sum(mib for _, mib in compute_disk_usage(disks, room).values()) if room else 0
     sure = "unverified" not in cost.known
-    return CostEstimate(
+    return decisions.CostEstimate(
         seconds=sum(cost.seconds) / 2 if cost.seconds else None,
         memory_mib=cost.memory_mib or None,
         disk_gib=most / 1024 or None,
@@ -107,7 +100,7 @@ def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> CostEsti
     )
 
 
-def show_decisions(decided: Iterable[Decision]) -> None:
+def show_decisions(decided: Iterable[decisions.Decision]) -> None:
     """What was decided, a row each."""
     last = ""
     for decision in decided:
@@ -139,22 +132,22 @@ def _format_verdict_lines(verdict: Verdict) -> tuple[str, ...]:
     return (*verdict.reasons, *outlook)
 
 
-def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> DepsResults:
+def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
     """What deps left, where that is still what it would leave."""
     deps, env = (next(one for one in plan.stages if one.kind == room) for room in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
-        return DepsResults()
+        return decisions.DepsResults()
     try:
         left = (
             manifests.read_manifest(deps.job.manifest, DepsManifest),
             manifests.read_manifest(env.job.cache, CompilerCache),
         )
-        return DepsResults(*left, foresee_env(env.job))
+        return decisions.DepsResults(*left, foresee_env(env.job))
     except TorchyardError:
-        return DepsResults()
+        return decisions.DepsResults()
 
 
-def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[StageCost]:
+def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decisions.StageCost]:
     """What the stages that would run took last time."""
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
@@ -169,16 +162,18 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[StageCos
         yield replace(past, certain=verdict.verdict == "runs")
 
 
-def _read_recorded_cost(stage: Stage) -> StageCost:
+def _read_recorded_cost(stage: Stage) -> decisions.StageCost:
     record = stage_record_io.read_last_record(stage) or {}
-    return StageCost(stage.name, record.get("seconds"))
+    return decisions.StageCost(stage.name, record.get("seconds"))
 
 
-def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> StageCost:
+def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> decisions.StageCost:
     past = list(build_history_io.read_history(stage.job.runs))
     asked = outlook.ninja.objects if outlook and outlook.ninja else None
     peaks = build_history_io.collect_peaks(past).values()
-    return StageCost(stage.name, estimate_compile_seconds(past, asked), max(peaks, default=None))
+    return decisions.StageCost(
+        stage.name, decisions.estimate_compile_seconds(past, asked), max(peaks, default=None)
+    )
 
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
@@ -224,7 +219,10 @@ def _list_source_reasons(stage: Stage) -> tuple[str, ...]:
 
 
 def _build_explain_document(
-    profile: str, decided: Iterable[Decision], found: list[Verdict], takes: ExpectedCost
+    profile: str,
+    decided: Iterable[decisions.Decision],
+    found: list[Verdict],
+    takes: decisions.ExpectedCost,
 ) -> dict[str, Any]:
     return {
         "profile": profile,

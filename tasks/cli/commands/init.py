@@ -17,17 +17,9 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TypeVar
 
+from tasks.cli.commands import init_answers
 from tasks.cli.commands import init_answers as read
 from tasks.cli.commands.explain import show_decisions
-from tasks.cli.commands.init_answers import (
-    Answers,
-    InitFacts,
-    apply_install_target,
-    build_default_answers,
-    format_local_yaml,
-    format_strategy_cost,
-    gather_init_facts,
-)
 from tasks.cli.decisions import DepsResults, list_decisions
 from tasks.cli.session import open_profile
 from tasks.core.errors import TorchyardError
@@ -67,8 +59,13 @@ def is_interactive() -> bool:
 
 
 def collect_answers(
-    given: GivenOptions, known: InitFacts, usual: Answers, *, ask: bool, room: int
-) -> Answers:
+    given: GivenOptions,
+    known: init_answers.InitFacts,
+    usual: init_answers.Answers,
+    *,
+    ask: bool,
+    room: int,
+) -> init_answers.Answers:
     """What was given, what is asked for and `usual` for the rest. Raises `BuildError`."""
     for line in wrap_text(_INTRODUCTION if ask else _explain_no_questions(given), room):
         print_report(line)
@@ -81,7 +78,7 @@ def collect_answers(
         got = replace(got, extensions=_ask_extensions(given, known, room))
     if given.into:
         with _attribute_errors("--into"):
-            return apply_install_target(got, given.into, known)
+            return init_answers.apply_install_target(got, given.into, known)
     return _ask_location(known, got, room) if ask else got
 
 
@@ -102,7 +99,7 @@ def _attribute_errors(option: str) -> Iterator[None]:
 
 
 def _ask_gpus(
-    given: GivenOptions, known: InitFacts, usual: Answers, room: int
+    given: GivenOptions, known: init_answers.InitFacts, usual: init_answers.Answers, room: int
 ) -> tuple[str, ...] | str | None:
     if given.card:
         with _attribute_errors("--card"):
@@ -122,7 +119,9 @@ def _ask_gpus(
     return usual.gpus if answer is None else answer
 
 
-def _ask_strategy(given: GivenOptions, known: InitFacts, got: Answers, room: int) -> str | None:
+def _ask_strategy(
+    given: GivenOptions, known: init_answers.InitFacts, got: init_answers.Answers, room: int
+) -> str | None:
     if given.way:
         with _attribute_errors("--way"):
             return read.parse_strategy(given.way)
@@ -135,7 +134,9 @@ def _ask_strategy(given: GivenOptions, known: InitFacts, got: Answers, room: int
     return _ask_question(question, read.parse_strategy, room)
 
 
-def _list_strategy_facts(known: InitFacts, gpus: tuple[str, ...] | str) -> Iterator[str]:
+def _list_strategy_facts(
+    known: init_answers.InitFacts, gpus: tuple[str, ...] | str
+) -> Iterator[str]:
     found = known.list_strategies(gpus)
     chosen = next((way for way in found if way.chosen), None)
     now = f"now {chosen.strategy}: {chosen.why}" if chosen else "finds none here: doit doctor"
@@ -146,7 +147,11 @@ def _list_strategy_facts(known: InitFacts, gpus: tuple[str, ...] | str) -> Itera
         "existing": "the torch that an interpreter of yours has already",
     }
     for way in found:
-        time = format_strategy_cost(way, known.disks) if way.strategy != "existing" else ""
+        time = (
+            init_answers.format_strategy_cost(way, known.disks)
+            if way.strategy != "existing"
+            else ""
+        )
         told = f"{what[way.strategy]}{f' ({time})' if time else ''}"
         refused = not way.possible and way.strategy != "existing"
         yield f"{way.strategy}\t{told}{f'; not here: {way.why}' if refused else ''}"
@@ -159,7 +164,7 @@ _SPLATTING_HELP = (
 
 
 def _ask_extensions(
-    given: GivenOptions, known: InitFacts, room: int
+    given: GivenOptions, known: init_answers.InitFacts, room: int
 ) -> tuple[read.ExtensionEntry, ...] | None:
     def parse_answer(text: str) -> tuple[read.ExtensionEntry, ...]:
         return read.parse_extensions(text, known.knowledge, known.root)
@@ -183,7 +188,9 @@ def _ask_extensions(
     return _ask_question(question, parse_answer, room)
 
 
-def _ask_location(known: InitFacts, got: Answers, room: int) -> Answers:
+def _ask_location(
+    known: init_answers.InitFacts, got: init_answers.Answers, room: int
+) -> init_answers.Answers:
     existing = got.strategy == "existing"
     title = "4. Which Python has the torch?" if existing else "4. Where shall it be?"
     facts = [] if existing else [f"own\tan environment of its own: {known.build}"]
@@ -192,8 +199,12 @@ def _ask_location(known: InitFacts, got: Answers, room: int) -> Answers:
     default = next(iter(_list_active_environments()), "") if existing else "own"
     question = Question(title, tuple(facts), default, table=True)
 
-    def apply_answer(text: str) -> Answers:
-        return got if text == "own" and not existing else apply_install_target(got, text, known)
+    def apply_answer(text: str) -> init_answers.Answers:
+        return (
+            got
+            if text == "own" and not existing
+            else init_answers.apply_install_target(got, text, known)
+        )
 
     answer = _ask_question(question, apply_answer, room)
     if answer is None and existing:
@@ -284,12 +295,18 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     ask = is_interactive() and not yes
     if ask and not force:
         _require_absent(path, format_profile_argument(subject.name))
-    known = gather_init_facts(subject)
+    known = init_answers.gather_init_facts(subject)
     given = GivenOptions(card, way, extensions, into)
     got = collect_answers(
-        given, known, build_default_answers(known), ask=ask, room=screen.read_terminal_width()
+        given,
+        known,
+        init_answers.build_default_answers(known),
+        ask=ask,
+        room=screen.read_terminal_width(),
     )
-    text = format_local_yaml(got if known.companions.set else _add_companions(subject, got, known))
+    text = init_answers.format_local_yaml(
+        got if known.companions.set else _add_companions(subject, got, known)
+    )
     planned, problem = _plan_with_answers(subject, text, known.knowledge)
     _write_local_settings(path, text, force=force)
     if planned:
@@ -313,18 +330,22 @@ def _require_absent(path: Path, profile: str) -> None:
         )
 
 
-def _add_companions(subject: SelectedProfile, got: Answers, known: InitFacts) -> Answers:
+def _add_companions(
+    subject: SelectedProfile, got: init_answers.Answers, known: init_answers.InitFacts
+) -> init_answers.Answers:
     """With those that were found and can be planned: nobody asked for them, and none may stop what
     somebody did ask for. Raises `BuildError` where that cannot be planned.
     """
     if not got.companions:
         return got
     taken: tuple[str, ...] = ()
-    _plan_with_answers(subject, format_local_yaml(replace(got, companions=None)), known.knowledge)
+    _plan_with_answers(
+        subject, init_answers.format_local_yaml(replace(got, companions=None)), known.knowledge
+    )
     for name in got.companions:
         tried = replace(got, companions=(*taken, name))
         try:
-            _plan_with_answers(subject, format_local_yaml(tried), known.knowledge)
+            _plan_with_answers(subject, init_answers.format_local_yaml(tried), known.knowledge)
         except TorchyardError as error:
             print_warning(
                 f"{got.into} has {name}, which may not work with another torch: {error.message}"

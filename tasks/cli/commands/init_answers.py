@@ -26,7 +26,7 @@ from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
-from tasks.planning.torch_candidates import StrategyOption, compare_strategies
+from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.layers_io import load_settings
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX
 from tasks.settings.schema import Settings

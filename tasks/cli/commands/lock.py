@@ -12,17 +12,9 @@ from typing import Literal
 from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
 from tasks.core.resolution import UnsatisfiableError
-from tasks.lock import LOCK_NAME
+from tasks.lock import LOCK_NAME, lock_file
 from tasks.lock import opened_profile_io as opened
 from tasks.lock.lock_builder_io import FinishedBuild
-from tasks.lock.lock_file import (
-    LockedInputs,
-    LockSection,
-    compare_sections,
-    merge_kept_extensions,
-    parse_section,
-    replace_section,
-)
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings.layers_io import read_yaml_text
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
@@ -68,7 +60,7 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
     if not found:
         return [subject.name]
     is_built = (subject.build / "deps.json").is_file()
-    own = is_built or parse_section(_read_lock_text(subject), name) is not None
+    own = is_built or lock_file.parse_section(_read_lock_text(subject), name) is not None
     return [*([name] if own else []), *found]
 
 
@@ -80,7 +72,7 @@ def _lock_matrix_entry(
     """
     try:
         with add_profile_to_errors(name):
-            parse_section(
+            lock_file.parse_section(
                 _read_lock_text(subject), name
             )  # what is damaged is told also of what cannot be built
             _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
@@ -115,7 +107,7 @@ def _read_lock_text(subject: SelectedProfile) -> str:
 
 def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> None:
     text = _read_lock_text(subject)
-    held = parse_section(text, subject.name)
+    held = lock_file.parse_section(text, subject.name)
     if (check or update) and held is None:
         raise TorchyardError(
             f"{LOCK_NAME} has no section {subject.name}", hint="doit lock writes it"
@@ -124,13 +116,15 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
     now = (
         _update_section(profile, held) if update and held else _collect_built_section(profile, held)
     )
-    told = list(compare_sections(held, now)) if held else []
+    told = list(lock_file.compare_sections(held, now)) if held else []
     for line in told:
         print_report(line)
     if check:
         _require_no_differences(subject.name, told)
     elif told or held is None:
-        files.write_atomic(subject.root / LOCK_NAME, replace_section(text, subject.name, now))
+        files.write_atomic(
+            subject.root / LOCK_NAME, lock_file.replace_section(text, subject.name, now)
+        )
         print_report(f"{LOCK_NAME}: {subject.name}: {_format_lock_counts(now)}")
     else:
         print_report(f"{LOCK_NAME}: {subject.name}: nothing moved")
@@ -151,7 +145,9 @@ def _require_no_differences(name: str, told: list[str]) -> None:
     print_report(f"{LOCK_NAME}: {name} is what was built")
 
 
-def _collect_built_section(profile: opened.Profile, held: LockSection | None) -> LockSection:
+def _collect_built_section(
+    profile: opened.Profile, held: lock_file.LockSection | None
+) -> lock_file.LockSection:
     """What was built; of an optional extension that was not, what is locked already."""
     finished = FinishedBuild(profile)
     for name, why in finished.left_out.items():
@@ -160,10 +156,10 @@ def _collect_built_section(profile: opened.Profile, held: LockSection | None) ->
         else:
             means = f"{LOCK_NAME} is without it, and a build fetches it as the settings say"
         print_warning(f"{name} is optional and was not built ({why}): {means}")
-    return merge_kept_extensions(finished.build_section(), held, finished.left_out)
+    return lock_file.merge_kept_extensions(finished.build_section(), held, finished.left_out)
 
 
-def _update_section(profile: opened.Profile, held: LockSection) -> LockSection:
+def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> lock_file.LockSection:
     """With the commits that the refs stand for now; their submodules are known after a build."""
     moved = dict(_find_new_commits(profile, held))
     extensions = {name: moved.get(name, made) for name, made in held.extensions.items()}
@@ -172,8 +168,8 @@ def _update_section(profile: opened.Profile, held: LockSection) -> LockSection:
 
 
 def _find_new_commits(
-    profile: opened.Profile, held: LockSection
-) -> Iterator[tuple[str, LockedInputs]]:
+    profile: opened.Profile, held: lock_file.LockSection
+) -> Iterator[tuple[str, lock_file.LockedInputs]]:
     """By name, "" for torch."""
     for stage in profile.plan.stages:
         job = stage.job
@@ -204,7 +200,7 @@ def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
         ) from error
 
 
-def _format_lock_counts(section: LockSection) -> str:
+def _format_lock_counts(section: lock_file.LockSection) -> str:
     made = (section.torch, *section.extensions.values())
     packages = len(section.packages) + len(section.toolkit)
     packages += sum(len(one.packages) + len(one.requires) for one in made)

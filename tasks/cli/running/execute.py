@@ -1,20 +1,21 @@
 """The one way a stage is executed, and what a run needs for it.
 
 Extensions do not wait for one another: whichever doit comes to first, all are at work
-(`tasks.cli.running.parallel_stages`).
+(`tasks.cli.running.execute`).
 """
 
 from __future__ import annotations
 
 import errno
 import importlib
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from doit.exceptions import TaskFailed
 
@@ -22,12 +23,13 @@ from tasks import __version__
 from tasks.core.errors import BusyError, NoSpaceError, TorchyardError
 from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
-from tasks.system import output
+from tasks.system import output, shell
 from tasks.system.console import Console, Outcome
 from tasks.system.profile_hint import add_profile_to_errors
 
 if TYPE_CHECKING:
-    from tasks.cli.running.parallel_stages import ParallelStages
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from tasks.runlog.run_record_io import RunRecorder
 
 
@@ -187,7 +189,6 @@ def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
     """The extensions that were asked for, as many at once as there are cores, and not many: each
     has a Python with a torch in it.
     """
-    from tasks.cli.running.parallel_stages import ParallelStages  # noqa: PLC0415 - nothing of this is needed when all is up to date
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
     def run_extension(stage: Stage) -> TaskFailed | None:
@@ -302,3 +303,89 @@ def _enter_build_folder(yard: Session, stage: Stage) -> None:
 def _read_bytes(path: PurePath) -> bytes:
     file = Path(path)
     return file.read_bytes() if file.is_file() else b""
+
+
+_POLL_SECONDS = 0.5  # seconds: on Windows an interrupt does not end a wait, and is seen after it
+_Failure = TypeVar("_Failure")
+
+
+@dataclass
+class ParallelStages(Generic[_Failure]):
+    """`stages` are those that the run wants, in their order, `most` of them at once.
+
+    `act` does one and returns None, or what is told of its failure; `is_due` says whether it has to
+    run, as doit will find; `stopped` whether a person interrupted the run.
+    """
+
+    stages: tuple[Stage, ...]
+    act: Callable[[Stage], _Failure | None]
+    is_due: Callable[[Stage], bool]
+    stopped: Callable[[], bool]
+    most: int
+    _at_work: dict[str, Future[_Failure | None]] = field(default_factory=dict)
+    _idle: set[str] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _threads: ThreadPoolExecutor | None = None
+
+    def wait_for_stage(self, stage: Stage) -> _Failure | None:
+        """What came of one that doit has come to, and for which nothing has to be waited any more.
+
+        Whatever its action raised is raised here; an interrupt when all threads have ended.
+        """
+        with self._lock:
+            if stage.name not in self._at_work:
+                self._begin_stage(stage)
+        self._begin_others()
+        from concurrent.futures import wait  # noqa: PLC0415 - only where stages run
+
+        ended = self._at_work[stage.name]
+        try:
+            while not ended.done():
+                wait([ended], _POLL_SECONDS)
+        except (SystemExit, KeyboardInterrupt):
+            if self._threads:
+                self._threads.shutdown(cancel_futures=True)
+            raise
+        return ended.result()
+
+    def _begin_others(self) -> None:
+        with self._lock:
+            for stage in () if self.stopped() else self.stages:
+                new = stage.name not in self._at_work
+                if new and not self._is_blocked(stage) and self._is_due(stage):
+                    self._begin_stage(stage)
+
+    def _begin_stage(self, stage: Stage) -> None:
+        if not self._threads:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where stages run
+
+            self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="stage")
+        begun = self._threads.submit(self._run_in_thread, stage)
+        self._at_work[stage.name] = begun
+        begun.add_done_callback(lambda _: self._begin_others())
+
+    def _run_in_thread(self, stage: Stage) -> _Failure | None:
+        with output.label_output(stage.name), shell.stop_commands_when(self.stopped):
+            return self.act(stage)
+
+    def _is_blocked(self, stage: Stage) -> bool:
+        """Whether it reads what another of them is still to leave, or did not manage to."""
+        return any(not self._is_satisfied(other) for other in self._list_predecessors(stage))
+
+    def _is_due(self, stage: Stage) -> bool:
+        """Asked once where it waits for nobody: a folder of sources is read for it."""
+        if stage.name in self._idle:
+            return False
+        due = self.is_due(stage)
+        if not due:
+            self._idle.add(stage.name)
+        return due
+
+    def _list_predecessors(self, stage: Stage) -> Iterable[Stage]:
+        return (other for other in self.stages if set(other.outputs) & set(stage.inputs))
+
+    def _is_satisfied(self, stage: Stage) -> bool:
+        ended = self._at_work.get(stage.name)
+        if ended is None:
+            return not self._is_blocked(stage) and not self._is_due(stage)
+        return ended.done() and not ended.exception() and ended.result() is None

@@ -12,16 +12,7 @@ from typing import Literal
 
 from tasks.core.text_formatting import format_short_reasons
 from tasks.knowledge.facts import Effect, FolderRule
-from tasks.stages.compile.configure_fingerprint import (
-    TOOL_PREFIX,
-    ConfigureFingerprint,
-    find_folder_rule,
-    format_cmake_paths,
-    format_setting_name,
-    is_same_value,
-    list_cache_entries,
-    list_expected_entries,
-)
+from tasks.stages.compile import configure_fingerprint
 
 _EFFECT_SEVERITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
 _MAX_SHOWN = 3  # changes that are named in a line
@@ -45,7 +36,7 @@ class FolderChange:
 
     def __str__(self) -> str:
         return (
-            f"{format_setting_name(self.name)} {self.before or 'nothing'} → "
+            f"{configure_fingerprint.format_setting_name(self.name)} {self.before or 'nothing'} → "
             f"{self.after or 'nothing'}"
         )
 
@@ -67,8 +58,8 @@ class FolderDecision:
 def choose_folder_action(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: ConfigureFingerprint,
-    wanted: ConfigureFingerprint,
+    before: configure_fingerprint.ConfigureFingerprint,
+    wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> FolderDecision:
     """What the folder needs; `cache` are the entries of its CMakeCache.txt, none where it was never
     configured to the end.
@@ -88,8 +79,8 @@ def choose_folder_action(
 def _list_requested_changes(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: ConfigureFingerprint,
-    wanted: ConfigureFingerprint,
+    before: configure_fingerprint.ConfigureFingerprint,
+    wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """What is asked for now and was not, or the other way round; also by a configure that did not
     end, whose values the folder may have or not.
@@ -97,20 +88,30 @@ def _list_requested_changes(
     old, new = ({**one.variables, **one.toolchain} for one in (before, wanted))
     tried = {**old, **(before.pending or {})} if before.pending is not None else old
     for name in sorted({*old, *new, *tried}):
-        if name.startswith(TOOL_PREFIX) and not (name in old and name in new):
+        if name.startswith(configure_fingerprint.TOOL_PREFIX) and not (name in old and name in new):
             continue  # not known of one of the two
-        rule = find_folder_rule(rules, name)
+        rule = configure_fingerprint.find_folder_rule(rules, name)
         was, now, last = (one.get(name, "") for one in (old, new, tried))
-        if is_same_value(was, now) and is_same_value(last, now):
+        if configure_fingerprint.is_same_value(was, now) and configure_fingerprint.is_same_value(
+            last, now
+        ):
             continue
-        if is_same_value(last, was) and _is_default_value(rule, cache, name, was, now):
+        if configure_fingerprint.is_same_value(last, was) and _is_default_value(
+            rule, cache, name, was, now
+        ):
             continue
         yield FolderChange(
-            name, was if not is_same_value(was, now) else last, now, rule.effect, rule.why
+            name,
+            was if not configure_fingerprint.is_same_value(was, now) else last,
+            now,
+            rule.effect,
+            rule.why,
         )
 
 
-def _list_unfinished_configure(before: ConfigureFingerprint) -> Iterator[FolderChange]:
+def _list_unfinished_configure(
+    before: configure_fingerprint.ConfigureFingerprint,
+) -> Iterator[FolderChange]:
     if before.pending is not None:
         why = "its values may have come to the folder, or some of them"
         yield FolderChange("unfinished", "did not end", "again", "reconfigure", why)
@@ -120,26 +121,34 @@ def _is_default_value(
     rule: FolderRule, cache: Mapping[str, str], name: str, was: str, now: str
 ) -> bool:
     """A value that is asked for first and that the folder has by CMake's own default."""
-    held = [cache.get(entry) for entry in list_cache_entries(rule, name)]
-    return bool(held and now and not was) and all(one and is_same_value(one, now) for one in held)
+    held = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
+    return bool(held and now and not was) and all(
+        one and configure_fingerprint.is_same_value(one, now) for one in held
+    )
 
 
 def _list_cache_edits(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: ConfigureFingerprint,
-    wanted: ConfigureFingerprint,
+    before: configure_fingerprint.ConfigureFingerprint,
+    wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """What somebody changed in CMakeCache.txt since: by hand, or a reconfigure that failed."""
-    for name, entry, value in list_expected_entries(rules, wanted):
+    for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted):
         then, now = before.held.get(entry), cache.get(entry, "")
         asked_before = {**before.variables, **before.toolchain}.get(name, "")
-        if then is not None and not is_same_value(then, now) and is_same_value(asked_before, value):
+        if (
+            then is not None
+            and not configure_fingerprint.is_same_value(then, now)
+            and configure_fingerprint.is_same_value(asked_before, value)
+        ):
             yield FolderChange(name, now, value, "reconfigure", "CMakeCache.txt was changed since")
 
 
 def build_reconfigure_arguments(
-    rules: tuple[FolderRule, ...], decision: FolderDecision, wanted: ConfigureFingerprint
+    rules: tuple[FolderRule, ...],
+    decision: FolderDecision,
+    wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> tuple[str, ...]:
     """What `cmake` is given to make a folder's cache agree: what it has to forget, and every
     value.
@@ -147,11 +156,11 @@ def build_reconfigure_arguments(
     forgotten = dict.fromkeys(
         entry for change in decision.changes for entry in _list_obsolete_entries(rules, change)
     )
-    again = list_expected_entries(rules, wanted)
+    again = configure_fingerprint.list_expected_entries(rules, wanted)
     given = {
-        entry: format_cmake_paths(value)
+        entry: configure_fingerprint.format_cmake_paths(value)
         for name, entry, value in again
-        if find_folder_rule(rules, name).defines
+        if configure_fingerprint.find_folder_rule(rules, name).defines
     }
     return (
         *(f"-U{entry}" for entry in forgotten),
@@ -160,25 +169,31 @@ def build_reconfigure_arguments(
 
 
 def _list_obsolete_entries(rules: tuple[FolderRule, ...], change: FolderChange) -> tuple[str, ...]:
-    rule = find_folder_rule(rules, change.name)
-    own = list_cache_entries(rule, change.name) if not rule.defines or not change.after else ()
+    rule = configure_fingerprint.find_folder_rule(rules, change.name)
+    own = (
+        configure_fingerprint.list_cache_entries(rule, change.name)
+        if not rule.defines or not change.after
+        else ()
+    )
     return (*rule.forget, *own)
 
 
 def list_missing_values(
-    rules: tuple[FolderRule, ...], cache: Mapping[str, str], wanted: ConfigureFingerprint
+    rules: tuple[FolderRule, ...],
+    cache: Mapping[str, str],
+    wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> tuple[FolderChange, ...]:
     """What was asked for and is not in the cache after CMake has run."""
     return tuple(
         FolderChange(name, value, cache.get(entry, ""), "reconfigure", entry)
-        for name, entry, value in list_expected_entries(rules, wanted)
-        if not name.startswith(TOOL_PREFIX)
+        for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted)
+        if not name.startswith(configure_fingerprint.TOOL_PREFIX)
         and not _is_accepted_value(rules, name, value, cache.get(entry, ""))
     )
 
 
 def _is_accepted_value(rules: tuple[FolderRule, ...], name: str, value: str, held: str) -> bool:
     """CMake may put words of its own beside what it reads from the environment (`/EHsc`)."""
-    return is_same_value(value, held) or (
-        not find_folder_rule(rules, name).defines and value.strip() in held
+    return configure_fingerprint.is_same_value(value, held) or (
+        not configure_fingerprint.find_folder_rule(rules, name).defines and value.strip() in held
     )

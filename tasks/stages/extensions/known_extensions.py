@@ -13,17 +13,7 @@ from typing import Any
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.text_formatting import format_did_you_mean
-from tasks.knowledge import Knowledge
-from tasks.knowledge.extension_facts import (
-    ExtensionFact,
-    compute_build_variables,
-    find_extension,
-    find_extension_by_distribution,
-    find_extensions_by_source,
-    format_arch_variable,
-    list_nvcc_options,
-    normalize_project_name,
-)
+from tasks.knowledge import Knowledge, extension_facts
 from tasks.settings.schema import Extension, Settings, Smoke
 from tasks.stages.extensions.model import ExtensionJob
 
@@ -48,18 +38,20 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
     return settings.model_copy(update={"extensions": extensions})
 
 
-def find_extension_fact(extension: Extension, knowledge: Knowledge) -> ExtensionFact | None:
+def find_extension_fact(
+    extension: Extension, knowledge: Knowledge
+) -> extension_facts.ExtensionFact | None:
     """Return the facts about its source, whatever `name` it has; those about its name if the source
     is unknown or not set.
     """
-    labelled = find_extension(knowledge, extension.name)
-    same = find_extensions_by_source(
+    labelled = extension_facts.find_extension(knowledge, extension.name)
+    same = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
     )
     return labelled if labelled in same or not same else same[0]
 
 
-def is_known_source(extension: Extension, fact: ExtensionFact) -> bool:
+def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
     """Whether it is built from the source that the facts are about."""
     return bool(fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)) or bool(
         fact.sdist and extension.sdist == fact.sdist
@@ -76,16 +68,21 @@ def apply_known_facts(
     fact = (
         None
         if job.known or job.combination is None
-        else find_extension_by_distribution(knowledge, name)
+        else extension_facts.find_extension_by_distribution(knowledge, name)
     )
     if fact and job.combination:
         job = replace(
             job,
             known=fact.name,
-            env={**compute_build_variables(fact.settings, fact.archs, job.combination), **job.env},
+            env={
+                **extension_facts.compute_build_variables(
+                    fact.settings, fact.archs, job.combination
+                ),
+                **job.env,
+            },
             includes=tuple(dict.fromkeys([*job.includes, *fact.headers])),
             requires=tuple(dict.fromkeys([*job.requires, *fact.requires])),
-            nvcc=(*job.nvcc, *list_nvcc_options(fact.settings, job.combination)),
+            nvcc=(*job.nvcc, *extension_facts.list_nvcc_options(fact.settings, job.combination)),
             own_jobs=fact.own_jobs,
             compiler_mib=fact.compiler_mib,
         )
@@ -96,7 +93,10 @@ def apply_known_facts(
     if not new or not job.targets:
         return job
     try:
-        archs = {variable: format_arch_variable(taken[variable], job.targets) for variable in new}
+        archs = {
+            variable: extension_facts.format_arch_variable(taken[variable], job.targets)
+            for variable in new
+        }
     except KnowledgeError as error:
         error.location = f"extensions ({job.name})"
         raise
@@ -132,7 +132,7 @@ def _require_fitting_keys(extension: Extension, completed: Extension) -> None:
             )
 
 
-def _build_source_keys(fact: ExtensionFact) -> dict[str, Any]:
+def _build_source_keys(fact: extension_facts.ExtensionFact) -> dict[str, Any]:
     if fact.sdist:
         return {"sdist": fact.sdist}
     submodules = bool(fact.submodules)
@@ -140,7 +140,7 @@ def _build_source_keys(fact: ExtensionFact) -> dict[str, Any]:
     return {**found, "subdirectory": fact.subdirectory or None}
 
 
-def _list_default_keys(fact: ExtensionFact) -> Iterator[tuple[str, Any]]:
+def _list_default_keys(fact: extension_facts.ExtensionFact) -> Iterator[tuple[str, Any]]:
     yield "imports", fact.imports
     yield "requires", fact.requires
     yield "after", fact.after
@@ -164,7 +164,9 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
     asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
     for key, text in asked:
         name = re.split(r"[^\w.-]", text)[0]
-        fact = find_extension(knowledge, name) or find_extension_by_distribution(knowledge, name)
+        fact = extension_facts.find_extension(
+            knowledge, name
+        ) or extension_facts.find_extension_by_distribution(knowledge, name)
         if fact and fact.pypi != "own":
             raise SettingsError(
                 _FOREIGN_PACKAGES[fact.pypi].format(name=fact.name),
@@ -177,10 +179,10 @@ def _require_distinct(
     companions: tuple[str, ...], extensions: tuple[Extension, ...], knowledge: Knowledge
 ) -> None:
     """`SettingsError` where two would be one task, or install the same module."""
-    names = {normalize_project_name(name) for name in companions}
+    names = {extension_facts.normalize_project_name(name) for name in companions}
     modules: dict[str, str] = {}
     for extension in extensions:
-        if normalize_project_name(extension.name) in names:
+        if extension_facts.normalize_project_name(extension.name) in names:
             raise SettingsError(
                 f'the name "{extension.name}" is used twice',
                 location="extensions",

@@ -15,16 +15,6 @@ from filelock import FileLock, Timeout
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import TorchyardError
 from tasks.stages.install import install_journal_io, target_files_io
-from tasks.stages.install.install_journal_io import (
-    ASIDE_FOLDER,
-    BACKUP_FOLDER,
-    PENDING_FOLDER,
-    RECORD_FILE,
-    RESTORING_MARKER,
-    BackupFile,
-    InstallRecord,
-    PendingInstall,
-)
 from tasks.stages.install.install_swap_io import Rollback, restore_files
 from tasks.system import files
 from tasks.system.output import print_line, print_warning
@@ -38,13 +28,15 @@ class CommitResult:
     there before a distribution that a person then replaced by another.
     """
 
-    result: InstallRecord
+    result: install_journal_io.InstallRecord
     originals: tuple[str, ...]
     edited: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
 
 
-def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
+def compute_commit(
+    before: install_journal_io.InstallRecord | None, new: install_journal_io.InstallRecord
+) -> CommitResult:
     """`new` after `before`: the way back leads to what was there before both.
 
     Where a person put another distribution in the place of ours in between, that is what is theirs.
@@ -74,18 +66,20 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
     return CommitResult(result, tuple(originals), edited, tuple(sorted(left)))
 
 
-def _is_user_installed(before: InstallRecord, new: InstallRecord, name: str) -> bool:
+def _is_user_installed(
+    before: install_journal_io.InstallRecord, new: install_journal_io.InstallRecord, name: str
+) -> bool:
     """Whether what gave way was put there by somebody else since."""
     part, last = new.parts[name], before.parts.get(name)
     return last is not None and bool(part.before) and part.record_before != last.record
 
 
 def _classify_backup(
-    before: InstallRecord,
-    standing: Mapping[str, BackupFile],
+    before: install_journal_io.InstallRecord,
+    standing: Mapping[str, install_journal_io.BackupFile],
     theirs: set[str],
     path: str,
-    kept: BackupFile,
+    kept: install_journal_io.BackupFile,
 ) -> str:
     if kept.owner in theirs:
         return "original"
@@ -98,7 +92,9 @@ def _classify_backup(
 
 
 def _merge_changes(
-    before: InstallRecord, new: InstallRecord, theirs: set[str]
+    before: install_journal_io.InstallRecord,
+    new: install_journal_io.InstallRecord,
+    theirs: set[str],
 ) -> Iterator[tuple[str, install_journal_io.DistributionChange]]:
     for name, part in new.parts.items():
         last = before.parts.get(name)
@@ -109,7 +105,10 @@ def _merge_changes(
 
 
 def _merge_folders(
-    before: InstallRecord, new: InstallRecord, left: Iterable[str], standing: Iterable[str]
+    before: install_journal_io.InstallRecord,
+    new: install_journal_io.InstallRecord,
+    left: Iterable[str],
+    standing: Iterable[str],
 ) -> dict[str, int]:
     """Those that were there before, and still were; and that came since, and are not ours."""
     ours, vanished = (
@@ -125,25 +124,37 @@ def _merge_folders(
     return {**came, **there}
 
 
-def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
+def commit_install(stamp: Path, new: install_journal_io.InstallRecord) -> CommitResult:
     """Make it so."""
     found = compute_commit(install_journal_io.read_record(stamp), new)
-    aside = f"{ASIDE_FOLDER}/{new.when}"
+    aside = f"{install_journal_io.ASIDE_FOLDER}/{new.when}"
     moves = (
-        *((f"{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.superseded),
-        *((f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.edited),
         *(
-            (f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{BACKUP_FOLDER}/{path}")
+            (f"{install_journal_io.BACKUP_FOLDER}/{path}", f"{aside}/{path}")
+            for path in found.superseded
+        ),
+        *(
+            (
+                f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
+                f"{aside}/{path}",
+            )
+            for path in found.edited
+        ),
+        *(
+            (
+                f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
+                f"{install_journal_io.BACKUP_FOLDER}/{path}",
+            )
             for path in found.originals
         ),
     )
-    at_work = PendingInstall("settling", new, found.result, moves)
+    at_work = install_journal_io.PendingInstall("settling", new, found.result, moves)
     install_journal_io.write_pending(stamp, at_work)
     finish_commit(stamp, at_work)
     return found
 
 
-def finish_commit(stamp: Path, at_work: PendingInstall) -> None:
+def finish_commit(stamp: Path, at_work: install_journal_io.PendingInstall) -> None:
     """Also after a KILL in the middle of it: what was moved already is not moved again."""
     for source, target in at_work.moves:
         if target_files_io.is_present(stamp / source) and not target_files_io.is_present(
@@ -160,8 +171,8 @@ def discard_pending(stamp: Path) -> None:
     """Forget the change, and the stamp where it holds nothing else. First goes the journal, so that
     nobody takes what is left for whole.
     """
-    (stamp / PENDING_FOLDER / "change.json").unlink(missing_ok=True)
-    files.remove_owned(stamp / PENDING_FOLDER)
+    (stamp / install_journal_io.PENDING_FOLDER / "change.json").unlink(missing_ok=True)
+    files.remove_owned(stamp / install_journal_io.PENDING_FOLDER)
     if stamp.is_dir() and not any(stamp.iterdir()):
         stamp.rmdir()
 
@@ -196,8 +207,8 @@ def undo_pending(stamp: Path) -> None:
         report_displaced_files(
             restore_files(
                 one,
-                stamp / PENDING_FOLDER / BACKUP_FOLDER,
-                stamp / ASIDE_FOLDER / create_timestamp(),
+                stamp / install_journal_io.PENDING_FOLDER / install_journal_io.BACKUP_FOLDER,
+                stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
             ),
             one.prefix,
         )
@@ -221,14 +232,18 @@ def restore_environment(stamp: Path) -> Rollback | None:
             hint="once you need none of it, remove that folder",
         )
     if one:
-        files.write_atomic(stamp / RESTORING_MARKER, "")
-        back = restore_files(one, stamp / BACKUP_FOLDER, stamp / ASIDE_FOLDER / create_timestamp())
+        files.write_atomic(stamp / install_journal_io.RESTORING_MARKER, "")
+        back = restore_files(
+            one,
+            stamp / install_journal_io.BACKUP_FOLDER,
+            stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
+        )
         report_displaced_files(back, one.prefix)
-    (stamp / RECORD_FILE).unlink(missing_ok=True)
-    (stamp / RESTORING_MARKER).unlink(missing_ok=True)
+    (stamp / install_journal_io.RECORD_FILE).unlink(missing_ok=True)
+    (stamp / install_journal_io.RESTORING_MARKER).unlink(missing_ok=True)
     # A KILL leaves what had not its name yet
     for left in list(stamp.iterdir()) if stamp.is_dir() else ():
-        if left.name != ASIDE_FOLDER:
+        if left.name != install_journal_io.ASIDE_FOLDER:
             files.remove_owned(left)
     discard_pending(stamp)
     return back

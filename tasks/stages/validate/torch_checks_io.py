@@ -19,17 +19,6 @@ from tasks.knowledge.machine_code_rules import select_library_targets
 from tasks.knowledge.versions import parse_major_minor
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate import check_results
-from tasks.stages.validate.check_results import (
-    EXIT_CHECK,
-    ProbeOutput,
-    ProbeRun,
-    add_diagnosis,
-    build_probe_checks,
-    check_coverage,
-    combine_checks,
-    fail_without_cuda,
-    parse_arch_flags,
-)
 from tasks.stages.validate.model import SmokeCheck, ValidateJob
 from tasks.stages.wheel.model import KERNELS, Wheel
 from tasks.system import files, shell
@@ -48,11 +37,11 @@ _NO_CUDA = "torch without CUDA"  # what the probe says of such a torch
 
 def run_probe(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
-) -> ProbeOutput:
+) -> check_results.ProbeOutput:
     """Run the probe, as often as it takes: a crash or a hang costs the check that it was at."""
     cards = len(host_probe.list_gpus()) if wheel.cuda else 0
 
-    def run_remaining_checks(left: Sequence[str]) -> ProbeRun:
+    def run_remaining_checks(left: Sequence[str]) -> check_results.ProbeRun:
         argv = build_probe_command(job, wheel, built, cards, left)
         return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
 
@@ -62,15 +51,15 @@ def run_probe(
     )
 
 
-def _run_program(command: Command) -> ProbeRun:
+def _run_program(command: Command) -> check_results.ProbeRun:
     lines: list[str] = []
     try:
         shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
         hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
         too_long = f"took longer than {command.timeout:.0f} s and was ended"
-        return ProbeRun(tuple(lines), too_long if hung else error.message, hung)
-    return ProbeRun(tuple(lines))
+        return check_results.ProbeRun(tuple(lines), too_long if hung else error.message, hung)
+    return check_results.ProbeRun(tuple(lines))
 
 
 def build_probe_command(
@@ -113,7 +102,10 @@ def _list_imports(
 
 
 def collect_probe_checks(
-    job: ValidateJob, wheel: Wheel, said: ProbeOutput, built: Mapping[str, BuiltExtension]
+    job: ValidateJob,
+    wheel: Wheel,
+    said: check_results.ProbeOutput,
+    built: Mapping[str, BuiltExtension],
 ) -> list[ValidationResult]:
     """The probe's own checks, and the archs that torch names, judged against the targets."""
     expected = [
@@ -123,20 +115,24 @@ def collect_probe_checks(
     ]
     lost = {name: how.detail for name, how in said.crashes.items()}
     found = [
-        *build_probe_checks(expected, said.lines, lost, said.stop_reason),
+        *check_results.build_probe_checks(expected, said.lines, lost, said.stop_reason),
         *_check_archs(job, wheel, said),
     ]
-    if EXIT_CHECK in lost:
+    if check_results.EXIT_CHECK in lost:
         found.append(
-            ValidationResult(EXIT_CHECK, "failed", f"after the last check {lost[EXIT_CHECK]}")
+            ValidationResult(
+                check_results.EXIT_CHECK,
+                "failed",
+                f"after the last check {lost[check_results.EXIT_CHECK]}",
+            )
         )
     if "gpu" in lost:
         found = _fail_device_check(found, lost["gpu"])
     if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
-        found = fail_without_cuda(found, wheel.cuda, job.build_command)
+        found = check_results.fail_without_cuda(found, wheel.cuda, job.build_command)
     knowledge = load_knowledge(Path(job.knowledge))
     told = [
-        add_diagnosis(
+        check_results.add_diagnosis(
             knowledge, check, said.crashes[check.name].output if check.name in lost else ""
         )
         for check in found
@@ -158,7 +154,9 @@ def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[Valida
     ]
 
 
-def _check_archs(job: ValidateJob, wheel: Wheel, said: ProbeOutput) -> list[ValidationResult]:
+def _check_archs(
+    job: ValidateJob, wheel: Wheel, said: check_results.ProbeOutput
+) -> list[ValidationResult]:
     if "archs" not in job.checks:
         return []
     if said.no_gpu_reason == _NO_CUDA:
@@ -167,14 +165,18 @@ def _check_archs(job: ValidateJob, wheel: Wheel, said: ProbeOutput) -> list[Vali
         return [
             ValidationResult("archs", "not run", said.stop_reason or "the probe ended before it")
         ]
-    code = parse_arch_flags(said.lines["archs"]["detail"])
+    code = check_results.parse_arch_flags(said.lines["archs"]["detail"])
     knowledge = load_knowledge(Path(job.knowledge))
-    return [check_coverage(knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda)]
+    return [
+        check_results.check_coverage(
+            knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda
+        )
+    ]
 
 
 def run_smoke_checks(
     job: ValidateJob,
-    said: ProbeOutput,
+    said: check_results.ProbeOutput,
     built: Mapping[str, BuiltExtension],
     python: str,
     env: Mapping[str, str],
@@ -197,18 +199,22 @@ def run_smoke_checks(
 
 
 def _build_smoke_check(
-    job: ValidateJob, what: str, run: ProbeRun, log: PurePath
+    job: ValidateJob, what: str, run: check_results.ProbeRun, log: PurePath
 ) -> ValidationResult:
     """Exit 0 passes, and the last line tells how; a script that took too long has failed."""
     if not run.failure:
         last = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
         return ValidationResult(what, "passed", last)
     failed = ValidationResult(what, "failed", run.failure)
-    told = add_diagnosis(load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines))
+    told = check_results.add_diagnosis(
+        load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines)
+    )
     return told if told.remedy else replace(told, remedy=f"see {log}")
 
 
-def _find_skip_reason(smoke: SmokeCheck, built: BuiltExtension, said: ProbeOutput) -> str:
+def _find_skip_reason(
+    smoke: SmokeCheck, built: BuiltExtension, said: check_results.ProbeOutput
+) -> str:
     if built.status == "unreachable":
         return "its source could not be reached"
     if smoke.gpu and (
@@ -306,7 +312,7 @@ def check_torch_code(look: CodeCheckContext, wheel: Wheel) -> ValidationResult:
         _check_secondary_library(look, library, name, wheel.cuda)
         for library in _list_other_libraries(wheel, kernels)
     ]
-    return _add_reader_name(look, combine_checks(name, parts))
+    return _add_reader_name(look, check_results.combine_checks(name, parts))
 
 
 def check_extension_code(
@@ -350,7 +356,9 @@ def _check_extension(
         return ValidationResult(name, "not run", _NO_TARGET)
     maker = deps.toolkit.version if deps.toolkit else None
     libraries = [Path(library) for library in extension.libraries]
-    found = combine_checks(name, [_check_library(look, path, name, maker) for path in libraries])
+    found = check_results.combine_checks(
+        name, [_check_library(look, path, name, maker) for path in libraries]
+    )
     if found.status == "not run" and extension.needs_code:
         found = replace(found, status="failed", remedy=f"{look.job.build_command} builds it again")
     return _add_reader_name(look, found)
@@ -368,7 +376,7 @@ def _check_library(
         return ValidationResult(name, status, f"{library.name} holds no device code")
     code = found.common_code if most else found.code
     targets = select_library_targets(library.name, look.job.targets)
-    return check_coverage(look.knowledge, name, code, targets, library.name, maker)
+    return check_results.check_coverage(look.knowledge, name, code, targets, library.name, maker)
 
 
 def _check_secondary_library(
@@ -378,7 +386,7 @@ def _check_secondary_library(
     found = _read_images(look, library, name)
     if isinstance(found, ValidationResult):
         return found
-    check = check_coverage(
+    check = check_results.check_coverage(
         look.knowledge, name, found.common_code, look.job.targets, library.name, maker
     )
     if check.status != "failed":

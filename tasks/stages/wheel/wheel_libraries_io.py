@@ -34,22 +34,7 @@ from tasks.stages.wheel.model import BuiltJob
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import read_installed_packages, resolve_required_names
 from tasks.system.output import print_line, print_warning, show_progress
-from tasks.wheels import dynamic_linkage_io, wheel_archive_io
-from tasks.wheels.library_linkage import (
-    LibraryNeed,
-    LibraryOrigin,
-    LibrarySearch,
-    Linkage,
-    LinkageCache,
-    LoadedLibrary,
-    PatchedLibraries,
-    WheelLibraries,
-    list_rpath_warnings,
-    load_libraries,
-    resolve_library_origins,
-    sort_by_load_order,
-    summarize_libraries,
-)
+from tasks.wheels import dynamic_linkage_io, library_linkage, wheel_archive_io
 from tasks.wheels.nvidia_packages import build_pinned_requirement, find_nvidia_package
 from tasks.wheels.wheel_rewrite_io import MemberReplacement
 
@@ -62,7 +47,7 @@ def inspect_libraries(
     wheel: Path,
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
-) -> WheelLibraries:
+) -> library_linkage.WheelLibraries:
     """What wheel-libraries.json is to say; `BadArtifactError` where a library is nowhere here.
     `promised` are files below site-packages that the install of the wheel brings.
 
@@ -70,27 +55,27 @@ def inspect_libraries(
     """
     show_progress("looking at what its libraries need")
     held = read_linkages(job, wheel, recorded, job.linkages)
-    found = WheelLibraries(wheel.name, {})
+    found = library_linkage.WheelLibraries(wheel.name, {})
     if held:
         site = environments.find_site_packages(deps.python)
         own = [n for n in find_library_needs(job, deps, held, site, promised) if n.library in held]
-        found = resolve_library_origins(
+        found = library_linkage.resolve_library_origins(
             wheel, held, own, _build_origin_lookup(job, deps, held, site)
         )
-        for warning in list_rpath_warnings(found):
+        for warning in library_linkage.list_rpath_warnings(found):
             print_warning(warning)
-        print_line(summarize_libraries(found))
+        print_line(library_linkage.summarize_libraries(found))
     return found
 
 
 def read_linkages(
     job: BuiltJob, wheel: Path, recorded: Mapping[str, str], kept: PurePath
-) -> dict[str, Linkage]:
+) -> dict[str, library_linkage.Linkage]:
     """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
     last wheel held in the same bytes, by the file `kept`, are not read again.
     """
     known = _read_known_linkages(kept)
-    found: dict[str, Linkage | None] = {}
+    found: dict[str, library_linkage.Linkage | None] = {}
     folder = files.create_owned_folder(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
         for name in wheel_archive_io.list_libraries(recorded):
@@ -102,13 +87,13 @@ def read_linkages(
             found[name] = dynamic_linkage_io.read_elf_linkage(unpacked)
             unpacked.unlink()  # a whole torch holds gigabytes of them
     read = {recorded[name]: linkage for name, linkage in found.items()}
-    manifests.write_manifest(kept, LinkageCache(_LINKAGE_READER_VERSION, read))
+    manifests.write_manifest(kept, library_linkage.LinkageCache(_LINKAGE_READER_VERSION, read))
     return {name: linkage for name, linkage in found.items() if linkage}
 
 
-def _read_known_linkages(kept: PurePath) -> Mapping[str, Linkage | None]:
+def _read_known_linkages(kept: PurePath) -> Mapping[str, library_linkage.Linkage | None]:
     try:
-        before = manifests.read_manifest(kept, LinkageCache)
+        before = manifests.read_manifest(kept, library_linkage.LinkageCache)
     except TorchyardError:
         return {}
     return before.libraries if before.reader == _LINKAGE_READER_VERSION else {}
@@ -117,25 +102,33 @@ def _read_known_linkages(kept: PurePath) -> Mapping[str, Linkage | None]:
 def find_library_needs(
     job: BuiltJob,
     deps: DepsManifest,
-    held: Mapping[str, Linkage],
+    held: Mapping[str, library_linkage.Linkage],
     site: Path,
     promised: Collection[str] = (),
-) -> list[LibraryNeed]:
+) -> list[library_linkage.LibraryNeed]:
     """What the libraries need, and get once the wheel is installed in `site`; theirs by their names
     in the wheel, and what all that comes in through them needs, by its place.
     """
-    named = {str(site / name): name for name in sort_by_load_order(held)}
+    named = {str(site / name): name for name in library_linkage.sort_by_load_order(held)}
     python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
-    by = LoadedLibrary(python, dynamic_linkage_io.read_elf_linkage(Path(python)) or Linkage(""))
-    libraries = [by, *(LoadedLibrary(place, held[name], by) for place, name in named.items())]
+    by = library_linkage.LoadedLibrary(
+        python, dynamic_linkage_io.read_elf_linkage(Path(python)) or library_linkage.Linkage("")
+    )
+    libraries = [
+        by,
+        *(library_linkage.LoadedLibrary(place, held[name], by) for place, name in named.items()),
+    ]
     search = _build_library_search(job, held, site, {str(site / place) for place in promised})
-    found = load_libraries(libraries, search)
+    found = library_linkage.load_libraries(libraries, search)
     return [replace(need, library=named.get(need.library, need.library)) for need in found]
 
 
 def _build_library_search(
-    job: BuiltJob, held: Mapping[str, Linkage], site: Path, promised: Collection[str]
-) -> LibrarySearch:
+    job: BuiltJob,
+    held: Mapping[str, library_linkage.Linkage],
+    site: Path,
+    promised: Collection[str],
+) -> library_linkage.LibrarySearch:
     """The environment is that of the import, and of validate. torch/__init__.py itself looks into
     NVIDIA's packages where the loader finds nothing.
     """
@@ -143,7 +136,7 @@ def _build_library_search(
         shell.build_host_env()
     )
     packages = sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
-    return LibrarySearch(
+    return library_linkage.LibrarySearch(
         path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
         cache=dynamic_linkage_io.read_loader_cache(env),
         folders=(*dynamic_linkage_io.list_loader_folders(), *packages),
@@ -152,35 +145,35 @@ def _build_library_search(
 
 
 def _build_linkage_lookup(
-    held: Mapping[str, Linkage], site: Path, promised: Collection[str]
-) -> Callable[[str], Linkage | None]:
+    held: Mapping[str, library_linkage.Linkage], site: Path, promised: Collection[str]
+) -> Callable[[str], library_linkage.Linkage | None]:
     """What lies at a place once the wheel is installed; the torch that is there now goes."""
     machine = next((one.machine for one in held.values()), "")
     ours = {str(site / name): linkage for name, linkage in held.items()}
     folders = tuple(f"{folder}/" for folder in _list_package_folders(held, site))
 
-    def read_linkage_at(place: str) -> Linkage | None:
+    def read_linkage_at(place: str) -> library_linkage.Linkage | None:
         if place in ours or place.startswith(folders):
             return ours.get(place)
         try:
             return dynamic_linkage_io.read_elf_linkage(Path(place))
         except OSError:
-            return Linkage(machine) if place in promised else None
+            return library_linkage.Linkage(machine) if place in promised else None
 
     return read_linkage_at
 
 
-def _list_package_folders(held: Mapping[str, Linkage], site: Path) -> list[Path]:
+def _list_package_folders(held: Mapping[str, library_linkage.Linkage], site: Path) -> list[Path]:
     """torch and functorch."""
     return sorted({site / PurePath(name).parts[0] for name in held})
 
 
 def _build_origin_lookup(
-    job: BuiltJob, deps: DepsManifest, held: Mapping[str, Linkage], site: Path
-) -> Callable[[str], LibraryOrigin]:
+    job: BuiltJob, deps: DepsManifest, held: Mapping[str, library_linkage.Linkage], site: Path
+) -> Callable[[str], library_linkage.LibraryOrigin]:
     """Who has a place: the first of these whose folder, with all links followed, has it in it."""
     home = deps.toolkit.home if deps.toolkit else "/usr"
-    places: list[tuple[LibraryOrigin, PurePath]] = [
+    places: list[tuple[library_linkage.LibraryOrigin, PurePath]] = [
         *(("wheel", folder) for folder in _list_package_folders(held, site)),
         ("toolkit", site / "nvidia"),
         *((("toolkit", Path(home)),) if home != "/usr" else ()),  # there all is the system's
@@ -190,7 +183,7 @@ def _build_origin_lookup(
     ]
     owners = [(of, PurePath(os.path.realpath(folder))) for of, folder in places]
 
-    def find_origin(place: str) -> LibraryOrigin:
+    def find_origin(place: str) -> library_linkage.LibraryOrigin:
         real = PurePath(os.path.realpath(place))
         return next((of for of, folder in owners if real.is_relative_to(folder)), "system")
 
@@ -227,13 +220,15 @@ def find_cuda_requirements(
     return found
 
 
-def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
+def _build_package_lookup(
+    cuda: str, site: Path
+) -> Callable[[library_linkage.LibraryNeed], CudaPackage | None]:
     """Of packages in the environment the very ones; of a toolkit those of its versions."""
     packages = dict(_list_nvidia_libraries(site))
     root = os.path.realpath(site)
     major = int(cuda.split(".", maxsplit=1)[0])
 
-    def find_cuda_package(need: LibraryNeed) -> CudaPackage | None:
+    def find_cuda_package(need: library_linkage.LibraryNeed) -> CudaPackage | None:
         if not need.place:
             return None
         real = PurePath(os.path.realpath(need.place))
@@ -324,12 +319,12 @@ def record_patched_libraries(
         _compute_patch_key(before[name], path): after[name] for name, path in wanted.paths.items()
     }
     if became:
-        manifests.write_manifest(job.patched, PatchedLibraries(became))
+        manifests.write_manifest(job.patched, library_linkage.PatchedLibraries(became))
 
 
 def _read_patched_libraries(job: BuiltJob) -> Mapping[str, str]:
     try:
-        return manifests.read_manifest(job.patched, PatchedLibraries).libraries
+        return manifests.read_manifest(job.patched, library_linkage.PatchedLibraries).libraries
     except TorchyardError:
         return {}
 

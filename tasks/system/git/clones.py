@@ -16,15 +16,8 @@ from urllib.request import url2pathname
 from tasks.core.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, shell
+from tasks.system.git import git_command
 from tasks.system.git.checkout_state import capture_git_output, hash_local_edits, is_checkout
-from tasks.system.git.git_command import (
-    build_fetch_error,
-    build_git_command,
-    build_lost_edits_error,
-    guard_local_edits,
-    is_local_url,
-    retry_git_action,
-)
 from tasks.system.git.interrupted_update import (
     repair_interrupted_update,
     save_changes_in_ref,
@@ -54,9 +47,9 @@ class Clone:
 
     def run_git(self, *args: str, what: str) -> None:
         """Run a git command in the clone."""
-        local = is_local_url(self.url)
+        local = git_command.is_local_url(self.url)
         shell.run_command(
-            build_git_command(
+            git_command.build_git_command(
                 *args, what=what, at=self.tree, mirrors=self.mirrors, log=self.log, local=local
             )
         )
@@ -90,7 +83,7 @@ def fetch_ref(clone: Clone) -> str:
     if whole and clone.resolve_commit(clone.ref).startswith(clone.ref):
         return clone.resolve_commit(clone.ref)
     try:
-        retry_git_action(clone.url, lambda: _fetch_single_ref(clone))
+        git_command.retry_git_action(clone.url, lambda: _fetch_single_ref(clone))
         return clone.resolve_commit("FETCH_HEAD")
     except CommandFailedError as error:
         if "remote ref" in error.output and not whole:
@@ -109,9 +102,11 @@ def _fetch_all_refs(clone: Clone) -> str:
     unshallow = ("--unshallow",) if _is_shallow(clone) else ()
     argv = ("fetch", "--quiet", "--tags", "--no-recurse-submodules", *unshallow, "--", "origin")
     try:
-        retry_git_action(clone.url, lambda: clone.run_git(*argv, what=f"fetch {clone.url}"))
+        git_command.retry_git_action(
+            clone.url, lambda: clone.run_git(*argv, what=f"fetch {clone.url}")
+        )
     except CommandFailedError as error:
-        raise build_fetch_error(clone.url, error) from error
+        raise git_command.build_fetch_error(clone.url, error) from error
     found = clone.resolve_commit(f"origin/{clone.ref}") or clone.resolve_commit(clone.ref)
     if not found:
         raise _build_missing_ref_error(clone, str(clone.log or ""))
@@ -178,7 +173,9 @@ def _check_out_commit(clone: Clone, commit: str, *, interrupted: bool) -> None:
     force = ("--force",) if interrupted or not clone.resolve_commit("HEAD") else ()
     argv = ("checkout", "--quiet", "--detach", *force, commit, "--")
     try:
-        guard_local_edits(clone.tree, lambda: clone.run_git(*argv, what=f"check out {clone.ref}"))
+        git_command.guard_local_edits(
+            clone.tree, lambda: clone.run_git(*argv, what=f"check out {clone.ref}")
+        )
     except LostEditsError:
         clone.write_config(
             "pending", ""
@@ -222,7 +219,7 @@ def _protect_local_work(clone: Clone, *, interrupted: bool) -> None:
     if interrupted:
         save_changes_in_ref(clone.tree)
     elif hash_local_edits(clone.tree, untracked=False):
-        raise build_lost_edits_error(
+        raise git_command.build_lost_edits_error(
             clone.tree, f"there are uncommitted edits, which checking out {clone.ref} would lose"
         )
 
@@ -269,7 +266,9 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 def _copy_repository(landing: Path, near: Path) -> None:
     """The commit that is checked out there goes into a ref: what it needs is not fetched again."""
-    shell.run_command(build_git_command("init", "--quiet", what="make the clone", at=landing))
+    shell.run_command(
+        git_command.build_git_command("init", "--quiet", what="make the clone", at=landing)
+    )
     for name in ("objects", "modules"):
         if (near / name).is_dir():
             shutil.copytree(
@@ -283,7 +282,7 @@ def _copy_repository(landing: Path, near: Path) -> None:
         shutil.copyfile(near / "shallow", landing / ".git" / "shallow")
     head = capture_git_output(near.parent, "rev-parse", "HEAD").strip()
     shell.run_command(
-        build_git_command(
+        git_command.build_git_command(
             "update-ref", "refs/torchyard/seed", head, what="make the clone", at=landing
         )
     )
@@ -304,11 +303,11 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
     """The commit of a tag or branch, or HEAD; "" for what the repository has no name for, as a
     commit. Raises `CommandFailedError` where it does not answer.
     """
-    asked = build_git_command(
+    asked = git_command.build_git_command(
         *("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}"),
         what=f"ask {url} for {ref}",
         mirrors=mirrors,
-        local=is_local_url(url),
+        local=git_command.is_local_url(url),
     )
     lines = (line.split("\t") for line in shell.capture_output(asked).splitlines() if "\t" in line)
     found = {name: commit for commit, name in lines}
@@ -321,7 +320,11 @@ def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, s
     """Say that the ref has moved on from what torchyard.lock holds, where that is known without
     asking the network.
     """
-    if not locked or locked.startswith(ref) or not is_local_url(apply_mirror(url, mirrors)):
+    if (
+        not locked
+        or locked.startswith(ref)
+        or not git_command.is_local_url(apply_mirror(url, mirrors))
+    ):
         return
     try:
         now = resolve_remote_commit(url, ref, mirrors)
@@ -348,7 +351,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
     A path on this machine is reachable where it exists.
     """
-    if is_local_url(url):
+    if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
     host, port = resolve_host_port(url)
     return bool(host) and _can_connect(host, port, timeout)

@@ -13,14 +13,8 @@ from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError
 from tasks.system import shell
+from tasks.system.git import git_command
 from tasks.system.git.checkout_state import capture_git_output, list_submodule_status
-from tasks.system.git.git_command import (
-    build_fetch_error,
-    build_git_command,
-    guard_local_edits,
-    is_local_url,
-    retry_git_action,
-)
 from tasks.system.git.interrupted_update import (
     exclude_user_changes,
     list_unfinished_submodules,
@@ -88,7 +82,7 @@ def update_submodules(
 def _run_submodule_update(
     tree: PurePath, paths: Sequence[str], mirrors: Mapping[str, str] | None, log: PurePath | None
 ) -> None:
-    local = is_local_url(
+    local = git_command.is_local_url(
         capture_git_output(tree, "config", "--default", "", "--get", "remote.origin.url").strip()
     )
     where = ("--", *paths) if paths else ()
@@ -96,13 +90,17 @@ def _run_submodule_update(
     def update_at_depth(*depth: str) -> None:
         argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
         what = "fetch the submodules"
-        step = build_git_command(*argv, what=what, at=tree, mirrors=mirrors, log=log, local=local)
-        guard_local_edits(tree, lambda: shell.run_command(step, _report_clone_retry))
+        step = git_command.build_git_command(
+            *argv, what=what, at=tree, mirrors=mirrors, log=log, local=local
+        )
+        git_command.guard_local_edits(tree, lambda: shell.run_command(step, _report_clone_retry))
 
     sync = ("submodule", "--quiet", "sync", "--recursive", *where)
-    shell.run_command(build_git_command(*sync, what="read the submodules' URLs", at=tree, log=log))
+    shell.run_command(
+        git_command.build_git_command(*sync, what="read the submodules' URLs", at=tree, log=log)
+    )
     try:
-        retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
+        git_command.retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
     except CommandFailedError:
         # a server may refuse a commit that no branch points to, or a shallow copy at all
         _update_with_history(update_at_depth)
@@ -116,6 +114,6 @@ def _report_clone_retry(line: str) -> None:
 
 def _update_with_history(update: Callable[[], None]) -> None:
     try:
-        retry_git_action("a submodule", update)
+        git_command.retry_git_action("a submodule", update)
     except CommandFailedError as error:
-        raise build_fetch_error("a submodule", error) from error
+        raise git_command.build_fetch_error("a submodule", error) from error

@@ -14,7 +14,7 @@ from tasks.knowledge.host_compilers import (
     parse_msc_ver,
 )
 from tasks.knowledge.knowledge_files_io import load_knowledge
-from tasks.knowledge.known_problems import find_too_old_versions
+from tasks.knowledge.minimum_versions import find_too_old_versions
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")

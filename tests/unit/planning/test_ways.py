@@ -7,7 +7,7 @@ from typing import Any
 from tasks.core.model import Host
 from tasks.knowledge.costs import Cost, estimate_cost
 from tasks.knowledge.resource_estimates import ALL_PLACES
-from tasks.planning.torch_candidates import StrategyOption, compare_strategies
+from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host

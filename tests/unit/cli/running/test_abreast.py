@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks.cli.running import execute
-from tasks.cli.running.parallel_stages import ParallelStages
+from tasks.cli.running.execute import ParallelStages
 from tasks.core.errors import InterruptedRunError, TorchyardError
 from tasks.core.model import Command, Stage
 from tasks.system import shell

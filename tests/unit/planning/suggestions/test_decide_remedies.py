@@ -23,7 +23,8 @@ from tasks.knowledge.cuda_toolkits import (
 )
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
+from tasks.planning.suggestions import format_wheel_alternatives, list_suggestions
+from tasks.planning.what_if import is_known_bad
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused

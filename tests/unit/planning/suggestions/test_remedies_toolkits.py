@@ -11,7 +11,8 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit
 from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import is_known_bad, list_suggestions
+from tasks.planning.suggestions import list_suggestions
+from tasks.planning.what_if import is_known_bad
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 

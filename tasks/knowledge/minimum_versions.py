@@ -1,0 +1,82 @@
+"""Find versions of CUDA, drivers, compilers and tools that are too old."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tasks.core.errors import KnowledgeError
+from tasks.knowledge.cuda_toolkits import find_driver_floor, find_toolkit
+from tasks.knowledge.known_problems import Finding, is_condition_met, is_version_within
+from tasks.knowledge.torch_releases import find_release
+
+if TYPE_CHECKING:
+    from tasks.core.resolution import Combination
+    from tasks.knowledge.facts import MinimumVersion
+    from tasks.knowledge.knowledge_files import Knowledge
+
+
+def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
+    """Everything of `combination` that is too old for certain, in the order of combinations.yaml.
+
+    `what` names what is here and what is asked for.
+    """
+    found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
+    return tuple(finding for finding in found if finding)
+
+
+def _check_minimum(
+    knowledge: Knowledge, row: MinimumVersion, combination: Combination
+) -> Finding | None:
+    here = getattr(combination, row.fact)
+    if here is None or not is_condition_met(row.when, combination):
+        return None
+    least = _find_known_minimum(knowledge, row, combination)
+    if not least or not is_version_within(_format_comparable_version(row, here), f"<{least}"):
+        return None
+    words = {"here": here, "least": least, "torch": combination.torch, "cuda": combination.cuda}
+    return Finding(
+        id=row.id,
+        level="info" if row.cured else row.level,
+        message=row.what.format(**words),
+        fix=row.fix.format(**words),
+        status=row.status,
+        fixed_by=row.cured,
+        symptom=row.symptom.format(**words),
+    )
+
+
+def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
+    """The number that `row` names, "" where it is not known or does not apply."""
+    try:
+        return _find_minimum(knowledge, row, combination)
+    except KnowledgeError:  # a release or toolkit that is not in the tables
+        return ""
+
+
+def _find_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
+    if row.least in {"driver_floor", "toolkit_msvc"}:
+        return _find_toolkit_minimum(knowledge, row, combination.cuda) if combination.cuda else ""
+    return _find_release_minimum(knowledge, row, combination.torch) if combination.torch else ""
+
+
+def _find_toolkit_minimum(knowledge: Knowledge, row: MinimumVersion, cuda: str) -> str:
+    if row.least == "driver_floor":
+        return str(find_driver_floor(knowledge, cuda))
+    return str(find_toolkit(knowledge, cuda).msvc[0])
+
+
+def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str) -> str:
+    known = find_release(knowledge, torch)
+    if known.cxx_std < row.cxx_std:
+        return ""
+    least = str(getattr(known, row.least, row.least))
+    if row.least in {"requires_python", "setuptools"}:  # specifiers
+        bound = re.search(r">=([\d.]+)", least)
+        return bound[1] if bound else ""
+    return least
+
+
+def _format_comparable_version(row: MinimumVersion, here: str) -> str:
+    """cpp_extension asks for cl.exe's own version: 19.44 where _MSC_VER is 1944."""
+    return f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here

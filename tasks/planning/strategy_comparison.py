@@ -1,0 +1,81 @@
+"""Compare the strategies: which are possible on this host, why, and their cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Arch, Host, Strategy
+from tasks.core.resolution import Resolution
+from tasks.knowledge import Knowledge
+from tasks.knowledge.costs import Cost, estimate_cost
+from tasks.planning.resolve import resolve_strategy, resolve_without_suggestions
+from tasks.planning.target_resolution import find_targets
+from tasks.planning.torch_candidates import find_source_reason, is_partial_build
+from tasks.settings.schema import Settings
+
+
+def estimate_strategy_cost(
+    settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
+) -> Cost:
+    """On one core; how much of it one CMake target takes is not known."""
+    if is_partial_build(settings, strategy):
+        part = estimate_cost(knowledge, strategy, len(targets), 0)
+        known = f"unverified: build.target is a part of what is known: {part.known}"
+        return replace(part, seconds=None, core_seconds=(0, 0), known=known)
+    return estimate_cost(knowledge, strategy, len(targets), len(settings.extensions))
+
+
+@dataclass(frozen=True)
+class StrategyOption:
+    """One strategy on this host. `why` is the reason that speaks for it where it is `possible`, and
+    the refusal where it is not. `cost` is on one core: `cost.on(cores)` for a machine's.
+    """
+
+    strategy: Strategy
+    possible: bool
+    chosen: bool
+    why: str
+    cost: Cost
+    resolution: Resolution | None = None
+
+
+def compare_strategies(
+    settings: Settings, host: Host, knowledge: Knowledge
+) -> tuple[StrategyOption, ...]:
+    """Prebuilt, source and existing, in this order; at most one is chosen. Raises `SettingsError`
+    for targets that mean nothing.
+    """
+    targets, _ = find_targets(settings, host, knowledge)
+    try:
+        chosen = resolve_without_suggestions(settings, host, knowledge)
+    except SettingsError:
+        chosen = None
+    order: tuple[Strategy, ...] = ("prebuilt", "source", "existing")
+    found = []
+    for name in order:
+        choice, why = _try_strategy(name, chosen, settings, host, knowledge)
+        cost = estimate_strategy_cost(
+            settings, knowledge, name, choice.targets if choice else targets
+        )
+        picked = chosen is not None and chosen.strategy == name
+        found.append(StrategyOption(name, choice is not None, picked, why, cost, choice))
+    return tuple(found)
+
+
+def _try_strategy(
+    strategy: Strategy,
+    chosen: Resolution | None,
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+) -> tuple[Resolution | None, str]:
+    if chosen and chosen.strategy == strategy:
+        return chosen, chosen.strategy_why
+    if strategy == "prebuilt" and (reason := find_source_reason(settings)):
+        return None, reason
+    try:
+        choice = resolve_strategy(strategy, settings, host, knowledge, "it can be built")
+    except SettingsError as error:
+        return None, error.message
+    return choice, choice.strategy_why
