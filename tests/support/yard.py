@@ -46,7 +46,7 @@ class Yard:
                 ROOT / part,
                 folder / part,
                 ignore=shutil.ignore_patterns(
-                    "local*", "*.pyc.*"
+                    "local.yaml*", "local-*.yaml", "*.pyc.*"
                 ),  # half written by another process
                 dirs_exist_ok=True,
             )
