@@ -342,6 +342,7 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """What is said under the head of a run that builds."""
     from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only where something is built
 
+    yield from opened.loaded.warnings
     yield from describe_unused_variables(environ)
     yield from _describe_gpu_changes(opened.loaded, opened.host)
     yield from list_capability_warnings(opened.loaded, opened.host, opened.knowledge)

@@ -149,4 +149,4 @@ def _format_auto_fix(entry: Failure) -> str:
         return ""
     kind, _, header = entry.heal.partition(" ")
     what = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
-    return f" With `build.heal: true` a build {what}, once."
+    return f" With `build.auto_fix: true` a build {what}, once."

@@ -1,5 +1,5 @@
-"""What a build does by itself about a failure that has a safe remedy, once, where `build.heal` is
-set: fewer jobs, submodules, headers forced in, a build without isolation.
+"""Apply a safe remedy to a failed stage, once, if `build.auto_fix` is set: fewer jobs, submodules,
+forced includes, a build without isolation.
 
 Nothing of it touches a person's own sources: an extension is built in a copy, and a tree that is
 not below build/ is left alone.
@@ -50,7 +50,7 @@ def run_with_auto_fix(
             if cure is None:
                 raise
             print_warning(
-                f"{stage.name} failed: {error.cause}. By build.heal, once: {cure.description}"
+                f"{stage.name} failed: {error.cause}. By build.auto_fix, once: {cure.description}"
             )
     return _run_auto_fix(stage, run, profile, cure), cure.description
 
@@ -65,7 +65,7 @@ def _run_auto_fix(
         except TorchyardError as error:
             _explain_safely(stage, error, profile, seen)
             error.hint = "; ".join(
-                filter(None, (error.hint, f"build.heal has tried: {cure.description}"))
+                filter(None, (error.hint, f"build.auto_fix has tried: {cure.description}"))
             )
             print_warning(f"{stage.name} failed again, after {cure.description}")
             raise
@@ -79,7 +79,7 @@ def _find_auto_fix(
     """What there is to do; nothing where who failed knows better already."""
     by_hand = bool(error.hint)
     told = _explain_safely(stage, error, profile, seen)
-    if told is None or by_hand or not profile.loaded.settings.build.heal:
+    if told is None or by_hand or not profile.loaded.settings.build.auto_fix:
         return None
     return choose_auto_fix(stage, told, profile)
 

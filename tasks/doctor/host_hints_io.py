@@ -83,8 +83,10 @@ def suggest_other_torch(profile: Profile) -> str:
 
 def _offer_auto_fix(profile: Profile) -> str:
     """To let a build do it: not to who has that on."""
-    on = profile.loaded.settings.build.heal
-    return "" if on else f"; build.heal: true in {_find_settings_file(profile)} does it by itself"
+    on = profile.loaded.settings.build.auto_fix
+    return (
+        "" if on else f"; build.auto_fix: true in {_find_settings_file(profile)} does it by itself"
+    )
 
 
 def _find_settings_file(profile: Profile) -> str:

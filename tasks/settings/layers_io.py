@@ -8,6 +8,7 @@ YAML is read strictly: no tags, no duplicate keys, and a version that YAML would
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tasks.settings.yaml_tree import (
     merge_tree,
     parse_variable_value,
     parse_yaml_tree,
+    rename_old_keys,
     split_tree,
 )
 
@@ -41,15 +43,17 @@ def load_settings(
     """Read and validate; `local` is taken for the text of local.yaml where it is given. Raises
     `SettingsError` that names file, line, dotted key and what to do.
     """
-    name, at, cell = profile.partition("@")
+    name, at, entry = profile.partition("@")
     merged: Tree = {}
+    warnings: list[str] = []
     for tree in (*_read_layer_files(config, name, local), _build_environment_tree(environ)):
+        warnings += rename_old_keys(tree)
         merge_tree(merged, tree)
     loaded = _validate_tree(profile, merged)
-    if not at:
-        return loaded
-    merge_tree(merged, _build_entry_tree(loaded, name, cell))
-    return _validate_tree(profile, merged)
+    if at:
+        merge_tree(merged, _build_entry_tree(loaded, name, entry))
+        loaded = _validate_tree(profile, merged)
+    return replace(loaded, warnings=tuple(warnings))
 
 
 def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:

@@ -145,3 +145,4 @@ class LoadedSettings:
     settings: Settings
     origin: Mapping[str, str]
     places: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

@@ -83,10 +83,9 @@ class Build(Section):
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"] = "auto"
     """The tree's build backend; `auto` looks at the tree. `cmake` builds the C++ libraries alone.
     """
-    heal: bool = False
-    """Where a stage fails by something that has a safe remedy (fewer jobs, submodules, a header
-    forced in, no build isolation), apply it once, say so, and go on; what was done stands in the
-    stage's record.
+    auto_fix: bool = False
+    """If a stage fails for a reason with a safe remedy (fewer jobs, submodules, forced include, no
+    build isolation), apply it once, print it, and go on. The stage's record has it.
     """
     blas: Literal["auto", "mkl", "openblas", "generic"] = "auto"
     """`mkl` comes as Python packages, `openblas` and `generic` from the system; `auto` leaves it to

@@ -119,7 +119,7 @@ SETTING_EXAMPLES: Mapping[str, SettingExample] = {
     "build.hosts": SettingExample(["10.0.0.5/8", "builder:3632/16,lzo"]),
     "build.target": SettingExample("c10", ("compile",)),
     "build.backend": SettingExample("cmake", ("compile",)),
-    "build.heal": SettingExample(True),
+    "build.auto_fix": SettingExample(True),
     "build.blas": SettingExample("mkl", ("deps", "env")),
     "runtime.env": SettingExample({"DEVICE": "auto"}, ("env",)),
     "runtime.launch_blocking": SettingExample(True, ("env",)),

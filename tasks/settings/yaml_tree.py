@@ -38,6 +38,9 @@ class Leaf:
     lines: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
 
 
+# Keys of the previous release that are still read: section.key
+_RENAMED_KEYS = {"build.heal": "build.auto_fix"}
+
 Tree = dict[str, Union[Leaf, "Tree"]]
 
 
@@ -153,6 +156,17 @@ def _require_plain_tag(node: yaml.Node, name: str) -> None:
             hint="write plain text, numbers, true/false, lists and mappings; "
             "quote a text that looks like a date",
         )
+
+
+def rename_old_keys(tree: Tree) -> Iterator[str]:
+    """Rename the keys that have a new name, and return a warning for each."""
+    for old, new in _RENAMED_KEYS.items():
+        section, _, key = old.partition(".")
+        found = tree.get(section)
+        if isinstance(found, dict) and isinstance(leaf := found.get(key), Leaf):
+            del found[key]
+            found.setdefault(new.partition(".")[2], leaf)
+            yield f"{leaf.location}: {old} is now {new}; the next release will not read {old}"
 
 
 def merge_tree(into: Tree, tree: Tree) -> None:

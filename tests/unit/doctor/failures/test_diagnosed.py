@@ -216,10 +216,10 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
 ) -> None:
     said = 'k.cu(9): error: identifier "uint32_t" is undefined'
     told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build profile=mine; build.heal: true in config/profiles/mine.yaml" in told
+    assert "then doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml" in told
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
     told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build; build.heal" in told
+    assert "then doit build; build.auto_fix" in told
 
 
 @each_row(
@@ -424,7 +424,7 @@ def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> 
     )
     said = fill_remedy(failure("rasterizer-cstdint"), known(there, "extensions:rast"))
     assert "among extensions of config/profiles/mine.yaml, then" in said
-    assert "build.heal: true in config/local.yaml does" in said
+    assert "build.auto_fix: true in config/local.yaml does" in said
     cell = replace(profile, layout=replace(profile.layout, profile="mine@torch2.15.0"))
     said = fill_remedy(failure("oom-killed"), known(cell, "compile", jobs=2))
     assert "in config/profiles/mine.yaml (" in said

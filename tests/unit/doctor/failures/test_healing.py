@@ -1,4 +1,4 @@
-"""`build.heal`: a failure with a safe remedy gets it once, aloud, and the record says so."""
+"""`build.auto_fix`: a failure with a safe remedy gets it once, aloud, and the record says so."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_safe_remedy_is_applied_once_aloud_and_told(
     assert outputs == ("made",)
     assert healed.startswith(told)
     assert len(action.jobs) == 2
-    assert f"By build.heal, once: {healed}" in heard.text
+    assert f"By build.auto_fix, once: {healed}" in heard.text
     assert heard[-1] == f"extensions:rast went well after {healed}"
 
 
@@ -102,7 +102,7 @@ def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
         run_with_auto_fix(stage_of(profile), action, profile)
     assert len(action.jobs) == 1
     assert "includes: [cstdint] with rast" in caught.value.hint
-    assert "build.heal: true" in caught.value.hint
+    assert "build.auto_fix: true" in caught.value.hint
 
 
 def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None:
@@ -113,8 +113,8 @@ def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None
     assert len(action.jobs) == 2
     assert caught.value.cause.endswith("(rasterizer-cstdint)")
     assert "failed again, after includes: [cstdint]" in heard[-1]
-    assert "build.heal: true" not in caught.value.hint
-    assert caught.value.hint.endswith("; build.heal has tried: includes: [cstdint]")
+    assert "build.auto_fix: true" not in caught.value.hint
+    assert caught.value.hint.endswith("; build.auto_fix has tried: includes: [cstdint]")
 
 
 @pytest.mark.parametrize(
