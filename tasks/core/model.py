@@ -227,19 +227,34 @@ class ValidationResult:
     cause: str = ""
 
 
+# The stage kinds in build order, with what the console prints while a stage runs and after it
+STAGE_VERBS = {
+    "deps": ("Preparing", "Prepared"),
+    "source": ("Reading", "Read"),
+    "env": ("Rendering", "Rendered"),
+    "compile": ("Compiling", "Compiled"),
+    "wheel": ("Installing", "Installed"),
+    "extensions": ("Building", "Built"),
+    "install": ("Handing over", "Handed over"),
+    "validate": ("Validating", "Validated"),
+}
+
+
 @dataclass(frozen=True)
 class Stage:
-    """One task of the graph.
+    """A stage of the plan, which becomes one doit task.
 
-    `room` is the package under tasks.stages whose `action.run(job)` does it. `leaves` are the
-    manifests that the action's outputs are published to, in its order; `also` are other files whose
-    absence makes the stage run again. `reads` are the manifests of earlier stages. `asks` says who
-    knows that something moved outside: `always` runs the action, which returns identical outputs
-    when nothing did (a source tree); `moved` asks the room's `moved(job)` first (an extension's
-    folder, a host that did not answer, a compiler that was upgraded). Of the manifests that it
-    `tells` of, the room's `told(job)` names what moved in them since the stage last ran. It also
-    runs without the manifests in `may_lack`, a subset of `reads`, once their stages have ended,
-    whether they failed or not.
+    `kind` is its package in tasks.stages: `run.run(job)` runs it. `fingerprint` holds every value
+    whose change must run the stage again. `inputs` are manifests of earlier stages. `outputs` are
+    the manifests that the returned values are written to, in order; if a file of `extra_outputs` is
+    missing, the stage runs again.
+
+    `uptodate_check` is for changes that neither fingerprint nor inputs show: with `stale`,
+    `up_to_date.is_stale(job)` is called (a changed extension folder, an upgraded compiler); with
+    `always`, the stage runs every time and returns identical outputs if nothing changed (a source
+    tree). `explain_changes.list_changes(job)` describes what changed in `explained_inputs`. The
+    stage also runs without the manifests in `optional_inputs`, a subset of `inputs`, after their
+    stages have ended or failed.
     """
 
     name: str

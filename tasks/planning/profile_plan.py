@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Host, Layout, Plan, Stage
+from tasks.core.model import STAGE_VERBS, Host, Layout, Plan, Stage
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import collect_mirror_replacements
@@ -32,7 +32,7 @@ from tasks.stages.validate.plan import plan as plan_validate
 from tasks.stages.wheel.plan import plan as plan_wheel
 
 _LOCAL_TORCH_ORIGINS = {"source": "built here", "existing": "the one that python has"}
-STAGE_KINDS = ("deps", "source", "env", "compile", "wheel", "extensions", "install", "validate")
+STAGE_KINDS = tuple(STAGE_VERBS)
 
 
 def make_plan(

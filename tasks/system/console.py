@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from tasks.core import text_layout
-from tasks.core.model import Plan, Stage
+from tasks.core.model import STAGE_VERBS, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import wrap_with_hanging_indent
 from tasks.system.output import read_output_stage
@@ -27,16 +27,6 @@ from tasks.system.screen import Screen
 if TYPE_CHECKING:
     from tasks.core.ninja_progress import Progress, ProgressThrottle
 
-STAGE_VERBS = {
-    "deps": ("Preparing", "Prepared"),
-    "source": ("Reading", "Read"),
-    "env": ("Rendering", "Rendered"),
-    "compile": ("Compiling", "Compiled"),
-    "wheel": ("Installing", "Installed"),
-    "extensions": ("Building", "Built"),
-    "install": ("Handing over", "Handed over"),
-    "validate": ("Validating", "Validated"),
-}
 Outcome = Literal["changed", "unchanged", "skipped"]
 _BUILDING_KINDS = ("compile", "wheel", "extensions", "install")
 _VERB_COLUMNS = 12

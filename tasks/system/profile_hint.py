@@ -1,4 +1,4 @@
-"""How a person names a profile on the command line."""
+"""Add `profile=NAME` to the commands in messages and hints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 
 from tasks.core.errors import TorchyardError
+from tasks.core.model import STAGE_VERBS
 
-_STAGE_NAMES = r"deps|source|env|compile|wheel|install|extensions(?::[\w-]+(?:\.[\w-]+)*)?|validate"
+_STAGE_NAMES = rf"(?:{'|'.join(STAGE_VERBS)})(?::[\w-]+(?:\.[\w-]+)*)?"
 # As they stand in what a person is told to do, alone or in a sentence
 _DOIT_COMMAND = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings"

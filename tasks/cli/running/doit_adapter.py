@@ -17,8 +17,9 @@ from typing import Any
 from doit.dependency import DatabaseException, SqliteDB
 from doit.exceptions import TaskFailed, UnmetDependency
 
+from tasks.core.model import STAGE_VERBS
 from tasks.system import output
-from tasks.system.console import STAGE_VERBS, Console
+from tasks.system.console import Console
 
 _BUILDING_TASKS = {"build", *STAGE_VERBS}
 

@@ -36,9 +36,9 @@ def test_the_table_of_packages_is_the_order_that_imports_keep_to() -> None:
     assert tuple(named) == PACKAGES
 
 
-def test_the_way_of_a_setting_leads_through_files_and_names_that_there_are() -> None:
+def test_how_a_setting_flows_names_files_and_functions_that_exist() -> None:
     lost: list[str] = []
-    for cell in first_cells(section("The way of a setting")):
+    for cell in first_cells(section("How a setting flows")):
         text = ""
         for word in cell:
             files = [path for path in paths(word) if path.endswith((".py", ".yaml", ".cmake"))]
