@@ -112,7 +112,7 @@ class StageRun:
 
     `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers`
     compilations by the machine that did them, `error` what, where and todo, `diagnosis` the
-    document of `doit diagnose`, `healed` what was done about a failure on the way.
+    document of `doit diagnose`, `auto_fix` what was done about a failure on the way.
     """
 
     name: str
@@ -132,7 +132,7 @@ class StageRun:
     @property
     def full_reason(self) -> str:
         """The reason, with what was done about a failure."""
-        told = f"healed: {self.auto_fix}" if self.auto_fix else ""
+        told = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, told)))
 
     @property
@@ -264,7 +264,7 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
             if (edge := _parse_edge(item))
         ),
         samples=tuple(map(_parse_sample, select_events("sample"))),
-        auto_fix=parse_text(done.get("healed")),
+        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1,
     )
 
 

@@ -232,7 +232,7 @@ class RunRecorder:
                 **self._pop_workers(name),
                 error=done.error,
                 diagnosis=convert_to_json(done.diagnosis),
-                **({"healed": done.auto_fix} if done.auto_fix else {}),
+                **({"auto_fix": done.auto_fix} if done.auto_fix else {}),
             )
 
     def _pop_workers(self, stage: str) -> dict[str, Json]:

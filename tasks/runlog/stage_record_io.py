@@ -37,7 +37,7 @@ def _explain_nothing(_: PurePath) -> tuple[str, ...]:
 
 
 def write_stage_record(
-    stage: Stage, reason: str, seconds: float, version: str, healed: str = ""
+    stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
     """Keep how it went beside the first manifest of the stage, and what was done about a failure on
     the way.
@@ -50,7 +50,7 @@ def write_stage_record(
         "torchyard": version,
         "inputs": convert_to_json(stage.fingerprint),
         "reads": _hash_input_manifests(stage),
-        **({"healed": healed} if healed else {}),
+        **({"auto_fix": auto_fix} if auto_fix else {}),
         "leaves": _compute_digests(stage.outputs),
     }
     write_atomic(build_record_path(stage.outputs[0]), redact_secrets(format_canonical_json(record)))

@@ -127,7 +127,7 @@ def _serialize_stage_run(stage: StageRun) -> dict[str, Any]:
     return {
         "stage": stage.name,
         "reason": stage.reason,
-        "healed": stage.auto_fix or None,
+        "auto_fix": stage.auto_fix or None,
         "outcome": stage.outcome,
         "seconds": round(stage.seconds, 3),
         **({"workers": dict(stage.workers)} if stage.workers else {}),

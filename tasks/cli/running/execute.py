@@ -161,8 +161,8 @@ def _run_stage(yard: Session, stage: Stage) -> None:
     yard.console.begin_stage(stage, reason)
     speaking, kept = output.label_output(stage.name), yard.record.record_stage(stage.name, reason)
     with speaking, kept as done, add_profile_to_errors(yard.layout.profile):
-        outputs, outcome, healed = _run_action(yard, stage, reason)
-        done.outcome, done.outputs, done.auto_fix = outcome, outputs[0], healed
+        outputs, outcome, auto_fix = _run_action(yard, stage, reason)
+        done.outcome, done.outputs, done.auto_fix = outcome, outputs[0], auto_fix
     yard.console.end_stage(stage, reason, outcome)
 
 
@@ -175,14 +175,14 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
     before = [_read_bytes(path) for path in stage.outputs]
     if stage.uptodate_check != "always":
         manifests.remove_manifests(*stage.outputs)
-    outputs, healed = yard.attempt(stage, load_stage_module(stage, "run").run)
+    outputs, auto_fix = yard.attempt(stage, load_stage_module(stage, "run").run)
     for path, content in zip(stage.outputs, outputs, strict=True):
         manifests.write_manifest(path, content)
     stage_record_io.write_stage_record(
-        stage, reason, time.monotonic() - started, __version__, healed
+        stage, reason, time.monotonic() - started, __version__, auto_fix
     )
     changed = before != [_read_bytes(path) for path in stage.outputs]
-    return outputs, _classify_outcome(outputs, changed=changed), healed
+    return outputs, _classify_outcome(outputs, changed=changed), auto_fix
 
 
 def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:

@@ -101,12 +101,12 @@ def test_a_failure_is_told_with_what_where_and_what_to_do(bench: Bench) -> None:
 
 def test_what_was_done_about_a_failure_on_the_way_is_told(bench: Bench) -> None:
     assert bench.doit() == 0
-    assert "healed" not in json.dumps(record_of(bench)), "nothing was"
+    assert "auto_fix" not in json.dumps(record_of(bench)), "nothing was"
     bench.inputs, bench.healed = {"flag": "B"}, "build.jobs: 2"
     assert bench.doit() == 0
     deps = last(bench).stages[0]
     assert deps.auto_fix == "build.jobs: 2"
-    assert deps.full_reason.endswith("was A; healed: build.jobs: 2")
+    assert deps.full_reason.endswith("was A; auto-fix: build.jobs: 2")
 
 
 def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:

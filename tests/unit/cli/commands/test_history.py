@@ -81,7 +81,7 @@ def test_what_was_done_about_a_failure_stands_beside_the_reason(
     began, done = stage("extensions:a", "new", "changed")
     put(subject.root, 1, began, {**done, "healed": "build.jobs: 2"}, end("done", 9.0))
     history.run(subject)
-    assert heard[0].endswith("extensions:a: new; healed: build.jobs: 2")
+    assert heard[0].endswith("extensions:a: new; auto-fix: build.jobs: 2")
 
 
 def test_the_run_that_is_at_work_is_said_to_be(subject: SelectedProfile, heard: Heard) -> None:

@@ -143,11 +143,11 @@ def test_a_failure_is_told_with_its_cause_and_what_to_do(root: Path) -> None:
 def test_what_was_done_about_a_failure_stands_beside_the_reason(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2)))
     [done] = [one for one in told if one["event"] == "done" and one["stage"] == "compile"]
-    done["healed"] = "build.jobs: 2"
+    done["auto_fix"] = "build.jobs: 2"
     runrecords.written(root / "build" / "trial" / "records" / "runs", iter(told))
     page, _, text = report_of(root)
     for shown in (page, text):
-        assert "901f49d; healed: build.jobs: 2" in shown
+        assert "901f49d; auto-fix: build.jobs: 2" in shown
 
 
 def test_a_build_without_a_card_is_told_as_one_for_the_cpu(root: Path) -> None:

@@ -224,4 +224,4 @@ def test_the_record_says_what_was_done(yard: Path) -> None:
     stage = stage_of(profile_of(yard))
     stage_record_io.write_stage_record(stage, "first time", 1.0, "0", "includes: [cstdint]")
     record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
-    assert record["healed"] == "includes: [cstdint]"
+    assert record["auto_fix"] == "includes: [cstdint]"
