@@ -134,7 +134,8 @@ def fit_columns(text: str, room: int, glyphs: Glyphs) -> str:
 
 
 def measure_columns(text: str) -> int:
-    """How wide a terminal shows it: the signs of East Asia take two."""
+    """Return the columns of `text` on a terminal: none for colours, two for wide characters."""
+    text = _COLOR_CODE.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)
     return sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
@@ -170,9 +171,7 @@ def format_labeled_lines(key: str, text: str, indent: int, room: int) -> Iterato
     """`key` and beside it `text`, which begins at the column `indent` in each line, or before it
     where little room is left. A key that is wider than that has a line of its own.
     """
-    if not (
-        key and measure_columns(key) <= indent and indent + measure_visible_columns(text) <= room
-    ):
+    if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= room):
         indent = min(indent, max(room - MIN_TEXT_COLUMNS, 0))
     first, *more = wrap_text(text, room - indent)
     if key.strip() and measure_columns(key.rstrip()) >= indent:
@@ -195,24 +194,17 @@ def _wrap_indented_line(line: str, room: int, spelled: Callable[[str], str]) -> 
     told = spelled(line)
     begun = _LINE_START.match(told)
     begin = begun[0] if begun else ""
-    is_command = (
-        len(begin) >= _COMMAND_INDENT and begin.isspace() and measure_visible_columns(line) > room
-    )
-    if is_command or measure_visible_columns(told) <= room:
+    is_command = len(begin) >= _COMMAND_INDENT and begin.isspace() and measure_columns(line) > room
+    if is_command or measure_columns(told) <= room:
         return [told]
     return format_labeled_lines(begin, told[len(begin) :], len(begin), room)
-
-
-def measure_visible_columns(text: str) -> int:
-    """Columns, but for what is colour."""
-    return measure_columns(_COLOR_CODE.sub("", text))
 
 
 def _wrap_line(text: str, room: int) -> Iterator[str]:
     """Words as they are, with what is between them but for the end of a line."""
     line = ""
     for gap, word in _split_words(text, room):
-        if line and measure_visible_columns(f"{line}{gap}{word}") > room:
+        if line and measure_columns(f"{line}{gap}{word}") > room:
             yield line
             line = word
         else:
@@ -222,7 +214,7 @@ def _wrap_line(text: str, room: int) -> Iterator[str]:
 
 def _split_words(text: str, room: int) -> Iterator[tuple[str, str]]:
     for gap, piece in _WORD_OR_COMMAND.findall(text):
-        if " " in piece and measure_visible_columns(piece) > room:
+        if " " in piece and measure_columns(piece) > room:
             first, *more = _SINGLE_WORD.findall(piece)
             yield from ((gap, first[1]), *more)
         else:

@@ -22,7 +22,7 @@ from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import wrap_with_hanging_indent
 from tasks.system.output import read_output_stage
 from tasks.system.profile_hint import add_profile_argument
-from tasks.system.screen import Screen
+from tasks.system.screen import Screen, colour_text
 
 if TYPE_CHECKING:
     from tasks.core.ninja_progress import Progress, ProgressThrottle
@@ -240,19 +240,17 @@ class Console:
         return head, self.screen.encode_with_fallback(said.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
-        """In lines that a terminal need not break in the middle of a word."""
-        room = self.screen.line_columns - indent
-        return (
-            wrap_with_hanging_indent(text, room, self.screen.encode_with_fallback)
-            if self.screen.live
-            else text
-        )
+        """Return `text` wrapped to the width of the terminal; in a log it stays as it is."""
+        if not self.screen.live:
+            return text
+        columns = self.screen.read_terminal_size()[0] - indent
+        return wrap_with_hanging_indent(text, columns, self.screen.encode_with_fallback)
 
     def _write_status_line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_VERB_COLUMNS}}"
         below = f"\n{'':{_VERB_COLUMNS + 1}}"
         told = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", below)
-        self.screen.write_lines(f"{self.screen.colour_text(padded, style)} {told}")
+        self.screen.write_lines(f"{colour_text(padded, style, self.screen.out)} {told}")
 
 
 def _describe_subject(stage: Stage) -> str:

@@ -10,11 +10,12 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from tasks.core import text_layout
 from tasks.core.errors import redact_secrets
+from tasks.system.output import print_report
 
 PROSE_COLUMNS = 100  # columns that are still read with ease; a pipe gets as many
 WIDE_COLUMNS = 200  # of what is not prose
@@ -40,9 +41,9 @@ def has_colours(out: TextIO) -> bool:
     return is_live(out)
 
 
-def colour_text(text: str, style: str) -> str:
-    """For standard output, in that colour where it has any."""
-    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(sys.stdout) else text
+def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
+    """Return `text` in a colour if `out` (standard output) has colours."""
+    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(out or sys.stdout) else text
 
 
 def is_live(out: TextIO) -> bool:
@@ -53,12 +54,28 @@ def is_live(out: TextIO) -> bool:
 def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
     """What can be drawn with there: a console of Windows, or a log, may have ASCII alone."""
     try:
-        f"{text_layout.BLOCK_GLYPHS.shades}{text_layout.BLOCK_GLYPHS.more}{text_layout.BLOCK_GLYPHS.between}".encode(
+        "".join(vars(text_layout.BLOCK_GLYPHS).values()).encode(
             getattr(out or sys.stdout, "encoding", None) or "utf-8"
         )
     except UnicodeEncodeError:
         return text_layout.ASCII_GLYPHS
     return text_layout.BLOCK_GLYPHS
+
+
+def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
+    """Print `key` and, from the column `indent` on, `text` in lines that fit the terminal."""
+    for line in text_layout.format_labeled_lines(
+        key, text, indent, columns or read_terminal_width()
+    ):
+        print_report(line)
+
+
+def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print a row for each name, state and reason, in columns."""
+    width = max(len(name) for name, _, _ in rows)
+    for name, state, reason in rows:
+        key = f"{name:<{width}}  {state:<10}  "
+        print_labeled_text(key, reason, min(len(key), read_terminal_width() // 2))
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
@@ -113,7 +130,7 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
-        self.live, self.coloured = is_live(out), has_colours(out)
+        self.live = is_live(out)
         self.glyphs = choose_glyphs(out)
         # The reader of a child's output, the beat and the main thread write. A handler of INT or
         # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
@@ -129,15 +146,6 @@ class Screen:
         """`text` as this stream can show it."""
         encoding = getattr(self.out, "encoding", None) or "utf-8"
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
-
-    def colour_text(self, text: str, style: str) -> str:
-        """In that colour, where this stream has colours."""
-        return f"\x1b[{style}m{text}\x1b[0m" if self.coloured and style else text
-
-    @property
-    def line_columns(self) -> int:
-        """Columns of a line; a log, where nothing is to be wrapped, has as many as one wants."""
-        return self._read_terminal_size()[0] if self.live else sys.maxsize
 
     def write_lines(self, text: str) -> None:
         """Lines to keep. Whoever wrote them, no password of a URL is in them."""
@@ -187,14 +195,15 @@ class Screen:
         """Draw what moves as it is now, for the terminal as large as it is now."""
         with self._lock:
             if self._draw and self._is_foreground():
-                wide, high = self._read_terminal_size()
+                wide, high = self.read_terminal_size()
                 text = self._draw(
                     text_layout.DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs)
                 )
                 self._erase_live_lines()
                 self._shown = tuple(text_layout.measure_columns(line) for line in text.split("\n"))
                 self.out.write(
-                    self.colour_text(text[:_COLOURED_COLUMNS], "1;36") + text[_COLOURED_COLUMNS:]
+                    colour_text(text[:_COLOURED_COLUMNS], "1;36", self.out)
+                    + text[_COLOURED_COLUMNS:]
                 )
                 self.out.flush()
             elif self._draw:
@@ -203,7 +212,7 @@ class Screen:
     def _erase_live_lines(self) -> None:
         """Where the terminal has become narrower an old line takes several rows by now."""
         if any(self._shown):
-            room = max(self._read_terminal_size()[0], 1)
+            room = max(self.read_terminal_size()[0], 1)
             rows = sum(max(shown - 1, 0) // room + 1 for shown in self._shown) - 1
             self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
             self._shown = ()
@@ -213,7 +222,7 @@ class Screen:
             while not over.wait(_REDRAW_INTERVAL):
                 self.redraw_live_lines()
 
-    def _read_terminal_size(self) -> tuple[int, int]:
+    def read_terminal_size(self) -> tuple[int, int]:
         """Columns and rows, by the terminal's own word: COLUMNS is how wide it was when the shell
         started us.
         """
