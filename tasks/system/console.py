@@ -1,8 +1,8 @@
-"""What a person sees of a run: who and why first, then a line for each stage, then what came of it.
+"""Print a run: a header with reasons, a line for each stage, and a summary.
 
-It listens to `tasks.system.output`. On a terminal the stages at work show live progress in place;
-elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. Where
-several are at work each line names its own. It decides nothing.
+The console listens to `tasks.system.output`. On a terminal the running stages have live lines;
+elsewhere (CI, a pipe) each line is written once, and a long build logs its progress about once a
+minute. If several stages run at once, each line names its stage. The console decides nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import wrap_with_hanging_indent
 from tasks.system.output import read_output_stage
 from tasks.system.profile_hint import add_profile_argument
-from tasks.system.screen import Screen
+from tasks.system.screen import Screen, colour_text
 
 if TYPE_CHECKING:
     from tasks.core.ninja_progress import Progress, ProgressThrottle
@@ -40,7 +40,7 @@ def _create_minutes() -> ProgressThrottle:
 
 @dataclass(frozen=True)
 class _LastOutput:
-    """What the stage at work said last, and when."""
+    """The latest progress of a running stage, and when it came."""
 
     text: str
     progress: Progress | None
@@ -49,7 +49,7 @@ class _LastOutput:
 
 @dataclass
 class _RunningStage:
-    """A stage at work."""
+    """A running stage and its latest progress."""
 
     verb: str
     subject: str
@@ -78,12 +78,10 @@ class Console:
         self._headed = False
         self._has_built = False  # before this run or in it
         self._works: dict[str, _RunningStage] = {}
-        self._lock = threading.RLock()  # stages begin and end in threads of their own
+        self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
-        any work.
-        """
+        """Print profile, strategy, targets, torch, toolkit and paths with their reasons, once."""
         if self._headed or self.plan is None:
             return
         self._headed = True
@@ -100,7 +98,7 @@ class Console:
             self.print_warning(warning)
 
     def begin_stage(self, stage: Stage, reason: str) -> None:
-        """A stage starts."""
+        """Show that a stage starts."""
         self.ran += 1
         doing, what, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
         with self._lock:
@@ -113,7 +111,7 @@ class Console:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """A stage is done. One that only looked and found nothing moved says so."""
+        """Print that a stage ended; a stage that only checks says if nothing changed."""
         took = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         done, what = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
@@ -130,36 +128,34 @@ class Console:
             self._write_status_line(done, f"{what} in {took}{why}")
 
     def print_line(self, text: str) -> None:
-        """A line to keep."""
-        self._write_status_line("", self._prefix_stage_name(self._add_profile(text)), style="")
+        """Print a line that stays."""
+        self._write_status_line("", self._complete_line(text), style="")
 
     def print_report(self, text: str) -> None:
-        """Lines of a report, as they are."""
+        """Print lines of a report as they are."""
         self.screen.write_lines(self._wrap_text(text))
 
     def print_warning(self, text: str) -> None:
-        """A line that must not be missed."""
-        self._write_status_line(
-            "Warning", self._prefix_stage_name(self._add_profile(text)), style="1;33"
-        )
+        """Print a warning."""
+        self._write_status_line("Warning", self._complete_line(text), style="1;33")
 
     def show_progress(self, text: str, progress: Progress | None = None) -> None:
-        """What the stage at work does, and how far it is."""
-        # A child's last words may come when its stage is over. And who calls reads its output: if
-        # a closed pipe or terminal ended that, the child would wait for ever.
+        """Show what the running stage does, and its progress."""
+        # A child's last output may arrive after its stage ended. The caller reads that output: if a
+        # closed pipe or terminal stopped the caller, the child would wait for ever.
         with contextlib.suppress(OSError, ValueError):
             if work := self._find_current_stage():
                 self._update_progress(work, text, progress)
 
     def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
-        """A stage failed, or the run could not begin: what, where, what to do."""
+        """Print that a stage failed or that the run could not start, with its message."""
         self.failed = True
         self._remove_running_stage(name)
         self._write_status_line(verb, name, style="1;31")
         self.screen.write_lines(self._wrap_text(message.rstrip()))
 
     def print_summary(self) -> None:
-        """The last line of a run that had something to build."""
+        """Print the last line of a run."""
         self._works.clear()
         self.screen.stop_live_lines()
         took = format_duration(time.monotonic() - self.started)
@@ -185,24 +181,18 @@ class Console:
             )
 
     def _find_current_stage(self) -> _RunningStage | None:
-        """Whose words are heard, None where that stage is over. Who does not say is the last."""
-        works = list(self._works.values())
-        return (
-            self._works.get(read_output_stage())
-            if read_output_stage()
-            else next(reversed(works), None)
-        )
+        """Return the stage of this thread, else the newest; None if that stage has ended."""
+        name = read_output_stage() or next(reversed(list(self._works)), "")
+        return self._works.get(name)
 
-    def _add_profile(self, text: str) -> str:
-        return add_profile_argument(text, self.profile) if self.profile else text
-
-    def _prefix_stage_name(self, text: str) -> str:
-        """With the name of its stage, where it could be of another."""
+    def _complete_line(self, text: str) -> str:
+        """Add the profile to commands, and the stage's name if several stages run."""
+        text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
 
     def _remove_running_stage(self, name: str) -> str:
-        """That stage is not at work any more; how long it was."""
+        """Remove an ended stage; return how long it ran."""
         with self._lock:
             work = self._works.pop(name, None)
             if not self._works:
@@ -210,7 +200,7 @@ class Console:
         return format_duration(time.monotonic() - (work.started if work else self.started))
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
-        """The lines of the stages at work: a few of one, one of each where they are several."""
+        """Return the live lines: up to three for a single stage, else one for each stage."""
         works = list(self._works.values())
         if len(works) == 1:
             return text_layout.format_progress_lines(*self._describe_running_stage(works[0]), space)
@@ -230,23 +220,21 @@ class Console:
         return head, self.screen.encode_with_fallback(said.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
-        """In lines that a terminal need not break in the middle of a word."""
-        room = self.screen.line_columns - indent
-        return (
-            wrap_with_hanging_indent(text, room, self.screen.encode_with_fallback)
-            if self.screen.live
-            else text
-        )
+        """Return `text` wrapped to the width of the terminal; in a log it stays as it is."""
+        if not self.screen.live:
+            return text
+        columns = self.screen.read_terminal_size()[0] - indent
+        return wrap_with_hanging_indent(text, columns, self.screen.encode_with_fallback)
 
     def _write_status_line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_VERB_COLUMNS}}"
         below = f"\n{'':{_VERB_COLUMNS + 1}}"
         told = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", below)
-        self.screen.write_lines(f"{self.screen.colour_text(padded, style)} {told}")
+        self.screen.write_lines(f"{colour_text(padded, style, self.screen.out)} {told}")
 
 
 def _describe_subject(stage: Stage) -> str:
-    """What a stage works on. Where its verb is its name already, its name would tell nothing."""
+    """Return what a stage works on, to stand after its verb."""
     if stage.kind == "compile":
         return getattr(stage.job, "target", None) or "PyTorch"
     if stage.kind == "install":

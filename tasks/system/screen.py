@@ -1,4 +1,4 @@
-"""How wide the lines of a report may be, and which signs and colours they may have."""
+"""Terminal output: width, colours, characters, and live lines below the lines that stay."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from tasks.core import text_layout
 from tasks.core.errors import redact_secrets
+from tasks.system.output import print_report
 
-PROSE_COLUMNS = 100  # columns that are still read with ease; a pipe gets as many
-WIDE_COLUMNS = 200  # of what is not prose
+PROSE_COLUMNS = 100  # for prose, also in a pipe
+WIDE_COLUMNS = 200  # for tables
 _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Columns of the terminal, or what COLUMNS says, and not more than `most`; `piped` where it is
-    none.
-    """
-    room = shutil.get_terminal_size((piped, 24)).columns
-    return max(min(room, max(most, piped)), _MIN_COLUMNS)
+    """Return COLUMNS or the terminal's width, at most `most`; in a pipe return `piped`."""
+    columns = shutil.get_terminal_size((piped, 24)).columns
+    return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
 
 def has_colours(out: TextIO) -> bool:
-    """NO_COLOR (no-color.org) goes before FORCE_COLOR, that before what the stream is; a log in CI
-    has none.
+    """Return True if `out` is shown in colours.
+
+    NO_COLOR (no-color.org) wins over FORCE_COLOR, and both over the kind of the stream.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -40,20 +40,20 @@ def has_colours(out: TextIO) -> bool:
     return is_live(out)
 
 
-def colour_text(text: str, style: str) -> str:
-    """For standard output, in that colour where it has any."""
-    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(sys.stdout) else text
+def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
+    """Return `text` in a colour if `out` (standard output) has colours."""
+    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(out or sys.stdout) else text
 
 
 def is_live(out: TextIO) -> bool:
-    """Whether lines can be redrawn there: a terminal that can, with somebody before it."""
+    """Return True for a terminal that can redraw lines, outside CI."""
     return out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
-    """What can be drawn with there: a console of Windows, or a log, may have ASCII alone."""
+    """Return the characters for bars and cuts that the encoding of `out` has."""
     try:
-        f"{text_layout.BLOCK_GLYPHS.shades}{text_layout.BLOCK_GLYPHS.more}{text_layout.BLOCK_GLYPHS.between}".encode(
+        "".join(vars(text_layout.BLOCK_GLYPHS).values()).encode(
             getattr(out or sys.stdout, "encoding", None) or "utf-8"
         )
     except UnicodeEncodeError:
@@ -61,8 +61,24 @@ def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
     return text_layout.BLOCK_GLYPHS
 
 
+def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
+    """Print `key` and, from the column `indent` on, `text` in lines that fit the terminal."""
+    for line in text_layout.format_labeled_lines(
+        key, text, indent, columns or read_terminal_width()
+    ):
+        print_report(line)
+
+
+def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print a row for each name, state and reason, in columns."""
+    width = max(len(name) for name, _, _ in rows)
+    for name, state, reason in rows:
+        key = f"{name:<{width}}  {state:<10}  "
+        print_labeled_text(key, reason, min(len(key), read_terminal_width() // 2))
+
+
 def format_for_stderr(text: str, before: int = 0) -> str:
-    """An error as it is told there, `before` being the columns that stand before it."""
+    """Return an error wrapped for standard error, after a prefix of `before` columns."""
     if not sys.stderr.isatty():
         return text
     first, end, more = text.partition("\n")
@@ -72,10 +88,10 @@ def format_for_stderr(text: str, before: int = 0) -> str:
     return f"{begun}{end}{text_layout.wrap_with_hanging_indent(more, read_terminal_width())}"
 
 
-DrawFunction = Callable[[text_layout.DrawingArea], str]  # a line, or a few, that fit
+DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit
 _REDRAW_INTERVAL = 1.0  # seconds
-_COLOURED_COLUMNS = 12  # columns that are coloured
-_ECHO_COLUMNS = len("^C")  # which a terminal adds to the line, and which must not wrap it
+_COLOURED_COLUMNS = 12  # at the start of a live line
+_ECHO_COLUMNS = len("^C")  # which a terminal appends, and which must not wrap the line
 _ASCII_FALLBACKS = {
     "…": "...",
     "→": "->",
@@ -89,7 +105,7 @@ _ASCII_FALLBACKS = {
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """One sign that an encoding lacks. A byte of a file name that is no text stays that byte."""
+    """Replace a character that the encoding lacks; an undecodable byte of a file name stays."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign = error.object[error.start]
@@ -103,44 +119,35 @@ codecs.register_error("torchyard", _replace_unencodable)
 
 
 def configure_stream(stream: TextIO) -> None:
-    """See that whatever anyone writes there can be: a terminal or a log need not know UTF-8."""
+    """Make every text writable to `stream`, whatever its encoding."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="torchyard")
 
 
 class Screen:
-    """A stream that takes whole lines; where it is `live`, with lines below them that move."""
+    """A stream of whole lines; if it is `live`, with lines below them that are redrawn."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
-        self.live, self.coloured = is_live(out), has_colours(out)
+        self.live = is_live(out)
         self.glyphs = choose_glyphs(out)
-        # The reader of a child's output, the beat and the main thread write. A handler of INT or
-        # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
-        # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
+        # The reader of a child's output, the redraw thread and the main thread write. Handlers of
+        # INT and TERM run in the main thread, also in the middle of a write. They only raise, which
+        # frees the lock; if one ever prints, a lock that is not re-entrant would deadlock.
         self._lock = threading.RLock()
         self._draw: DrawFunction | None = None
-        self._shown: tuple[int, ...] = ()  # columns of each moving line on the terminal
+        self._shown: tuple[int, ...] = ()  # columns of each live line on the terminal
         self._beat: threading.Thread | None = None
         self._over = threading.Event()
         configure_stream(out)
 
     def encode_with_fallback(self, text: str) -> str:
-        """`text` as this stream can show it."""
+        """Return `text` as this stream can show it."""
         encoding = getattr(self.out, "encoding", None) or "utf-8"
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
 
-    def colour_text(self, text: str, style: str) -> str:
-        """In that colour, where this stream has colours."""
-        return f"\x1b[{style}m{text}\x1b[0m" if self.coloured and style else text
-
-    @property
-    def line_columns(self) -> int:
-        """Columns of a line; a log, where nothing is to be wrapped, has as many as one wants."""
-        return self._read_terminal_size()[0] if self.live else sys.maxsize
-
     def write_lines(self, text: str) -> None:
-        """Lines to keep. Whoever wrote them, no password of a URL is in them."""
+        """Write lines that stay, above the live lines, without passwords of URLs."""
         text = redact_secrets(text)
         with self._lock:
             self._erase_live_lines()
@@ -149,9 +156,7 @@ class Screen:
             self.out.flush()
 
     def ring_bell(self) -> None:
-        """The terminal's bell: of what is written to, else that of a person who sees only what goes
-        wrong; no sign in a log, none in CI.
-        """
+        """Ring the bell of this terminal, else of standard error's; never in CI or a log."""
         for stream in () if "CI" in os.environ else (self.out, sys.stderr):
             if stream.isatty():
                 with contextlib.suppress(OSError, ValueError):
@@ -160,19 +165,17 @@ class Screen:
                 return
 
     def start_live_lines(self, draw: DrawFunction) -> None:
-        """From now on what `draw` gives is what moves, until `settle`."""
+        """Show what `draw` returns, redrawn each second, until `stop_live_lines`."""
         self.stop_live_lines()
         self._draw = draw
         self.redraw_live_lines()
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._redraw_until, args=(self._over,), daemon=True)
         self._beat.start()
-        atexit.register(
-            self.stop_live_lines
-        )  # a daemon that writes while Python ends brings it down
+        atexit.register(self.stop_live_lines)  # a daemon thread must not write while Python exits
 
     def stop_live_lines(self) -> None:
-        """Take away what moves."""
+        """Erase the live lines and end their thread."""
         self._over.set()
         with self._lock:
             self._draw = None
@@ -184,27 +187,28 @@ class Screen:
         atexit.unregister(self.stop_live_lines)
 
     def redraw_live_lines(self) -> None:
-        """Draw what moves as it is now, for the terminal as large as it is now."""
+        """Redraw the live lines for the terminal's size now; in the background draw nothing."""
         with self._lock:
             if self._draw and self._is_foreground():
-                wide, high = self._read_terminal_size()
+                wide, high = self.read_terminal_size()
                 text = self._draw(
                     text_layout.DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs)
                 )
                 self._erase_live_lines()
                 self._shown = tuple(text_layout.measure_columns(line) for line in text.split("\n"))
                 self.out.write(
-                    self.colour_text(text[:_COLOURED_COLUMNS], "1;36") + text[_COLOURED_COLUMNS:]
+                    colour_text(text[:_COLOURED_COLUMNS], "1;36", self.out)
+                    + text[_COLOURED_COLUMNS:]
                 )
                 self.out.flush()
             elif self._draw:
-                self._shown = ()  # the shell began a line of its own
+                self._shown = ()  # the shell started a new line
 
     def _erase_live_lines(self) -> None:
-        """Where the terminal has become narrower an old line takes several rows by now."""
+        """Erase the live lines; if the terminal became narrower, each may take several rows."""
         if any(self._shown):
-            room = max(self._read_terminal_size()[0], 1)
-            rows = sum(max(shown - 1, 0) // room + 1 for shown in self._shown) - 1
+            columns = max(self.read_terminal_size()[0], 1)
+            rows = sum(max(shown - 1, 0) // columns + 1 for shown in self._shown) - 1
             self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
             self._shown = ()
 
@@ -213,9 +217,9 @@ class Screen:
             while not over.wait(_REDRAW_INTERVAL):
                 self.redraw_live_lines()
 
-    def _read_terminal_size(self) -> tuple[int, int]:
-        """Columns and rows, by the terminal's own word: COLUMNS is how wide it was when the shell
-        started us.
+    def read_terminal_size(self) -> tuple[int, int]:
+        """Return columns and rows from the terminal: COLUMNS is its width when the shell started
+        this process.
         """
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
@@ -224,8 +228,8 @@ class Screen:
         return shutil.get_terminal_size()
 
     def _is_foreground(self) -> bool:
-        """False while a person has us in the background: the last line is their prompt then."""
+        """Return False for a background job: the last line is then the shell's prompt."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):
-            return True  # no such thing here, or no terminal of ours
+            return True  # no job control, or not our terminal

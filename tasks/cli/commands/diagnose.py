@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tasks.cli.commands import doctor
-from tasks.core import text_layout
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.check_ids import GATE_CHECK_IDS
 from tasks.core.errors import redact_secrets
@@ -23,9 +22,8 @@ from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
 from tasks.runlog.memory_monitor_io import read_facts
 from tasks.runlog.run_record import StageRun
-from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.output import print_report
+from tasks.system.screen import print_labeled_text
 
 
 @dataclass(frozen=True)
@@ -171,10 +169,7 @@ def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
 
 def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
     for key, text in rows:
-        for line in text_layout.format_labeled_lines(
-            key, text.strip(), _DIAGNOSIS_KEY_WIDTH, screen.read_terminal_width()
-        ):
-            print_report(line)
+        print_labeled_text(key, text.strip(), _DIAGNOSIS_KEY_WIDTH)
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:

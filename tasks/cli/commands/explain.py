@@ -21,7 +21,6 @@ from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.deps_model import CompilerCache, DepsManifest
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.model import Plan, Stage
-from tasks.core.text_layout import format_labeled_lines
 from tasks.doctor import folder_facts_io
 from tasks.doctor.examine_host import build_probe_request
 from tasks.doctor.folder_checks import compute_disk_usage, format_disk_usage
@@ -34,10 +33,11 @@ from tasks.stages.compile.build_context_io import preview_build as foresee_compi
 from tasks.stages.env.model import Environment
 from tasks.stages.env.run import preview_environment as foresee_env
 from tasks.stages.source.tree_changes_io import preview_source_changes as foresee_source
-from tasks.system import manifests, screen
+from tasks.system import manifests
 from tasks.system.files import write_user_file
 from tasks.system.hardware import capacity
 from tasks.system.output import print_report
+from tasks.system.screen import print_labeled_text, print_status_rows
 
 _EXPLAIN_KEY_WIDTH = 13
 _CHANGED_REASON = "what it made, or what it is made from, was changed since"
@@ -78,7 +78,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
             "warnings": warnings,
         }
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    _show_stages(found)
+    print_status_rows([_format_verdict(verdict) for verdict in found])
     print_report("")
     _show_row("expected", str(takes))
 
@@ -110,26 +110,12 @@ def show_decisions(decided: Iterable[decisions.Decision]) -> None:
 
 
 def _show_row(key: str, text: str) -> None:
-    for line in format_labeled_lines(key, text, _EXPLAIN_KEY_WIDTH, screen.read_terminal_width()):
-        print_report(line)
+    print_labeled_text(key, text, _EXPLAIN_KEY_WIDTH)
 
 
-def _show_stages(found: list[Verdict]) -> None:
-    width = max(len(verdict.stage) for verdict in found)
-    for verdict in found:
-        before = f"{verdict.stage:<{width}}  {verdict.verdict:<10}  "
-        for line in format_labeled_lines(
-            before,
-            "\n".join(_format_verdict_lines(verdict)),
-            len(before),
-            screen.read_terminal_width(),
-        ):
-            print_report(line)
-
-
-def _format_verdict_lines(verdict: Verdict) -> tuple[str, ...]:
-    outlook = (str(verdict.preview),) if verdict.preview else ()
-    return (*verdict.reasons, *outlook)
+def _format_verdict(verdict: Verdict) -> tuple[str, str, str]:
+    preview = (str(verdict.preview),) if verdict.preview else ()
+    return verdict.stage, verdict.verdict, "\n".join((*verdict.reasons, *preview))
 
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:

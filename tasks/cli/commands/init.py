@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from tasks.cli.commands import init_answers
-from tasks.cli.commands import init_answers as read
 from tasks.cli.commands.explain import show_decisions
 from tasks.cli.decisions import DepsResults, list_decisions
 from tasks.cli.session import open_profile
 from tasks.core.errors import TorchyardError
-from tasks.core.text_layout import format_labeled_lines, wrap_text
+from tasks.core.text_layout import wrap_text
 from tasks.knowledge import Knowledge
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.settings.layers_io import read_yaml_text
@@ -103,7 +102,7 @@ def _ask_gpus(
 ) -> tuple[str, ...] | str | None:
     if given.card:
         with _attribute_errors("--card"):
-            return read.parse_gpus(given.card, known.knowledge)
+            return init_answers.parse_gpus(given.card, known.knowledge)
     seen = ", ".join(known.visible_gpus)
     facts = [f"in this machine: {seen}" if seen else "no NVIDIA card is seen here"]
     if not seen:
@@ -113,7 +112,7 @@ def _ask_gpus(
     default = ", ".join(known.default_gpus) or "cpu"
     answer = _ask_question(
         Question("1. Which card is it for?", tuple(facts), default),
-        lambda text: read.parse_gpus(text, known.knowledge),
+        lambda text: init_answers.parse_gpus(text, known.knowledge),
         room,
     )
     return usual.gpus if answer is None else answer
@@ -124,14 +123,14 @@ def _ask_strategy(
 ) -> str | None:
     if given.way:
         with _attribute_errors("--way"):
-            return read.parse_strategy(given.way)
+            return init_answers.parse_strategy(given.way)
     gpus = got.gpus if got.gpus is not None else known.settings.target.gpus
     own = known.settings.torch.strategy
     default = own
     question = Question(
         "2. Which way to a torch?", tuple(_list_strategy_facts(known, gpus)), default, table=True
     )
-    return _ask_question(question, read.parse_strategy, room)
+    return _ask_question(question, init_answers.parse_strategy, room)
 
 
 def _list_strategy_facts(
@@ -165,9 +164,9 @@ _SPLATTING_HELP = (
 
 def _ask_extensions(
     given: GivenOptions, known: init_answers.InitFacts, room: int
-) -> tuple[read.ExtensionEntry, ...] | None:
-    def parse_answer(text: str) -> tuple[read.ExtensionEntry, ...]:
-        return read.parse_extensions(text, known.knowledge, known.root)
+) -> tuple[init_answers.ExtensionEntry, ...] | None:
+    def parse_answer(text: str) -> tuple[init_answers.ExtensionEntry, ...]:
+        return init_answers.parse_extensions(text, known.knowledge, known.root)
 
     if given.extensions:
         with _attribute_errors("--extensions"):
@@ -234,8 +233,11 @@ class Question:
 def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T | None:
     """The answer, None for Return."""
     print_report("")
-    for line in _format_question(question, room):
-        print_report(line)
+    print_report(question.title)
+    for fact in question.facts:
+        word, _, meaning = fact.rpartition("\t")
+        indent = _QUESTION_INDENT + (11 if question.table else 0)
+        screen.print_labeled_text(f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, room)
     while True:
         text = _read_answer(question.default)
         if question.default and text in ("", question.default):
@@ -243,19 +245,8 @@ def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T 
         try:
             return take(text)
         except TorchyardError as error:
-            for told in filter(None, (error.message, error.hint and f"→ {error.hint}")):
-                for line in wrap_text(told, room - _QUESTION_INDENT):
-                    print_report(f"{'':{_QUESTION_INDENT}}{line}")
-
-
-def _format_question(question: Question, room: int) -> Iterator[str]:
-    yield question.title
-    width = 11 if question.table else 0
-    for fact in question.facts:
-        word, _, meaning = fact.rpartition("\t")
-        yield from format_labeled_lines(
-            f"{'':{_QUESTION_INDENT}}{word}", meaning, _QUESTION_INDENT + width, room
-        )
+            for line in filter(None, (error.message, error.hint and f"→ {error.hint}")):
+                screen.print_labeled_text("", line, _QUESTION_INDENT, room)
 
 
 def _read_answer(default: str) -> str:

@@ -21,7 +21,6 @@ from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError, redact_secrets
 from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.text_formatting import format_duration
-from tasks.core.text_layout import format_labeled_lines
 from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.versions import parse_major_minor
@@ -31,12 +30,13 @@ from tasks.settings.layers_io import load_settings
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.setting_errors import ENV_PREFIX
-from tasks.system import screen, shell
+from tasks.system import shell
 from tasks.system.files import write_user_file
 from tasks.system.hardware import host_probe
 from tasks.system.jinja_templates import render_template
 from tasks.system.manifests import build_record_path
 from tasks.system.output import print_report, print_warning
+from tasks.system.screen import print_status_rows
 
 # The last two are of a run that builds
 EntryState = Literal[
@@ -289,15 +289,6 @@ def run(
                 format_canonical_json({"profile": name, "cells": convert_to_json(found)})
             ),
         )
-    _show_statuses(found)
+    print_status_rows([(one.cell, one.state, one.why) for one in found])
     if build:
         require_all_done(found)
-
-
-def _show_statuses(found: Sequence[EntryStatus]) -> None:
-    width = max(len(one.cell) for one in found)
-    room = screen.read_terminal_width()
-    for one in found:
-        before = f"{one.cell:<{width}}  {one.state:<10}  "
-        for line in format_labeled_lines(before, one.why, min(len(before), room // 2), room):
-            print_report(line)

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks.core import text_layout
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -17,7 +16,7 @@ from tasks.settings.loaded_settings import LoadedSettings, find_setting_value
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.system import screen
 from tasks.system.files import write_user_file
-from tasks.system.output import print_report, print_warning
+from tasks.system.output import print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
@@ -37,10 +36,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     )  # a pipe has each key in a line
     for row in rows:
         text = f"{_format_value(row['value'])}   # {row['from']}"
-        for line in text_layout.format_labeled_lines(
-            row["key"], text, min(width + 2, room // 2), room
-        ):
-            print_report(line)
+        screen.print_labeled_text(row["key"], text, min(width + 2, room // 2), room)
     for one in describe_unused_variables(os.environ):
         print_warning(one)
     if problem:

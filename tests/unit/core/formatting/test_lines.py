@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tasks.core.text_layout import (
     format_labeled_lines,
     measure_columns,
-    measure_visible_columns,
     wrap_text,
     wrap_with_hanging_indent,
 )
@@ -112,4 +111,4 @@ def test_what_becomes_longer_by_spelling_fits_all_the_same() -> None:
 
 
 def test_colours_take_no_room() -> None:
-    assert measure_visible_columns("\x1b[1;32mok\x1b[0m") == 2
+    assert measure_columns("\x1b[1;32mok\x1b[0m") == 2
