@@ -14,8 +14,6 @@ from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.knowledge.knowledge_page import render_page
 from tasks.settings.settings_page import render_json_schema, render_settings_page
 
-COMMAND = "python -m tasks.cli.generated_files"
-
 
 def render_generated_files() -> Mapping[str, str]:
     """Return the text of each generated file by its path in the checkout."""
