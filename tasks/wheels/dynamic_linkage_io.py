@@ -13,10 +13,12 @@ import os
 import platform
 import re
 import shutil
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Command
@@ -24,9 +26,10 @@ from tasks.system import shell
 from tasks.wheels.library_linkage import Linkage, SystemDlls
 
 if TYPE_CHECKING:
-    from elftools.elf.dynamic import DynamicTag
+    from elftools.elf.dynamic import DynamicSegment, DynamicTag
+    from elftools.elf.elffile import ELFFile
 
-_ELF_MAGIC = b"\x7fELF"
+ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
@@ -36,29 +39,41 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
     no such file.
     """
     with Path(path).open("rb") as stream:
-        if stream.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
+        if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
             return None
         return _parse_linkage(stream, path)
 
 
-def _parse_linkage(stream: IO[bytes], path: PurePath) -> Linkage:
+@contextmanager
+def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
+    """Yield an ELF file for reading. Raises `ValueError` where it is damaged, also in the block:
+    pyelftools seeks and reads what the file says.
+    """
     # imported here: a wheel that is up to date is not read, and doit asks for that each time
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
-    from elftools.elf.dynamic import DynamicSegment  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
 
     try:
-        elf = ELFFile(stream)
-        dynamic = [part for part in elf.iter_segments() if isinstance(part, DynamicSegment)]
-        tags = [tag for segment in dynamic for tag in segment.iter_tags()]
-        machine = str(elf["e_machine"])
-    except (ELFError, AssertionError, ValueError, OSError, OverflowError) as error:
-        # what pyelftools stumbles over in a damaged file: it seeks where the file says
-        raise BadArtifactError(
-            f"this library cannot be read: {error}",
-            location=str(path),
-            hint="see how it came there",
-        ) from error
+        yield ELFFile(stream)
+    except (ELFError, AssertionError, OSError, OverflowError, MemoryError, struct.error) as error:
+        raise ValueError(str(error) or "a size in it cannot be meant") from error
+
+
+def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
+    """Return the error for a damaged library."""
+    return BadArtifactError(
+        f"this library cannot be read: {what}", location=str(path), hint="see how it came there"
+    )
+
+
+def _parse_linkage(stream: BinaryIO, path: PurePath) -> Linkage:
+    try:
+        with open_elf(stream) as elf:
+            dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
+            tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+            machine = str(elf["e_machine"])
+    except ValueError as error:
+        raise build_unreadable_error(path, error) from error
     return Linkage(
         machine,
         soname="".join(_read_tags(tags, "DT_SONAME")),
@@ -174,11 +189,7 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
             image.parse_data_directories(directories=kinds)
             return tuple(dict.fromkeys(_iterate_dll_names(image)))
     except pefile.PEFormatError as error:
-        raise BadArtifactError(
-            f"this library cannot be read: {error}",
-            location=str(path),
-            hint="see how it came there",
-        ) from error
+        raise build_unreadable_error(path, error) from error
 
 
 def _iterate_dll_names(image: Any) -> Iterator[str]:
