@@ -7,7 +7,6 @@ dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.htm
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import platform
@@ -135,22 +134,17 @@ def list_loader_folders() -> tuple[str, ...]:
     return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
-_POLICY_PREFIX = "manylinux_2_"
-
-
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Names as they are linked ("libz.so.1") that each policy allows; None without auditwheel."""
+    """Names as they are linked ("libz.so.1") that each policy of auditwheel allows; None where its
+    list has another form.
+    """
+    file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
-        file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
         policies = json.loads(file.read_text(encoding="utf-8"))
-    except (ImportError, OSError, ValueError):
+        allowed = [set(p["lib_whitelist"]) for p in policies if p["name"].startswith("manylinux_")]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    allowed = [
-        frozenset(one["lib_whitelist"])
-        for one in policies
-        if one["name"].startswith(_POLICY_PREFIX)
-    ]
-    return frozenset.intersection(*allowed) if allowed else None
+    return frozenset(set.intersection(*allowed)) if allowed else None
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
@@ -169,11 +163,6 @@ _DOS_MAGIC = b"MZ"
 _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
 
 
-def is_pefile_installed() -> bool:
-    """Whether pefile is installed here."""
-    return importlib.util.find_spec("pefile") is not None
-
-
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     """The DLLs that it needs, in small letters, as Windows compares them; None where it is no PE
     file. Raises `BadArtifactError` where it begins as one and cannot be read.
@@ -181,25 +170,24 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
-    import pefile  # noqa: PLC0415 - may be missing, and takes its time to load
+    import pefile  # noqa: PLC0415 - takes its time to load
 
     kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _IMPORT_TABLES]
     try:
         with pefile.PE(str(path), fast_load=True) as image:
             image.parse_data_directories(directories=kinds)
-            return tuple(dict.fromkeys(_iterate_dll_names(image)))
+            entries = [
+                entry
+                for table in _IMPORT_TABLES
+                for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ())
+            ]
+            return tuple(dict.fromkeys(e.dll.decode("ascii", "replace").lower() for e in entries))
     except pefile.PEFormatError as error:
         raise build_unreadable_error(path, error) from error
 
 
-def _iterate_dll_names(image: Any) -> Iterator[str]:
-    for table in _IMPORT_TABLES:
-        for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ()):
-            yield entry.dll.decode("ascii", "replace").lower()
-
-
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Whose these are, on x86-64; None without delvewheel, or where its lists have another form."""
+    """Whose these are, on x86-64; None where delvewheel's lists have another form."""
     wanted = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
