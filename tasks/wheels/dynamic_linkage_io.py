@@ -7,16 +7,17 @@ dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.htm
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import platform
 import re
 import shutil
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Command
@@ -24,9 +25,10 @@ from tasks.system import shell
 from tasks.wheels.library_linkage import Linkage, SystemDlls
 
 if TYPE_CHECKING:
-    from elftools.elf.dynamic import DynamicTag
+    from elftools.elf.dynamic import DynamicSegment, DynamicTag
+    from elftools.elf.elffile import ELFFile
 
-_ELF_MAGIC = b"\x7fELF"
+ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
@@ -36,29 +38,41 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
     no such file.
     """
     with Path(path).open("rb") as stream:
-        if stream.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
+        if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
             return None
         return _parse_linkage(stream, path)
 
 
-def _parse_linkage(stream: IO[bytes], path: PurePath) -> Linkage:
+@contextmanager
+def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
+    """Yield an ELF file for reading. Raises `ValueError` where it is damaged, also in the block:
+    pyelftools seeks and reads what the file says.
+    """
     # imported here: a wheel that is up to date is not read, and doit asks for that each time
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
-    from elftools.elf.dynamic import DynamicSegment  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
 
     try:
-        elf = ELFFile(stream)
-        dynamic = [part for part in elf.iter_segments() if isinstance(part, DynamicSegment)]
-        tags = [tag for segment in dynamic for tag in segment.iter_tags()]
-        machine = str(elf["e_machine"])
-    except (ELFError, AssertionError, ValueError, OSError, OverflowError) as error:
-        # what pyelftools stumbles over in a damaged file: it seeks where the file says
-        raise BadArtifactError(
-            f"this library cannot be read: {error}",
-            location=str(path),
-            hint="see how it came there",
-        ) from error
+        yield ELFFile(stream)
+    except (ELFError, AssertionError, OSError, OverflowError, MemoryError, struct.error) as error:
+        raise ValueError(str(error) or "a size in it cannot be meant") from error
+
+
+def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
+    """Return the error for a damaged library."""
+    return BadArtifactError(
+        f"this library cannot be read: {what}", location=str(path), hint="see how it came there"
+    )
+
+
+def _parse_linkage(stream: BinaryIO, path: PurePath) -> Linkage:
+    try:
+        with open_elf(stream) as elf:
+            dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
+            tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+            machine = str(elf["e_machine"])
+    except ValueError as error:
+        raise build_unreadable_error(path, error) from error
     return Linkage(
         machine,
         soname="".join(_read_tags(tags, "DT_SONAME")),
@@ -120,22 +134,17 @@ def list_loader_folders() -> tuple[str, ...]:
     return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
-_POLICY_PREFIX = "manylinux_2_"
-
-
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Names as they are linked ("libz.so.1") that each policy allows; None without auditwheel."""
+    """Names as they are linked ("libz.so.1") that each policy of auditwheel allows; None where its
+    list has another form.
+    """
+    file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
-        file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
         policies = json.loads(file.read_text(encoding="utf-8"))
-    except (ImportError, OSError, ValueError):
+        allowed = [set(p["lib_whitelist"]) for p in policies if p["name"].startswith("manylinux_")]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    allowed = [
-        frozenset(one["lib_whitelist"])
-        for one in policies
-        if one["name"].startswith(_POLICY_PREFIX)
-    ]
-    return frozenset.intersection(*allowed) if allowed else None
+    return frozenset(set.intersection(*allowed)) if allowed else None
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
@@ -154,11 +163,6 @@ _DOS_MAGIC = b"MZ"
 _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
 
 
-def is_pefile_installed() -> bool:
-    """Whether pefile is installed here."""
-    return importlib.util.find_spec("pefile") is not None
-
-
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     """The DLLs that it needs, in small letters, as Windows compares them; None where it is no PE
     file. Raises `BadArtifactError` where it begins as one and cannot be read.
@@ -166,29 +170,24 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
-    import pefile  # noqa: PLC0415 - may be missing, and takes its time to load
+    import pefile  # noqa: PLC0415 - takes its time to load
 
     kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _IMPORT_TABLES]
     try:
         with pefile.PE(str(path), fast_load=True) as image:
             image.parse_data_directories(directories=kinds)
-            return tuple(dict.fromkeys(_iterate_dll_names(image)))
+            entries = [
+                entry
+                for table in _IMPORT_TABLES
+                for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ())
+            ]
+            return tuple(dict.fromkeys(e.dll.decode("ascii", "replace").lower() for e in entries))
     except pefile.PEFormatError as error:
-        raise BadArtifactError(
-            f"this library cannot be read: {error}",
-            location=str(path),
-            hint="see how it came there",
-        ) from error
-
-
-def _iterate_dll_names(image: Any) -> Iterator[str]:
-    for table in _IMPORT_TABLES:
-        for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ()):
-            yield entry.dll.decode("ascii", "replace").lower()
+        raise build_unreadable_error(path, error) from error
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Whose these are, on x86-64; None without delvewheel, or where its lists have another form."""
+    """Whose these are, on x86-64; None where delvewheel's lists have another form."""
     wanted = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")

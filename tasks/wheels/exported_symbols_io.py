@@ -16,13 +16,14 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import IO
+from typing import BinaryIO
 
-from tasks.core.errors import BadArtifactError, CommandFailedError, MissingToolError
+from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command
 from tasks.system import shell
+from tasks.wheels.dynamic_linkage_io import ELF_MAGIC, build_unreadable_error, open_elf
 
-_ELF_SIGNATURE, _ARCHIVE_SIGNATURE = b"\x7fELF", b"!<arch>\n"
+_ARCHIVE_SIGNATURE = b"!<arch>\n"
 _LINKER_MEMBER_HEADER = 60  # bytes before each member of an archive
 _GLOBAL_BINDING, _WEAK_BINDINGS = 1, {2, 10}  # STB_GLOBAL; STB_WEAK, STB_GNU_UNIQUE
 _EXPORTED_VISIBILITIES = {0, 3}  # STV_DEFAULT, STV_PROTECTED
@@ -40,12 +41,15 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
     """
     with Path(path).open("rb") as stream:
         magic = stream.read(len(_ARCHIVE_SIGNATURE))
-        if magic.startswith(_ELF_SIGNATURE):
-            names = _read_elf_symbols(stream, path)
-        elif magic == _ARCHIVE_SIGNATURE:
-            names = _read_archive_symbols(stream, path)
-        else:
-            return None
+        try:
+            if magic.startswith(ELF_MAGIC):
+                names = _read_elf_symbols(stream)
+            elif magic == _ARCHIVE_SIGNATURE:
+                names = _read_archive_symbols(stream)
+            else:
+                return None
+        except (ValueError, struct.error) as error:
+            raise build_unreadable_error(path, error) from error
     return frozenset(
         name.decode("utf-8", "backslashreplace")
         for name in names
@@ -70,24 +74,14 @@ def _run_cxxfilt(name: str, *options: str) -> str:
         return name
 
 
-def _read_elf_symbols(stream: IO[bytes], path: PurePath) -> set[bytes]:
-    # imported here: a wheel that is up to date is not read, and doit asks for that each time
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-
-    try:
-        elf = ELFFile(stream)
+def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
+    with open_elf(stream) as elf:
         table = next(elf.iter_sections("SHT_DYNSYM"), None)
         if table is None or elf.elfclass != 64:
-            raise _build_symbol_error(path, "it has no dynamic symbols of 64 bit")
+            raise ValueError("it has no dynamic symbols of 64 bit")
         names = elf.get_section(table["sh_link"]).data()
         order = "<" if elf.little_endian else ">"
         return set(_select_defined_symbols(table.data(), names, order))
-    except (ELFError, AssertionError, ValueError, OSError, OverflowError, MemoryError) as error:
-        # as in `elf`: it seeks, and reads, what a damaged file says
-        raise _build_symbol_error(path, str(error) or "a size in it cannot be meant") from error
-    except struct.error as error:
-        raise _build_symbol_error(path, str(error)) from error
 
 
 def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
@@ -105,23 +99,14 @@ def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[
             yield name
 
 
-def _read_archive_symbols(stream: IO[bytes], path: PurePath) -> set[bytes]:
+def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
     """The first linker member: a header, how many there are, an offset for each, and the names."""
     header = stream.read(_LINKER_MEMBER_HEADER)
-    try:
-        if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
-            raise _build_symbol_error(path, "it has no list of symbols")
-        member = stream.read(int(header[48:58]))
-        (count,) = struct.unpack_from(">I", member)
-        names = member[4 + 4 * count :].split(b"\0")[:count]
-    except (ValueError, struct.error) as error:
-        raise _build_symbol_error(path, str(error)) from error
+    if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
+        raise ValueError("it has no list of symbols")
+    member = stream.read(int(header[48:58]))
+    (count,) = struct.unpack_from(">I", member)
+    names = member[4 + 4 * count :].split(b"\0")[:count]
     if len(names) != count or len(member) != int(header[48:58]):
-        raise _build_symbol_error(path, "its list of symbols is cut off")
+        raise ValueError("its list of symbols is cut off")
     return {name.removeprefix(_IMPORT_PREFIX) for name in names if not _FORMAT_SYMBOL.match(name)}
-
-
-def _build_symbol_error(path: PurePath, what: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"this library cannot be read: {what}", location=str(path), hint="see how it came there"
-    )

@@ -46,11 +46,6 @@ class TargetEnvironment:
     is_torch: bool = False
     cuda: frozenset[int] = frozenset()
 
-    @property
-    def is_runtime_required(self) -> bool:
-        """torch asks for the Visual C++ redistributable when it is imported."""
-        return self.is_torch or has_torch(self)
-
 
 @dataclass(frozen=True)
 class ExternalLibrary:
@@ -81,10 +76,10 @@ def find_external_libraries(
     needs = library_linkage.load_libraries(
         libraries, library_linkage.LibrarySearch((), {}, (), find_linkage)
     )
-    open_needs = [need for need in needs if need.library in ours and need.place not in ours]
     found: dict[str, list[library_linkage.LibraryNeed]] = {}
-    for need in open_needs:
-        found.setdefault(need.name, []).append(need)
+    for need in needs:
+        if need.library in ours and need.place not in ours:
+            found.setdefault(need.name, []).append(need)
     cuda = frozenset(major for name in found for major in parse_library_majors(name))
     beside = replace(
         beside,
@@ -92,19 +87,19 @@ def find_external_libraries(
         cuda=cuda,
     )
     inside = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
-    return [_classify_library(name, found[name], inside, beside) for name in sorted(found)]
-
-
-def _classify_library(
-    name: str,
-    needs: Sequence[library_linkage.LibraryNeed],
-    inside: Collection[str],
-    beside: TargetEnvironment,
-) -> ExternalLibrary:
-    users = tuple(PurePosixPath(need.library).name for need in needs)
-    reached = all(need.place for need in needs)
-    status, by = _find_provider(name, beside, inside=name in inside, reached=reached)
-    return ExternalLibrary(name, users, status, by)
+    return [
+        ExternalLibrary(
+            name,
+            tuple(PurePosixPath(need.library).name for need in found[name]),
+            *_find_provider(
+                name,
+                beside,
+                inside=name in inside,
+                reached=all(need.place for need in found[name]),
+            ),
+        )
+        for name in sorted(found)
+    ]
 
 
 def _find_provider(
@@ -126,7 +121,7 @@ def _check_system_library(name: str, beside: TargetEnvironment) -> tuple[CheckSt
     if _LOADER_LIBRARY.match(name) or name in (beside.system or ()):
         return "passed", "every Linux of manylinux"
     if beside.system is None:
-        return "not run", "auditwheel, which knows what every Linux has, is not installed"
+        return "not run", "auditwheel's list of what every Linux has cannot be read"
     return "failed", "no requirement brings it, and not every Linux has it"
 
 
@@ -215,9 +210,11 @@ def _find_dll_provider(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
 
 def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
     if beside.windows is None:
-        return "not run", "delvewheel, which knows what every Windows has, is not installed"
+        return "not run", "delvewheel's list of what every Windows has cannot be read"
     if name in beside.windows.redistributable:
-        return _check_redistributable(beside)
+        if beside.is_torch or has_torch(beside):  # which asks for it when it is imported
+            return "passed", "the Visual C++ redistributable, which torch asks for"
+        return "failed", "the Visual C++ redistributable has it, and no requirement brings that"
     for names, whose in (
         (beside.windows.windows, "every Windows"),
         (beside.windows.python, "Python"),
@@ -225,12 +222,6 @@ def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
         if name in names:
             return "passed", whose
     return "failed", "no requirement brings it, and not every Windows has it"
-
-
-def _check_redistributable(beside: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if beside.is_runtime_required:
-        return "passed", "the Visual C++ redistributable, which torch asks for"
-    return "failed", "the Visual C++ redistributable has it, and no requirement brings that"
 
 
 def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:

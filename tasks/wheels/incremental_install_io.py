@@ -204,8 +204,10 @@ def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFil
     described = [name for name in staged.rows if name.startswith(f"{change.info}/")]
     for name in described:
         staged.move_into_place(name, site / name)
-    for path in _find_leftover_files(info, site, {*described, f"{change.info}/RECORD"}):
-        _remove_file(path, site)
+    kept = {*described, f"{change.info}/RECORD"}
+    for path in [*info.rglob("*")]:  # of the wheel before
+        if path.is_file() and path.relative_to(site).as_posix() not in kept:
+            _remove_file(path, site)
     _write_record(staged, _list_new_rows(renewal, change, staged), here, info)
 
 
@@ -215,12 +217,6 @@ def _write_record(
     staged.write_file("RECORD", wheel_record.format_record(listed, here.ending).encode())
     del staged.rows["RECORD"]  # which has no row of its own making
     staged.move_into_place("RECORD", info / "RECORD")
-
-
-def _find_leftover_files(info: Path, site: Path, names: set[str]) -> list[Path]:
-    """What the dist-info of the wheel before had more."""
-    found = [path for path in info.rglob("*") if path.is_file()]
-    return [path for path in found if path.relative_to(site).as_posix() not in names]
 
 
 def _remove_bytecode(path: Path) -> None:

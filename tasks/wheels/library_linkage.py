@@ -261,16 +261,16 @@ def resolve_library_origins(
         wheel.name,
         {
             name: LinkedLibrary(
-                {need.name: _resolve_origin(need, owner) for need in needs if need.library == name},
+                {
+                    need.name: "driver" if is_driver_library(need.name) else owner(need.place or "")
+                    for need in needs
+                    if need.library == name
+                },
                 {path: owner(path) for path in _list_absolute_paths(linkage)},
             )
             for name, linkage in held.items()
         },
     )
-
-
-def _resolve_origin(need: LibraryNeed, owner: Callable[[str], LibraryOrigin]) -> LibraryOrigin:
-    return "driver" if is_driver_library(need.name) else owner(need.place or "")
 
 
 def is_driver_library(name: str) -> bool:

@@ -13,19 +13,20 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path, PurePath
+from typing import BinaryIO, cast
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Arch, Command
 from tasks.knowledge.machine_code_rules import MachineCode
 from tasks.system import shell
+from tasks.wheels import dynamic_linkage_io
+from tasks.wheels.dynamic_linkage_io import ELF_MAGIC
 
 BinaryData = mmap.mmap | bytes
 
-_ELF64_MAGIC, _PE_MAGIC, _ARCHIVE_MAGIC = b"\x7fELF\x02\x01", b"MZ", b"!<arch>\n"
-_ELF_TABLE = struct.Struct("<40xQ10xHHH")  # where the table is, an entry's size, how many, names
-_ELF_ENTRY = struct.Struct("<II16xQQ")  # name, type, place, size
-_ELF_EMPTY = 8  # SHT_NOBITS: it takes no room in the file
+_PE_MAGIC, _ARCHIVE_MAGIC = b"MZ", b"!<arch>\n"
 _MEMBER_HEADER_SIZE = 60  # the size of a member's header, ar(5)
 _PE_ENTRY = struct.Struct("<8s8xII")  # name, size in the file, place
 
@@ -41,36 +42,19 @@ class Section:
 
 def read_sections(data: BinaryData) -> Iterator[Section]:
     """Those of a file, in its order. Raises `ValueError` or `struct.error` where it is damaged."""
-    if data[: len(_ELF64_MAGIC)] == _ELF64_MAGIC:
-        yield from _read_elf_sections(data, 0)
+    if data[: len(ELF_MAGIC)] == ELF_MAGIC:
+        yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all that is called of it
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
         yield from _read_pe_sections(data)
     elif data[: len(_ARCHIVE_MAGIC)] == _ARCHIVE_MAGIC:
         yield from _read_archive_sections(data)
 
 
-def _read_elf_sections(data: BinaryData, begin: int) -> Iterator[Section]:
-    """https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html"""
-    table, step, count, names = _ELF_TABLE.unpack_from(data, begin)
-    if not table:
-        return
-    entries = [
-        _ELF_ENTRY.unpack_from(data, begin + table + step * number)
-        for number in range(count or _read_section_count(data, begin + table))
-    ]
-    texts = begin + entries[names][2] if names < len(entries) else 0
-    for name, kind, place, size in entries:
-        if kind != _ELF_EMPTY:
-            yield Section(_read_c_string(data, texts + name), begin + place, size)
-
-
-def _read_section_count(data: BinaryData, table: int) -> int:
-    """How many there are where that is more than the header has room for."""
-    return int(_ELF_ENTRY.unpack_from(data, table)[3])
-
-
-def _read_c_string(data: BinaryData, at: int) -> str:
-    return bytes(data[at : max(at, data.find(b"\0", at))]).decode("ascii", "replace")
+def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
+    with dynamic_linkage_io.open_elf(stream) as elf:
+        for section in elf.iter_sections():
+            if section["sh_type"] != "SHT_NOBITS":  # it takes no space in the file
+                yield Section(section.name, begin + section["sh_offset"], section["sh_size"])
 
 
 def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
@@ -89,8 +73,8 @@ def _read_archive_sections(data: BinaryData) -> Iterator[Section]:
     while at + _MEMBER_HEADER_SIZE <= len(data):
         size = int(data[at + 48 : at + 58])
         at += _MEMBER_HEADER_SIZE
-        if data[at : at + len(_ELF64_MAGIC)] == _ELF64_MAGIC:
-            yield from _read_elf_sections(data, at)
+        if data[at : at + len(ELF_MAGIC)] == ELF_MAGIC:
+            yield from _read_elf_sections(BytesIO(data[at : at + size]), at)
         at += size + size % 2
 
 
@@ -131,11 +115,7 @@ class MachineCodeImages:
 def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
     """The images of a library, counted, by one run of cuobjdump."""
     if not Path(library).is_file():
-        raise BadArtifactError(
-            "this library is not there",
-            location=str(library),
-            hint="doit build puts it back",
-        )
+        raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
     what = f"list the machine code of {library.name}"
     try:
@@ -164,12 +144,10 @@ def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
 _LINKED_SECTIONS = (".nv_fatbin", ".nv_fatb")
 _RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # of -rdc: it runs only once it is linked
 _FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
-_CONTAINER_HEADER = struct.Struct(
-    "<4sHHQ"
-)  # magic, version, its own size, the size of what follows
-_IMAGE_HEADER = struct.Struct(
-    "<HHIQ12xI8xQ"
-)  # kind, version, its own size, the image's, arch, flags
+# magic, version, its own size, the size of what follows
+_CONTAINER_HEADER = struct.Struct("<4sHHQ")
+# kind, version, its own size, the image's, arch, flags
+_IMAGE_HEADER = struct.Struct("<HHIQ12xI8xQ")
 _FATBIN_VERSION = 1
 _PTX_KIND, _CUBIN_KIND = 1, 2
 _ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
@@ -202,7 +180,7 @@ def read_fatbin_images(library: PurePath) -> MachineCodeImages:
 
 
 @contextmanager
-def _open_library(library: PurePath) -> Iterator[mmap.mmap | bytes]:
+def _open_library(library: PurePath) -> Iterator[BinaryData]:
     try:
         with Path(library).open("rb") as stream:
             if not Path(library).stat().st_size:
@@ -211,11 +189,7 @@ def _open_library(library: PurePath) -> Iterator[mmap.mmap | bytes]:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 yield data
     except FileNotFoundError as error:
-        raise BadArtifactError(
-            "this library is not there",
-            location=str(library),
-            hint="doit build puts it back",
-        ) from error
+        raise _build_missing_error(library) from error
     except (struct.error, ValueError, OverflowError, OSError) as error:
         raise BadArtifactError(
             f"the machine code of this library cannot be read: {error}",
@@ -224,7 +198,13 @@ def _open_library(library: PurePath) -> Iterator[mmap.mmap | bytes]:
         ) from error
 
 
-def _count_images(found: MachineCodeImages, data: mmap.mmap | bytes, part: Section) -> None:
+def _build_missing_error(library: PurePath) -> BadArtifactError:
+    return BadArtifactError(
+        "this library is not there", location=str(library), hint="doit build puts it back"
+    )
+
+
+def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
     """Containers begin at multiples of eight, with nothing or with zeros between them."""
     at, end = part.start, part.start + part.size
     while 0 <= (at := data.find(_FATBIN_MAGIC, at, end)) <= end - _CONTAINER_HEADER.size:
@@ -237,7 +217,7 @@ def _count_images(found: MachineCodeImages, data: mmap.mmap | bytes, part: Secti
                 (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
 
 
-def _iterate_images(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[tuple[int, Arch]]:
+def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, Arch]]:
     while at < end:
         kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
         suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))

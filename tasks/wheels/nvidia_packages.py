@@ -100,17 +100,10 @@ def find_declared_requirement(
         name = canonicalize_name(one.name)
         if name in names or (not majors and wanted.fullmatch(name)):
             return name
-        if (
-            name == "cuda-toolkit"
-            and (extra := _find_toolkit_extra(of, one))
-            and _allows_cuda_majors(one, majors)
-        ):
-            return f"{name}[{extra}]"
+        extras = [extra for extra in (of.extra, "all") if of.extra and extra in one.extras]
+        if name == "cuda-toolkit" and extras and _allows_cuda_majors(one, majors):
+            return f"{name}[{extras[0]}]"
     return ""
-
-
-def _find_toolkit_extra(of: NvidiaPackage, toolkit: Requirement) -> str:
-    return next((one for one in (of.extra, "all") if of.extra and one in toolkit.extras), "")
 
 
 def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:

@@ -66,7 +66,7 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
     """Put a wheel there, with its METADATA beside it; its entry, which no page has yet."""
-    told = _read_metadata_text(wheel)
+    told = wheel_archive_io.read_wheel_metadata(wheel)
     known = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -82,13 +82,6 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
         uploaded=_read_clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
         requires_python=HeaderParser().parsestr(told).get("Requires-Python", ""),
     )
-
-
-def _read_metadata_text(wheel: Path) -> str:
-    with wheel_archive_io.open_wheel(wheel) as archive:
-        return archive.read(wheel_archive_io.find_dist_info_file(archive, "METADATA")).decode(
-            "utf-8"
-        )
 
 
 def _require_same_content(place: Path, digest: str) -> None:
@@ -117,16 +110,10 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 def yank_file(named: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
     """The same with one that is taken only by who asks for exactly it; "" takes that back."""
     if filename not in named:
-        raise TorchyardError(
-            f"{filename} is not on the index", hint=_suggest_file_name(named, filename)
-        )
+        near = difflib.get_close_matches(filename, named, n=3, cutoff=0.0)
+        hint = f"name a wheel that is: {', '.join(near)}" if near else "doit publish puts it there"
+        raise TorchyardError(f"{filename} is not on the index", hint=hint)
     return {**named, filename: replace(named[filename], yanked=reason)}
-
-
-def _suggest_file_name(named: Collection[str], filename: str) -> str:
-    """The whole name of one that is there; the nearest, where several are."""
-    near = difflib.get_close_matches(filename, named, n=3, cutoff=0.0)
-    return f"name a wheel that is: {', '.join(near)}" if near else "doit publish puts it there"
 
 
 def write_index(index: PurePath, templates: PurePath, named: Collection[IndexFile]) -> None:

@@ -120,6 +120,12 @@ def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
     return found[0]
 
 
+def read_wheel_metadata(wheel: Path) -> str:
+    """METADATA of a wheel. Raises `BadArtifactError` where it has none."""
+    with open_wheel(wheel) as archive:
+        return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
+
+
 def _verify_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:

@@ -181,7 +181,7 @@ def _find_missing_code(
 def _check_external_needs(found: WheelInfo) -> ValidationResult:
     name = "needs from outside"
     if not found.linkages and not found.dlls:
-        return ValidationResult(name, "not run", _explain_no_libraries(found))
+        return ValidationResult(name, "not run", "it holds no library of Linux or Windows")
     against = provenance_documents.find_torch_version(found.sbom) or _parse_torch_label(
         found.version
     )
@@ -198,19 +198,13 @@ def _check_external_needs(found: WheelInfo) -> ValidationResult:
         )
     if unsure := [one for one in needs if one.status == "not run"]:
         return ValidationResult(
-            name, "not run", _format_external_libraries(unsure), f"pip install {helper}"
+            name, "not run", _format_external_libraries(unsure), f"pip install --upgrade {helper}"
         )
     brought: dict[str, list[str]] = {}
     for one in needs:
         brought.setdefault(one.by, []).append(one.name)
     told = (f"{by}: {', '.join(names)}" for by, names in sorted(brought.items()))
     return ValidationResult(name, "passed", "; ".join(told) or "nothing")
-
-
-def _explain_no_libraries(found: WheelInfo) -> str:
-    if not any(one.endswith((".dll", ".pyd")) for one in found.libraries):
-        return "it holds no library of Linux or Windows"
-    return "pefile, which reads DLLs and comes with delvewheel, is not installed"
 
 
 def _parse_torch_label(version: str) -> str:

@@ -30,10 +30,9 @@ class WheelInfo:
     """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
     `sbom` and `statement` are None where there is none, {} where it cannot be read.
 
-    `libraries` are their names; `held` has the linkage of each for Linux, `dlls` what each for
-    Windows needs, `images` the machine code of each that has any, `unread` what keeps one from
-    being read. `system` and `windows` are what other machines have, None where nobody here can
-    tell.
+    `linkages` has the linkage of each library for Linux, `dlls` what each for Windows needs,
+    `images` the machine code of each that has any, `unreadable` what keeps one from being read.
+    `system` and `windows` are what other machines have, None where nobody here can tell.
     """
 
     artifact: Artifact
@@ -49,14 +48,14 @@ class WheelInfo:
     system: frozenset[str] | None = None
     dlls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     windows: SystemDlls | None = None
-    libraries: tuple[str, ...] = ()
 
 
 def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
     """Also of what is no wheel at all: that is its problem."""
     show_progress(f"reading {wheel.name}")
     artifact = files.read_artifact(wheel)
-    statement = _read_json(wheelhouse_io.resolve_statement_path(wheel))
+    stated = wheelhouse_io.resolve_statement_path(wheel)
+    statement = _parse_json(stated.read_bytes()) if stated.is_file() else None
     try:
         return _inspect_archive(wheel, reader, artifact, statement)
     except BadArtifactError as error:
@@ -88,7 +87,6 @@ def _inspect_archive(
         unreadable=found.unreadable,
         system=dynamic_linkage_io.read_manylinux_libraries(),
         dlls=found.dlls,
-        libraries=tuple(wheel_archive_io.list_libraries(recorded)),
         windows=dynamic_linkage_io.classify_dlls(
             name for names in found.dlls.values() for name in names
         ),
@@ -134,10 +132,7 @@ def _inspect_library(
 ) -> None:
     if linkage := dynamic_linkage_io.read_elf_linkage(path):
         found.linkages[name] = linkage
-    elif (
-        dynamic_linkage_io.is_pefile_installed()
-        and (needed := dynamic_linkage_io.read_needed_dlls(path)) is not None
-    ):
+    elif (needed := dynamic_linkage_io.read_needed_dlls(path)) is not None:
         found.dlls[name] = needed
     images = reader.read_images(path)
     if images.cubins or images.ptx:
@@ -149,10 +144,6 @@ def _parse_requirements(told: Message) -> Iterator[Requirement]:
     for asked in parse_requirements(told.get_all("Requires-Dist", [])):
         if not (asked.marker and "extra" in str(asked.marker)):
             yield asked
-
-
-def _read_json(path: Path) -> Mapping[str, Any] | None:
-    return _parse_json(path.read_bytes()) if path.is_file() else None
 
 
 def _parse_json(text: bytes) -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path, PurePath
 
@@ -54,7 +53,8 @@ def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]
         "python_full_version": python_version,
         "python_version": format_major_minor(python_version),
     }
-    return tuple(_select_applicable(_read_wheel_metadata(wheel).get_all("Requires-Dist", []), here))
+    told = HeaderParser().parsestr(wheel_archive_io.read_wheel_metadata(wheel))
+    return tuple(_select_applicable(told.get_all("Requires-Dist", []), here))
 
 
 def _select_applicable(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
@@ -62,9 +62,3 @@ def _select_applicable(lines: Iterable[str], here: Mapping[str, str]) -> Iterato
         if is_requirement_applicable(asked, here):
             asked.marker = None
             yield str(asked)
-
-
-def _read_wheel_metadata(wheel: Path) -> Message:
-    with wheel_archive_io.open_wheel(wheel) as archive:
-        text = archive.read(wheel_archive_io.find_dist_info_file(archive, "METADATA"))
-    return HeaderParser().parsestr(text.decode("utf-8"))

@@ -1,7 +1,7 @@
 """Source archives, unpacked only when every member stays inside.
 
 A member that is absolute, climbs out with "..", links out of the tree or is a device is refused
-before anything is written (PEP 706's "data" filter does the same again for tar).
+before anything is written. tarfile's data filter (PEP 706) checks each tar member once more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -35,54 +35,39 @@ class ArchiveMember:
     size: int = 0
 
 
-def find_link_places(members: Iterable[ArchiveMember]) -> frozenset[str]:
-    """The places of all symbolic links."""
-    places = (_resolve_inside(member.name) for member in members if member.kind == "symlink")
-    return frozenset(place for place in places if place is not None)
-
-
-def explain_escape(member: ArchiveMember, links: Collection[str]) -> str:
+def explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
     """Why a member must not be unpacked, "" where it may."""
     if member.kind == "device":
         return "is a device"
     place = _resolve_inside(member.name)
     if place is None:
         return "lies outside of the tree"
-    if _is_behind_link(place, links):
+    if any(str(folder) in links for folder in PurePosixPath(place).parents):
         return "lies behind a link"
     if member.kind in ("symlink", "hardlink"):
         start = PurePosixPath(place).parent if member.kind == "symlink" else _ARCHIVE_TOP
-        if _resolve_inside(member.link, start) is None or _has_link_detour(
-            member.link, start, links
-        ):
+        if _resolve_inside(member.link, start, links) is None:
             return f'links out of the tree, to "{member.link}"'
     return ""
 
 
-def _resolve_inside(name: str, start: PurePosixPath = _ARCHIVE_TOP) -> str | None:
-    """The place of `name` in the tree in one spelling, None where it is absolute or climbs out."""
+def _resolve_inside(
+    name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
+) -> str | None:
+    """Return the place of `name` in the tree in one spelling, None if it is absolute, climbs out,
+    or passes through one of `links`: behind a link ".." means elsewhere.
+    """
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
     for part in PureWindowsPath(name).parts:
+        if "/".join(parts) in links or (part == ".." and not parts):
+            return None
         if part == "..":
-            if not parts:
-                return None
             parts.pop()
         else:
             parts.append(part.casefold())
     return "/".join(parts)
-
-
-def _is_behind_link(place: str, links: Collection[str]) -> bool:
-    return any(str(folder) in links for folder in PurePosixPath(place).parents)
-
-
-def _has_link_detour(link: str, start: PurePosixPath, links: Collection[str]) -> bool:
-    """Whether a link's target lies over another link, behind which ".." means elsewhere."""
-    parts = PureWindowsPath(link).parts
-    ways = (_resolve_inside("/".join(parts[:end]), start) for end in range(1, len(parts)))
-    return any(way is None or way in links for way in ways)
 
 
 _MIB = 2**20
@@ -113,14 +98,10 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     landing.mkdir()
     try:
         _unpack_archive(source, landing, is_zip=is_zip)
-        files.replace_path(_find_single_folder(landing), target)
+        top = list(landing.iterdir())
+        files.replace_path(top[0] if len(top) == 1 and top[0].is_dir() else landing, target)
     finally:
         shutil.rmtree(landing, ignore_errors=True)
-
-
-def _find_single_folder(folder: Path) -> Path:
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _list_members(source: Path, *, is_zip: bool) -> list[ArchiveMember]:
@@ -160,10 +141,9 @@ def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
 
 
 def _refuse_escapes(source: Path, members: list[ArchiveMember]) -> None:
-    links = find_link_places(members)
+    links = {_resolve_inside(member.name) for member in members if member.kind == "symlink"}
     for member in members:
-        reason = explain_escape(member, links)
-        if reason:
+        if reason := explain_escape(member, links):
             raise _build_archive_error(source, f'its member "{member.name}" {reason}')
 
 
@@ -173,16 +153,10 @@ def _unpack_archive(source: Path, landing: Path, *, is_zip: bool) -> None:
             _unpack_zip(source, landing)
         else:
             with tarfile.open(source) as tar:
-                tar.extraction_filter = getattr(
-                    tarfile, "data_filter", _keep_member
-                )  # from 3.11.4 on
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
                 tar.extractall(landing)  # noqa: S202 - every member was judged
     except _DAMAGE_ERRORS as error:
         raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
-
-
-def _keep_member(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
-    return member
 
 
 def _unpack_zip(source: Path, landing: Path) -> None:

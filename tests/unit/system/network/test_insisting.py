@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
 from tasks.system.network import index_client
-from tasks.system.network.network_access import RETRY_PAUSES, RetryClock, retry_action
+from tasks.system.network.network_access import RETRY_PAUSES, retry_action
 from tests.support.checkout import Heard
 
 
@@ -26,14 +26,13 @@ class Failing:
         return "came"
 
 
-@dataclass
-class Slept:
-    """A clock that nobody waits for."""
-
-    seconds: list[float] = field(default_factory=list)
-
-    def clock(self, spread: float) -> RetryClock:
-        return RetryClock(self.seconds.append, lambda: spread)
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses, for which nobody waits, and which nothing spreads."""
+    seconds: list[float] = []
+    monkeypatch.setattr("time.sleep", seconds.append)
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    return seconds
 
 
 def passing(error: Exception) -> str:
@@ -41,29 +40,35 @@ def passing(error: Exception) -> str:
 
 
 @pytest.mark.parametrize(("spread", "seconds"), [(0.0, [2.0, 8.0]), (1.0, [3.0, 12.0])])
-def test_pauses_grow_and_are_spread(heard: Heard, spread: float, seconds: list[float]) -> None:
-    slept, action = Slept(), Failing(2)
-    assert retry_action("the file", action, passing, clock=slept.clock(spread)) == "came"
-    assert slept.seconds == seconds
+def test_pauses_grow_and_are_spread(
+    heard: Heard,
+    slept: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    spread: float,
+    seconds: list[float],
+) -> None:
+    monkeypatch.setattr("random.random", lambda: spread)
+    assert retry_action("the file", Failing(2), passing) == "came"
+    assert slept == seconds
     assert list(heard) == [
         f"the file: cut; trying again in {seconds[0]:.0f} s (2 of 3)",
         f"the file: cut; trying again in {seconds[1]:.0f} s (3 of 3)",
     ]
 
 
-def test_the_last_try_is_the_last(heard: Heard) -> None:
-    slept, action = Slept(), Failing(9)
+def test_the_last_try_is_the_last(heard: Heard, slept: list[float]) -> None:
+    action = Failing(9)
     with pytest.raises(OSError, match="cut"):
-        retry_action("the file", action, passing, clock=slept.clock(0.0))
+        retry_action("the file", action, passing)
     assert action.done == len(RETRY_PAUSES) + 1 == 3
-    assert slept.seconds == [*RETRY_PAUSES]
+    assert slept == [*RETRY_PAUSES]
 
 
-def test_what_no_time_mends_is_not_tried_again(heard: Heard) -> None:
-    slept, action = Slept(), Failing(1, ValueError)
+def test_what_no_time_mends_is_not_tried_again(heard: Heard, slept: list[float]) -> None:
+    action = Failing(1, ValueError)
     with pytest.raises(ValueError, match="cut"):
-        retry_action("the file", action, passing, clock=slept.clock(0.0))
-    assert (action.done, slept.seconds, list(heard)) == (1, [], [])
+        retry_action("the file", action, passing)
+    assert (action.done, slept, list(heard)) == (1, [], [])
 
 
 def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,6 @@ HERE = SystemDlls(
     frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"})
 )
 TAG = "cp312-cp312-win_amd64"
-reading = pytest.mark.skipif(
-    not dynamic_linkage_io.is_pefile_installed(), reason="pefile is not installed here"
-)
 
 
 def one(
@@ -109,7 +105,6 @@ def test_what_is_in_the_wheel_is_not_outside() -> None:
     assert find_external_dlls(held, TargetEnvironment([], None, windows=HERE)) == []
 
 
-@reading
 def test_both_import_tables_are_read(tmp_path: Path) -> None:
     path = tmp_path / "toy.dll"
     path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
@@ -127,7 +122,6 @@ def test_both_import_tables_are_read(tmp_path: Path) -> None:
         dynamic_linkage_io.read_needed_dlls(path)
 
 
-@reading
 def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     content: dict[str, bytes | str] = {
         "toy/_C.pyd": dll("python312.dll", "c10.dll", "cudart64_12.dll", "msvcp140.dll"),
@@ -138,24 +132,19 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
         "needs from outside"
     ]
-    if dynamic_linkage_io.classify_dlls([]) is None:
-        assert (told.status, told.remedy) == ("not run", "pip install delvewheel")
-        return
     assert told.status == "failed"
     assert told.detail == (
         "nowhere.dll (needed by lonely.dll): no requirement brings it, and not every Windows has it"
     )
 
 
-def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pefile", None)
-    monkeypatch.setattr(dynamic_linkage_io, "is_pefile_installed", lambda: False)
+def test_other_lists_of_delvewheel_are_no_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("delvewheel._dll_list.ignore_names_x64")
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
-    told = {
-        c.name: c
-        for c in check_wheel(
-            inspect_wheel(wheel, MachineCodeReader()), RecordedWheel(why="no"), KNOWLEDGE
-        )
-    }
-    assert told["needs from outside"].status == "not run"
-    assert "pefile" in told["needs from outside"].detail
+    found = inspect_wheel(wheel, MachineCodeReader())
+    told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
+        "needs from outside"
+    ]
+    assert (told.status, told.remedy) == ("not run", "pip install --upgrade delvewheel")
