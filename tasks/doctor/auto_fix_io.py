@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
 from tasks.doctor import explain_failure_io, host_hints_io
-from tasks.runlog import memory_monitor_io
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system import git
 from tasks.system.hardware import capacity
 from tasks.system.output import print_line, print_warning
@@ -22,6 +22,7 @@ from tasks.system.output import print_line, print_warning
 if TYPE_CHECKING:
     from tasks.doctor.explain_failure_io import FailureExplanation
     from tasks.lock.opened_profile_io import Profile
+    from tasks.runlog.memory_monitor_io import ObservedMemory
 
 StageAction = Callable[[Any], tuple[Any, ...]]
 
@@ -42,7 +43,7 @@ def run_with_auto_fix(
 
     Raises its `BuildError`, which then tells why, by its log.
     """
-    with memory_monitor_io.monitor_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as seen:
         try:
             return run(stage.job), ""
         except TorchyardError as error:
@@ -58,7 +59,7 @@ def run_with_auto_fix(
 def _run_auto_fix(
     stage: Stage, run: StageAction, profile: Profile, cure: AutoFix
 ) -> tuple[Any, ...]:
-    with memory_monitor_io.monitor_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as seen:
         try:
             cure.before()
             outputs = run(cure.job)
@@ -74,7 +75,7 @@ def _run_auto_fix(
 
 
 def _find_auto_fix(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> AutoFix | None:
     """What there is to do; nothing where who failed knows better already."""
     by_hand = bool(error.hint)
@@ -85,7 +86,7 @@ def _find_auto_fix(
 
 
 def _explain_safely(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> FailureExplanation | None:
     """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
     try:

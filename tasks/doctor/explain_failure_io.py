@@ -178,7 +178,7 @@ def _format_log_location(log: Path, found: Diagnosis) -> str:
 
 
 def explain_error(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
     """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
     kept beside the log.

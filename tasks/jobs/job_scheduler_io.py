@@ -31,7 +31,7 @@ from tasks.jobs.governor import decide_jobs
 from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
-from tasks.runlog.memory_monitor_io import MemoryMonitor, monitor_memory
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning
 
@@ -128,7 +128,7 @@ class JobScheduler:
                 self.edge_times.record_line(line)
 
             try:
-                with monitor_memory() as seen, self._join_jobserver() as env:
+                with MEMORY_MONITOR.observe_memory() as seen, self._join_jobserver() as env:
                     start(self.jobs, env, collect_line)
             except CommandFailedError as error:
                 if not self._should_retry(error, lines, seen):
@@ -185,7 +185,7 @@ class JobScheduler:
         return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
 
     def _should_retry(
-        self, error: CommandFailedError, lines: Sequence[str], seen: MemoryMonitor
+        self, error: CommandFailedError, lines: Sequence[str], seen: ObservedMemory
     ) -> bool:
         """Whether the build is tried again, which is then said; else the error is told its cause
         where that is known here.

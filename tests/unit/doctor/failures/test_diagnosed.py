@@ -61,9 +61,8 @@ def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
 
 
 def explained(profile: Profile, error: TorchyardError, name: str = "compile") -> str:
-    seen = memory_monitor_io.MemoryMonitor()
-    seen.start_counting()
-    explain_failure_io.explain_error(stage_of(profile, name), error, profile, seen)
+    with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
+        explain_failure_io.explain_error(stage_of(profile, name), error, profile, seen)
     return str(error)
 
 
@@ -126,9 +125,8 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
     for stage in kinds:
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
-        seen = memory_monitor_io.MemoryMonitor()
-        seen.start_counting()
-        told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
+        with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
+            told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
         assert told is not None
         assert error.cause.endswith("(disk-full)"), stage.name
         facts = memory_monitor_io.read_facts(log)
@@ -147,7 +145,7 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
     assert "  → the disk is full (disk-full): free some room" in said
 
 
-class Roomy(memory_monitor_io.MemoryMonitor):
+class Roomy(memory_monitor_io.ObservedMemory):
     """One that saw memory enough."""
 
     def collect_facts(self, log: Path) -> RunFacts:
@@ -325,7 +323,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
     told = explain_failure_io.explain_error(
-        replace(stage, job=job), error, profile, memory_monitor_io.MemoryMonitor()
+        replace(stage, job=job), error, profile, memory_monitor_io.ObservedMemory()
     )
     assert told is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
@@ -342,7 +340,7 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     (Path(stage.job.tree)).mkdir(parents=True)
     (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
     error = failing(tmp_path / "a.log", ARCH)
-    explain_failure_io.explain_error(stage, error, profile, memory_monitor_io.MemoryMonitor())
+    explain_failure_io.explain_error(stage, error, profile, memory_monitor_io.ObservedMemory())
     assert "target.gpus" in error.hint
     for change, key in (
         ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
@@ -350,7 +348,9 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     ):
         error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
         changed = replace(stage, job=replace(stage.job, **change))
-        explain_failure_io.explain_error(changed, error, profile, memory_monitor_io.MemoryMonitor())
+        explain_failure_io.explain_error(
+            changed, error, profile, memory_monitor_io.ObservedMemory()
+        )
         assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 
