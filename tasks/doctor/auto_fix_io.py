@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
 from tasks.doctor import explain_failure_io, host_hints_io
+from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system import git
 from tasks.system.hardware import capacity
@@ -119,10 +120,11 @@ def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) ->
 
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Where the crew that runs the compilers did not see it."""
+    """Where the scheduler did not see it: the log names no compiler that was killed."""
     asked = getattr(stage.job, "jobs", 1)
-    now = max(1, min(asked or capacity.count_usable_cores(), capacity.compute_safe_jobs()) // 2)
-    if asked is not None and now >= asked:
+    safe = capacity.compute_safe_jobs(most=asked or 0)
+    now = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe)).jobs
+    if now is None or (asked is not None and now >= asked):
         return None
     return AutoFix(f"build.jobs: {now}", replace(stage.job, jobs=now))
 

@@ -12,8 +12,10 @@ import pytest
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import CommandFailedError
-from tasks.jobs.build_output import MEMORY_SLUGS
+from tasks.diagnosis.failure_matches import ParsedLog
+from tasks.diagnosis.log_lines import RawLine
 from tasks.jobs.job_scheduler_io import JobScheduler, LineHandler, resolve_fixed_jobs
+from tasks.jobs.out_of_memory import MEMORY_SLUGS
 from tasks.runlog.memory_monitor_io import ObservedMemory
 from tasks.system.hardware import capacity
 from tests.support.checkout import Heard
@@ -53,9 +55,12 @@ class Ending:
         if self._build:
             assert self._build.start(dict(env)).wait() == 0
         if self._said:
-            for line in self._said.pop(0):
+            lines = self._said.pop(0)
+            for line in lines:
                 take(line)
-            raise CommandFailedError("build failed", code=1)
+            error = CommandFailedError("build failed", code=1)
+            error.parsed_log = ParsedLog(RawLine(at, text) for at, text in enumerate(lines, 1))
+            raise error
 
 
 def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> JobScheduler:

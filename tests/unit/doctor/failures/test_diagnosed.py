@@ -15,6 +15,7 @@ import pytest
 from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
 from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
+from tasks.diagnosis.log_io import parse_log
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.doctor import explain_failure_io, host_hints_io
 from tasks.lock.opened_profile_io import Profile
@@ -279,7 +280,9 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = explain_failure_io.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    told = explain_failure_io.explain_log(
+        parse_log(log), KNOWLEDGE, None, profile, replace(stage, job=job)
+    )
     file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
     assert told.document["first_error"]["text"] == (
