@@ -170,12 +170,13 @@ class CommandFailedError(TorchyardError):
 
     `ended` is how, without its first error; `begun` is where in its log, in bytes, its output
     begins. `said` is the end of what it printed, for who has to know more than the first error
-    tells.
+    tells. `parsed_log` is the `ParsedLog` of diagnosis with all of its output that can matter.
     """
 
     exit_description = ""
     log_offset = 0
     output = ""
+    parsed_log: Any = None
 
     def __init__(self, message: str, *, code: int, location: str = "", hint: str = "") -> None:
         super().__init__(message, location=location, hint=hint)

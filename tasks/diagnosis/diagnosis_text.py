@@ -99,19 +99,20 @@ def _map_paths_in_text(
     return re.sub(f"{_PATH_START}(?:{written}){_PATH_REST}", map_match, text)
 
 
-LINES_BEFORE, LINES_AFTER = 5, 2
+_LINES_BEFORE, _LINES_AFTER = 5, 2
 _MAX_EXCERPT_LENGTH = 96
 _MARKER_LINE = re.compile(r"^[\s|]*[~^][\s|~^]*$")
 _GUTTER = re.compile(r"^\s*\d* \|")  # of gcc and clang; nvcc and older ones have none
 _REQUIRED_FROM = re.compile(r":\s+required from here$")
 
 
-def extract_source_excerpt(around: Sequence[RawLine], number: int) -> tuple[str, ...]:
+def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, ...]:
     """Of the lines around the error with that `number`: whose code instantiates what failed, then
     the line of source and the mark below it; none where they are not there.
     """
-    lines = {raw.number: strip_colors(raw.text) for raw in around}
-    before = (lines.get(one, "") for one in range(number - LINES_BEFORE, number))
+    first, last = number - _LINES_BEFORE, number + _LINES_AFTER
+    lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}
+    before = (lines.get(one, "") for one in range(first, number))
     begun = [line.strip() for line in before if _REQUIRED_FROM.search(line)][-1:]
     shown = [lines.get(number + one, "") for one in (1, 2)]
     source = [f"|{_GUTTER.sub('', line)}" for line in shown] if _MARKER_LINE.match(shown[1]) else []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tasks.diagnosis.failure_matches import FailureMatch, is_warning, match_failures
+from tasks.diagnosis.failure_matches import FailureMatch, ParsedLog, is_warning
 from tasks.diagnosis.first_error import (
     FirstError,
     find_first_error,
@@ -14,7 +14,7 @@ from tasks.diagnosis.first_error import (
     is_error,
     parse_error,
 )
-from tasks.diagnosis.log_lines import LogLine, RawLine, parse_lines
+from tasks.diagnosis.log_lines import LogLine
 from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
 from tasks.knowledge.facts import Failure
 
@@ -50,12 +50,13 @@ class Diagnosis:
     by: str = ""
 
 
-def diagnose_lines(failures: Sequence[Failure], raws: Iterable[RawLine]) -> Diagnosis:
+def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
     """What a log tells. Its lines need not be all of it: those that can matter, in order."""
-    lines = _select_last_attempt(list(parse_lines(raws)))
+    start = _find_last_attempt(log.lines)
+    lines = log.lines[start:]
     found = [
         _refine_to_conflict(hit, lines, failures)
-        for hit in match_failures(failures, lines)
+        for hit in log.match_failures(failures, start)
         if _is_blocking(hit, lines)
     ]
     error = find_first_error(lines)
@@ -91,9 +92,9 @@ def _find_conflict_at(hit: FailureMatch, lines: Sequence[LogLine]) -> str:
     return find_conflict(line.text for line in lines[hit.at : hit.at + _RESOLVER_MESSAGE_LINES])
 
 
-def _select_last_attempt(lines: list[LogLine]) -> list[LogLine]:
-    """What came after the last command of a log that holds several tries, and after what ended
-    well: an older failure is none any more.
+def _find_last_attempt(lines: Sequence[LogLine]) -> int:
+    """Return the place after the last command of a log that holds several tries, and after what
+    ended well: an older failure is none any more.
     """
     start = 0
     for at, line in enumerate(lines):
@@ -102,7 +103,7 @@ def _select_last_attempt(lines: list[LogLine]) -> list[LogLine]:
         )
         if ended_well or _COMMAND_LINE.search(line.text):
             start = at + 1
-    return lines[start:]
+    return start
 
 
 def _is_blocking(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:

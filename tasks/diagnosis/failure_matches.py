@@ -1,15 +1,16 @@
-"""Which lines tell which failure of failures.yaml."""
+"""A parsed log, and which of its lines tell which failure of failures.yaml."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, takewhile
+from pathlib import PurePath
 
 from tasks.diagnosis.first_error import is_noise
-from tasks.diagnosis.log_lines import LogLine
+from tasks.diagnosis.log_lines import LogLine, RawLine, parse_lines
 from tasks.knowledge.facts import Failure
 
 _REGEX_TOKEN = re.compile(
@@ -98,8 +99,44 @@ class FailureMatch:
     at: int
 
 
-def match_failures(failures: Sequence[Failure], lines: Sequence[LogLine]) -> Iterator[FailureMatch]:
-    """The failures that are told, by line; on one line the most exact alone."""
+class ParsedLog:
+    """The lines of the log at `path`, read and parsed once, and what each tells, matched once: for
+    all who ask why a command failed.
+    """
+
+    def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
+        self.path = path
+        self.raws = tuple(raws)
+        self.lines = tuple(parse_lines(self.raws))
+        self._failures: Sequence[Failure] = ()
+        self._matched: Mapping[int, tuple[Failure, ...]] = {}
+
+    def find_lines(self, failures: Sequence[Failure], slugs: Collection[str]) -> Iterator[LogLine]:
+        """Yield the lines that tell one of the failures with these slugs."""
+        for at, met in self._match_lines(failures).items():
+            if any(one.slug in slugs and _has_nearby_pattern(one, self.lines, at) for one in met):
+                yield self.lines[at]
+
+    def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
+        """Yield the most exact failure that each line from `start` on tells; places count from
+        there.
+        """
+        lines = self.lines[start:]
+        for at, met in self._match_lines(failures).items():
+            if at >= start:
+                near = [one for one in met if _has_nearby_pattern(one, lines, at - start)]
+                yield from _select_best_matches(near, at - start)
+
+    def _match_lines(self, failures: Sequence[Failure]) -> Mapping[int, tuple[Failure, ...]]:
+        if self._failures != failures:
+            self._failures, self._matched = failures, dict(_match_lines(failures, self.lines))
+        return self._matched
+
+
+def _match_lines(
+    failures: Sequence[Failure], lines: Sequence[LogLine]
+) -> Iterator[tuple[int, tuple[Failure, ...]]]:
+    """Yield the place of each line whose text tells failures, and these."""
     windows = any(
         re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
         for x in lines
@@ -113,8 +150,8 @@ def match_failures(failures: Sequence[Failure], lines: Sequence[LogLine]) -> Ite
         key = re.sub(r"\d+", "0", wrapped)
         if key not in seen:
             seen[key] = tuple(one for one in asked if _is_match(one, line.text, wrapped))
-        met = [one for one in seen[key] if _has_nearby_pattern(one, lines, at)]
-        yield from _select_best_matches(met, at)
+        if seen[key]:
+            yield at, seen[key]
 
 
 def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from io import BufferedReader
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import BinaryIO
 
 from tasks.core.errors import TorchyardError
+from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_lines import RawLine
 
 _BLOCK = 1 << 20
+_PEEK_BYTES = 4096
 _MAX_LINE_BYTES = (
     1 << 16
 )  # a longer line is cut in pieces, so that a file without line ends is read, too
@@ -55,35 +54,24 @@ _DIGITS = b"0123456789abcdef"  # what numbers and digests consist of
 _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
+def parse_log(path: Path, begun: int = 0) -> ParsedLog:
+    """Return the log, parsed, from the byte `begun` on. Raises `TorchyardError` where it is not
+    readable.
+    """
+    return ParsedLog(read_log(path, begun), path)
+
+
 def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
     """The lines of the log that can matter, in order; those before the byte `begun` are counted and
     left out. Raises `BuildError` where it is not readable.
     """
     try:
-        with path.open("rb") as file:
-            yield from _select_lines(
-                _number_blocks(_read_blocks(file, begun), _count_lines_before(path, begun) + 1)
-            )
+        with path.open("rb") as file:  # it may be a pipe, which can be read once
+            wide = _detect_utf16(file.peek(_PEEK_BYTES)[:_PEEK_BYTES])
+            before = _skip_lines(file, begun)
+            yield from _select_lines(_number_blocks(_read_blocks(file, wide), before + 1))
     except OSError as error:
         raise _build_unreadable_error(path, error) from error
-
-
-@contextmanager
-def spool_log(log: Path) -> Iterator[Path]:
-    """A file with what is in `log`, which may be a pipe: that can be read once, and a log is read
-    more often. Raises `BuildError` where it cannot be kept.
-    """
-    if not log.exists() or log.is_file() or log.is_dir():
-        yield log
-        return
-    with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:
-        kept = Path(folder) / "log"
-        try:
-            with log.open("rb") as source, kept.open("wb") as file:
-                shutil.copyfileobj(source, file, _BLOCK)
-        except OSError as error:
-            raise _build_unreadable_error(log, error) from error
-        yield kept
 
 
 def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
@@ -94,20 +82,17 @@ def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
     )
 
 
-def _count_lines_before(path: Path, end: int) -> int:
-    """How many lines end before that byte."""
+def _skip_lines(file: BufferedReader, end: int) -> int:
+    """Read up to that byte, and return how many lines end before it."""
     count = 0
-    with path.open("rb") as file:
-        while end > 0 and (data := file.read(min(end, _BLOCK))):
-            count += data.count(b"\n")
-            end -= len(data)
+    while end > 0 and (data := file.read(min(end, _BLOCK))):
+        count += data.count(b"\n")
+        end -= len(data)
     return count
 
 
-def _read_blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
-    """The file in blocks that end with a line; UTF-16 as UTF-8."""
-    wide = _detect_utf16(file.read(4096))
-    file.seek(begun)
+def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
+    """The rest of the file in blocks that end with a line; UTF-16 as UTF-8."""
     if wide:
         from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
 from tasks.doctor import explain_failure_io, host_hints_io
-from tasks.runlog import memory_monitor_io
+from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system import git
 from tasks.system.hardware import capacity
 from tasks.system.output import print_line, print_warning
@@ -22,6 +23,7 @@ from tasks.system.output import print_line, print_warning
 if TYPE_CHECKING:
     from tasks.doctor.explain_failure_io import FailureExplanation
     from tasks.lock.opened_profile_io import Profile
+    from tasks.runlog.memory_monitor_io import ObservedMemory
 
 StageAction = Callable[[Any], tuple[Any, ...]]
 
@@ -42,7 +44,7 @@ def run_with_auto_fix(
 
     Raises its `BuildError`, which then tells why, by its log.
     """
-    with memory_monitor_io.monitor_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as seen:
         try:
             return run(stage.job), ""
         except TorchyardError as error:
@@ -58,7 +60,7 @@ def run_with_auto_fix(
 def _run_auto_fix(
     stage: Stage, run: StageAction, profile: Profile, cure: AutoFix
 ) -> tuple[Any, ...]:
-    with memory_monitor_io.monitor_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as seen:
         try:
             cure.before()
             outputs = run(cure.job)
@@ -74,7 +76,7 @@ def _run_auto_fix(
 
 
 def _find_auto_fix(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> AutoFix | None:
     """What there is to do; nothing where who failed knows better already."""
     by_hand = bool(error.hint)
@@ -85,7 +87,7 @@ def _find_auto_fix(
 
 
 def _explain_safely(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> FailureExplanation | None:
     """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
     try:
@@ -118,10 +120,11 @@ def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) ->
 
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Where the crew that runs the compilers did not see it."""
+    """Where the scheduler did not see it: the log names no compiler that was killed."""
     asked = getattr(stage.job, "jobs", 1)
-    now = max(1, min(asked or capacity.count_usable_cores(), capacity.compute_safe_jobs()) // 2)
-    if asked is not None and now >= asked:
+    safe = capacity.compute_safe_jobs(most=asked or 0)
+    now = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe)).jobs
+    if now is None or (asked is not None and now >= asked):
         return None
     return AutoFix(f"build.jobs: {now}", replace(stage.job, jobs=now))
 

@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import CommandFailedError, InterruptedRunError, TorchyardError
 from tasks.diagnosis import diagnosis_text
-from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
-from tasks.diagnosis.log_io import read_log, spool_log
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
+from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tasks.doctor import host_hints_io
 from tasks.runlog import memory_monitor_io
@@ -124,20 +123,18 @@ class FailureExplanation:
 
 
 def explain_log(
-    log: Path,
+    parsed: ParsedLog,
     knowledge: Knowledge,
     facts: RunFacts | None,
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
     """What a log tells; `profile` is given where it is one of its own, `facts` where they are
-    known. Raises `BuildError` where it cannot be read.
+    known.
     """
-    failures = knowledge.failures
-    with spool_log(log) as file:
-        raws = read_log(file, facts.begun if facts else 0)
-        found = apply_run_facts(facts, diagnose_lines(failures, raws), failures)
-        shown = _extract_excerpt(file, found, facts.begun if facts else 0)
+    failures, log = knowledge.failures, Path(parsed.path or "")
+    found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
+    shown = _extract_excerpt(parsed, found)
     if stage and stage.kind == "extensions":
         found = diagnosis_text.map_to_original(
             found, stage.job.tree, stage.job.original, os.path.exists
@@ -158,18 +155,11 @@ def explain_log(
     return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))
 
 
-def _extract_excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]:
+def _extract_excerpt(log: ParsedLog, found: Diagnosis) -> tuple[str, ...]:
     """Where no cause is known, what the compiler showed is the most there is."""
     if found.failure or not found.first_error:
         return ()
-    number = found.first_error.number
-    around = (
-        raw for raw in read_log(log, begun) if raw.number >= number - diagnosis_text.LINES_BEFORE
-    )
-    return diagnosis_text.extract_source_excerpt(
-        tuple(takewhile(lambda raw: raw.number <= number + diagnosis_text.LINES_AFTER, around)),
-        number,
-    )
+    return diagnosis_text.extract_source_excerpt(log.raws, found.first_error.number)
 
 
 def _format_log_location(log: Path, found: Diagnosis) -> str:
@@ -178,19 +168,19 @@ def _format_log_location(log: Path, found: Diagnosis) -> str:
 
 
 def explain_error(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.MemoryMonitor
+    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
     """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
     kept beside the log.
     """
     failed = _find_failed_command(error)
     log = _find_log(failed) if failed else None
-    if failed is None or log is None:
+    if failed is None or log is None or failed.parsed_log is None:
         return None
     ended = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
     facts = replace(ended, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
     memory_monitor_io.write_facts(log, facts)
-    told = explain_log(log, profile.knowledge, facts, profile, stage)
+    told = explain_log(failed.parsed_log, profile.knowledge, facts, profile, stage)
     _add_explanation(error, told, {one.slug for one in profile.knowledge.failures})
     return told
 

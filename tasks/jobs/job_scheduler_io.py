@@ -8,10 +8,8 @@ out of memory all the same, and the build goes on from what is done.
 from __future__ import annotations
 
 import os
-import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -21,17 +19,19 @@ from tasks.core.build_activity import BuildActivity, BuildSnapshot, GovernorDeci
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError
 from tasks.jobs import jobserver_io
-from tasks.jobs.build_output import (
+from tasks.jobs.governor import decide_jobs
+from tasks.jobs.ninja_steps_io import EdgeTimes
+from tasks.jobs.out_of_memory import (
     MEMORY_SLUGS,
+    KilledAttempt,
+    decide_retry,
     find_killed_outputs,
     has_memory_message,
     is_disk_full,
 )
-from tasks.jobs.governor import decide_jobs
-from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
-from tasks.runlog.memory_monitor_io import MemoryMonitor, monitor_memory
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning
 
@@ -39,11 +39,6 @@ LineHandler = Callable[[str], None]  # one line of a build
 
 # A number in one of them would make Ninja leave the pool alone
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
-_ATTEMPTS = 3  # with fewer jobs, after the first
-_KEPT_LINES = 20_000  # lines that are searched for what was killed
-# What a GNU make before 4.4 says, in any language, of a jobserver that is a fifo, where it is run
-# without -j; a command line that has it has a "=" behind it
-_OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
 
 
 def resolve_fixed_jobs(
@@ -121,17 +116,11 @@ class JobScheduler:
         """
         self._apply_limit()
         while True:
-            lines: deque[str] = deque(maxlen=_KEPT_LINES)
-
-            def collect_line(line: str, lines: deque[str] = lines) -> None:
-                lines.append(line)
-                self.edge_times.record_line(line)
-
             try:
-                with monitor_memory() as seen, self._join_jobserver() as env:
-                    start(self.jobs, env, collect_line)
+                with MEMORY_MONITOR.observe_memory() as seen, self._join_jobserver() as env:
+                    start(self.jobs, env, self.edge_times.record_line)
             except CommandFailedError as error:
-                if not self._should_retry(error, lines, seen):
+                if not self._should_retry(error, seen):
                     raise
             else:
                 return
@@ -184,67 +173,75 @@ class JobScheduler:
             return decide_jobs(view)
         return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
 
-    def _should_retry(
-        self, error: CommandFailedError, lines: Sequence[str], seen: MemoryMonitor
-    ) -> bool:
+    def _should_retry(self, error: CommandFailedError, seen: ObservedMemory) -> bool:
         """Whether the build is tried again, which is then said; else the error is told its cause
         where that is known here.
         """
-        if not self.jobs and any(map(_OLD_MAKE.search, lines)):
+        failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
+        if log is None:
+            return False
+        if not self.jobs and any(log.find_lines(failures, ("old-make",))):
             self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
             print_warning(
                 "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
                 f"going on with {self.jobs} at once"
             )
             return True
-        failures = load_knowledge(KNOWLEDGE_FOLDER).failures
-        culprits = find_killed_outputs(failures, lines)
+        culprits = find_killed_outputs(failures, log)
         if not culprits:
-            _explain_full_disk(error, is_disk_full(failures, lines))
+            _explain_full_disk(error, is_disk_full(failures, log))
             return False
-        if seen.is_memory_short() is False and not has_memory_message(failures, lines):
-            return self._retry_with_same_jobs(culprits)
-        return self._retry_with_fewer_jobs(error, culprits)
-
-    def _retry_with_same_jobs(self, culprits: tuple[str, ...]) -> bool:
-        """Somebody ended it, or a limit of time: that says nothing of the memory that it needs."""
-        again, self.tried_again = not self.tried_again, True
-        if again:
-            print_warning(
-                f"{_format_outputs(culprits)} was killed, though memory was not short: "
-                "going on with as "
-                "many at once"
+        decision = decide_retry(
+            KilledAttempt(
+                memory_short=seen.is_memory_short(),
+                names_memory=has_memory_message(failures, log),
+                jobs=self._count_busy_jobs(),
+                safe_jobs=compute_safe_jobs(self.limit),
+                retries=self.attempts,
+                unchanged_retries=self.tried_again,
             )
-        return again
+        )
+        if decision.jobs is None:
+            if decision.retry:
+                self.tried_again = True
+                print_warning(
+                    f"{_format_outputs(culprits)} was killed, though memory was not short: "
+                    "going on with as many at once"
+                )
+        else:
+            self._expect_more_memory(culprits)
+            if decision.retry:
+                self._limit_jobs(decision.jobs)
+                print_warning(
+                    f"no memory was left for {_format_outputs(culprits)}: "
+                    f"going on with {decision.jobs} at once"
+                )
+            else:
+                _explain_memory_limit(error, culprits)
+        return decision.retry
 
-    def _retry_with_fewer_jobs(self, error: CommandFailedError, culprits: tuple[str, ...]) -> bool:
+    def _count_busy_jobs(self) -> int | None:
+        """How many jobs ran at once, None where the build chose a number of its own: the jobserver
+        saw none of them.
+        """
+        if self.jobs or not self.used_jobserver:
+            return self.jobs
+        return min(self.most, self.busiest or self.most)
+
+    def _expect_more_memory(self, culprits: tuple[str, ...]) -> None:
+        """Expect twice what was seen of the outputs whose compilers were killed."""
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         self.expected = {**self.expected, **self.peaks}
         more = {name: 2 * self.expected.get(name, 0) for name in culprits}
         self.expected = {**self.expected, **more}
-        self.attempts += 1
-        now = self._halve_jobs()
-        if self.attempts > _ATTEMPTS or not now:
-            _explain_memory_limit(error, culprits)
-            return False
-        print_warning(
-            f"no memory was left for {_format_outputs(culprits)}: going on with {now} at once"
-        )
-        return True
 
-    def _halve_jobs(self) -> int:
-        """Half as many jobs as before; 0 where there was one. A build of which the pool saw nothing
-        chose a number of its own, and gets one of ours.
-        """
-        if self.jobs:
-            half = self.jobs // 2
-            self.jobs = half or 1
-        elif not self.used_jobserver:
-            self.jobs = half = compute_safe_jobs(self.limit) // 2 or 1
+    def _limit_jobs(self, jobs: int) -> None:
+        """Run so many jobs at the next attempt; as a fixed number where the jobserver saw none."""
+        self.attempts += 1
+        if self.jobs or not self.used_jobserver:
+            self.jobs = jobs
         else:
-            half = min(self.most, self.busiest or self.most) // 2
-            self.most = half or 1
-        return half
+            self.most = jobs
 
 
 def _explain_full_disk(error: CommandFailedError, full: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Protocol
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job
 from tasks.jobs.job_processes_io import PausedJobs
 from tasks.jobs.running_edges_io import JobsSnapshot, RunningEdges
-from tasks.system.hardware import capacity
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system.output import bind_current_context, print_warning
 
 
@@ -92,7 +92,6 @@ class JobserverController:
         self._decide = decide
         self._most = most
         self._pauses = PausedJobs()
-        self._groups = capacity.find_control_groups()
         self._failed = self._unsure = False
         self._withheld = 0
         self._owed = 0  # to be withheld as soon as they come back
@@ -164,7 +163,7 @@ class JobserverController:
         self._apply_verdict(self._decide(self._build_view(moment, now)), moment, now)
 
     def _build_view(self, moment: JobsSnapshot, now: float) -> BuildSnapshot:
-        there = capacity.measure_memory(self._groups)
+        there = MEMORY_MONITOR.read_memory()  # as new as the sizes of the jobs
         return BuildSnapshot(
             limit_mib=there.limit_mib,
             available_mib=there.available_mib,

@@ -10,14 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from tasks.core.build_activity import BuildActivity, find_heavy_jobs, find_slowest_outputs
 from tasks.core.ninja_progress import Progress, ProgressMeter
 from tasks.jobs.build_output import summarize_line
 from tasks.jobs.forecast import Forecast
 from tasks.jobs.jobserver_io import Jobserver
-from tasks.system.hardware import capacity
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system.output import bind_current_context, show_progress
 
 
@@ -30,7 +29,7 @@ class ProgressMonitor:
 
     def read_activity(self, pool: Jobserver | None) -> BuildActivity:
         """What is at work now, in `pool` where the build has one."""
-        there = capacity.measure_memory(_read_memory_groups())
+        there = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
         return BuildActivity(
             jobs=pool.in_use if pool else None,
             held_back=pool.withheld_jobs if pool else 0,
@@ -41,11 +40,6 @@ class ProgressMonitor:
             slowest=find_slowest_outputs(self.took()),
             paused=sum(job.waits > 0 for job in pool.at_work) if pool else 0,
         )
-
-
-_read_memory_groups = cache(
-    capacity.find_control_groups
-)  # they stay the same as long as a process lives
 
 
 _REPORT_INTERVAL = 1.0  # seconds

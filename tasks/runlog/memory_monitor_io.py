@@ -1,18 +1,24 @@
-"""Looks at the memory while a stage is at work, and keeps what a failure is told by beside its log.
+"""Measure the available memory for the whole process, and keep the facts of a failed command.
 
-Linux counts what it ended for want of memory, in the control group of this process (`oom_kill` of
-memory.events, v1: memory.oom_control) or as a whole (/proc/vmstat). Where nobody counts, the least
-memory that was available has to tell.
+One thread measures for all stages and builds at work. The governor measures at each of its ticks
+by the same monitor, and the progress display takes the last reading.
+
+Linux counts the processes that it killed for want of memory, in the control group of this process
+(`oom_kill` of memory.events, v1: memory.oom_control) or as a whole (/proc/vmstat). Where nothing
+counts them, the least memory that was available has to tell.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
@@ -20,46 +26,101 @@ from tasks.diagnosis.run_facts import RunFacts, assess_memory_pressure
 from tasks.system.files import write_atomic
 from tasks.system.hardware import capacity
 
-_POLL_INTERVAL = 0.5  # seconds between two looks
+_POLL_INTERVAL = 0.5  # seconds
 _OOM_COUNTER_FILES = {1: "memory.oom_control", 2: "memory.events"}
 _MIB = 2**20
 
 
-@dataclass
 class MemoryMonitor:
-    """What was seen so far. `proc` is another one only in tests."""
+    """The last reading of the memory, and one thread that measures while anybody observes. `proc`
+    is another one only in tests.
+    """
 
-    proc: Path = capacity.PROC
+    def __init__(self, proc: Path = capacity.PROC) -> None:
+        self.proc = proc
+        self._lock = threading.Lock()
+        self._observers: list[ObservedMemory] = []
+        self._over = threading.Event()
+        self._last = capacity.MemoryReading(0, 0)
+        self._measured = -math.inf
+
+    def read_memory(self, max_age: float = 0.0) -> capacity.MemoryReading:
+        """Return the memory that is available now, or a reading at most `max_age` seconds old if
+        somebody observes.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if not self._observers or now - self._measured >= max_age:
+                self._last = capacity.measure_memory(self._groups, self.proc)
+                self._measured = now
+                for seen in self._observers:
+                    seen.add_reading(self._last)
+            return self._last
+
+    @contextlib.contextmanager
+    def observe_memory(self) -> Iterator[ObservedMemory]:
+        """Yield what is seen of the memory from here to the end of the block."""
+        seen = ObservedMemory(self)
+        with contextlib.suppress(OSError, ValueError):
+            seen.kills_before = self.read_kill_counts()
+        with self._lock:
+            if not self._observers:
+                self._over = threading.Event()
+                args = (self._over,)
+                threading.Thread(target=self._poll, args=args, name="memory", daemon=True).start()
+            self._observers.append(seen)
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                self.read_memory()
+            yield seen
+        finally:
+            with self._lock:
+                self._observers.remove(seen)
+                if not self._observers:
+                    self._over.set()
+
+    def read_kill_counts(self) -> dict[Path, int]:
+        """Return how many processes the kernel killed for want of memory, by the file that counts;
+        v1 does not count those of groups below.
+        """
+        found = {}
+        files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
+        for file in (*files, self.proc / "vmstat"):
+            with contextlib.suppress(OSError, ValueError):
+                for line in file.read_text(encoding="ascii").splitlines():
+                    if line.startswith("oom_kill "):
+                        found[file] = int(line.split()[1])
+        return found
+
+    def _poll(self, over: threading.Event) -> None:
+        while not over.wait(_POLL_INTERVAL):
+            with contextlib.suppress(OSError, ValueError):
+                self.read_memory(_POLL_INTERVAL)
+
+    @cached_property
+    def _groups(self) -> tuple[capacity.ControlGroup, ...]:
+        return capacity.find_control_groups(self.proc)  # they stay the same for a process
+
+
+MEMORY_MONITOR = MemoryMonitor()
+
+
+@dataclass(eq=False)
+class ObservedMemory:
+    """The least memory that was available during a stage or a build, and the OOM kills since."""
+
+    monitor: MemoryMonitor = MEMORY_MONITOR
     lowest_mib: int | None = None
     limit_mib: int | None = None
-    _above: tuple[capacity.ControlGroup, ...] = ()
-    _before: dict[Path, int] = field(default_factory=dict)
-    _over: threading.Event = field(default_factory=threading.Event)
+    kills_before: Mapping[Path, int] = field(default_factory=dict)
 
-    def start_counting(self) -> None:
-        """Count from here on."""
-        self._above = capacity.find_control_groups(self.proc)
-        self._before = _read_kill_counts(self._above, self.proc)
-        self.sample_memory()
-
-    def sample_memory(self) -> None:
-        """What memory is available now."""
-        there = capacity.measure_memory(self._above, self.proc)
+    def add_reading(self, there: capacity.MemoryReading) -> None:
+        """Keep the reading if it is the lowest so far."""
         if self.lowest_mib is None or there.available_mib < self.lowest_mib:
             self.lowest_mib, self.limit_mib = there.available_mib, there.limit_mib
 
-    def poll_memory(self) -> None:
-        """Look again and again until it is over."""
-        while not self._over.wait(_POLL_INTERVAL):
-            with contextlib.suppress(OSError, ValueError):
-                self.sample_memory()
-
-    def stop_polling(self) -> None:
-        """No more."""
-        self._over.set()
-
     def collect_facts(self, log: Path) -> RunFacts:
-        """What it saw, for the log of a command that failed."""
+        """Return what was seen, for the log of a command that failed."""
         return RunFacts(
             size=log.stat().st_size,
             kills=self._count_kills(),
@@ -69,30 +130,15 @@ class MemoryMonitor:
         )
 
     def is_memory_short(self) -> bool | None:
-        """Whether memory was short so far, None where that is not sure."""
+        """Return whether memory was short so far, None where that is not sure."""
         seen = RunFacts(
             kills=self._count_kills(), lowest_mib=self.lowest_mib, limit_mib=self.limit_mib
         )
         return assess_memory_pressure(seen)[0]
 
     def _count_kills(self) -> int | None:
-        now = _read_kill_counts(self._above, self.proc)
-        kills = [count - self._before[file] for file, count in now.items() if file in self._before]
-        return max(kills, default=None)
-
-
-@contextlib.contextmanager
-def monitor_memory() -> Iterator[MemoryMonitor]:
-    """A witness for as long as the block is at work."""
-    seen = MemoryMonitor()
-    with contextlib.suppress(OSError, ValueError):
-        seen.start_counting()
-    thread = threading.Thread(target=seen.poll_memory, name="witness", daemon=True)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        seen.stop_polling()
+        now, before = self.monitor.read_kill_counts(), self.kills_before
+        return max((now[file] - before[file] for file in now.keys() & before), default=None)
 
 
 def write_facts(log: Path, facts: RunFacts) -> None:
@@ -114,19 +160,3 @@ def read_facts(log: Path) -> RunFacts | None:
 
 def _resolve_facts_path(log: Path) -> Path:
     return log.with_suffix(".facts.json")
-
-
-def _read_kill_counts(above: tuple[capacity.ControlGroup, ...], proc: Path) -> dict[Path, int]:
-    """How many programs the kernel has ended for want of memory, by who counts; v1 does not count
-    those of groups below.
-    """
-    found = {}
-    for file in (
-        *(group.folder / _OOM_COUNTER_FILES[group.version] for group in above),
-        proc / "vmstat",
-    ):
-        with contextlib.suppress(OSError, ValueError):
-            for line in file.read_text(encoding="ascii").splitlines():
-                if line.startswith("oom_kill "):
-                    found[file] = int(line.split()[1])
-    return found

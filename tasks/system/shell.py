@@ -15,9 +15,9 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tasks.core.errors import (
     CommandFailedError,
@@ -30,8 +30,12 @@ from tasks.core.model import Command
 from tasks.system import process_group
 from tasks.system.output import bind_current_context
 
+if TYPE_CHECKING:
+    from tasks.diagnosis.log_lines import RawLine
+
 _STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
 _TAIL_LINES = 200  # lines kept of a command that has no log
+_MAX_UNWRITTEN_LINES = 2000  # lines kept that do not fit the disk
 _is_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "stopped", default=lambda: False
 )
@@ -147,21 +151,24 @@ def run_command(
     program is not there.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
     begun = _read_log_size(command.log)
     with _open_log(command) as log:
 
         def record_line(line: str) -> None:
             text = redact_secrets(line.rstrip("\n"))
             tail.append(text)
-            with contextlib.suppress(OSError):  # the disk is full; nobody else reads the child
+            try:
                 log.write(text + "\n")
                 log.flush()
+            except OSError:  # the disk is full; nobody else reads the child
+                unwritten.append(text)
             if on_line:
                 on_line(text)
 
         code = _run_and_wait(command, record_line, stop=stop)
     if code:
-        raise _build_command_error(command, code, tail, begun)
+        raise _build_command_error(command, code, tail, begun, unwritten)
 
 
 def capture_output(command: Command) -> str:
@@ -280,43 +287,43 @@ def _read_log_size(path: PurePath | None) -> int:
 
 
 def _build_command_error(
-    command: Command, code: int, lines: deque[str] | list[str], begun: int = 0
+    command: Command, code: int, tail: Sequence[str], begun: int = 0, unwritten: Iterable[str] = ()
 ) -> CommandFailedError:
     """With the first error of what it printed, or its last line where that holds none."""
+    from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
+    from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
+
     ended = f"signal {-code}" if code < 0 else f"exit {code}"
     ended = f"{command.step_name} failed ({ended})"
-    number, text = _find_error_in_log(command.log, begun)
-    if not text:  # the log may have had no room for it
-        _, text = _find_error_in_lines(lines)
+    parsed = ParsedLog(_read_output(command.log, begun, tail, unwritten), command.log)
+    first = parsed.lines[0] if parsed.lines else None
+    found = find_error_or_last_line(
+        parsed.lines[1:] if first and first.text.startswith("$ ") else parsed.lines
+    )
+    number = found.number if found else first.number if first else 0
     where = f"{command.log}:{number}" if command.log else ""
-    error = CommandFailedError(f"{ended}: {text}" if text else ended, code=code, location=where)
-    error.exit_description, error.log_offset, error.output = ended, begun, "\n".join(lines)
+    what = f"{ended}: {found.text}" if found else ended
+    error = CommandFailedError(what, code=code, location=where)
+    error.exit_description, error.log_offset, error.output = ended, begun, "\n".join(tail)
+    error.parsed_log = parsed
     return error
 
 
-def _find_error_in_log(log: PurePath | None, begun: int) -> tuple[int, str]:
-    """The line in the log, from the byte `begun` on, and its text; nothing where there is none."""
+def _read_output(
+    log: PurePath | None, begun: int, tail: Iterable[str], unwritten: Iterable[str]
+) -> list[RawLine]:
+    """Return the lines of the log from the byte `begun` on, then those that the disk had no room
+    for; only the end of the output if there is no log that can be read.
+    """
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
+    from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 
-    if log is None:
-        return 0, ""
+    raws: list[RawLine] = []
     with contextlib.suppress(TorchyardError):
-        raws = list(read_log(Path(log), begun))
-        number = raws[0].number if raws else 0
-        at, text = _find_error_in_lines([raw.text for raw in raws[1:]])  # after the command itself
-        return (raws[at].number, text) if text else (number, "")
-    return 0, ""
-
-
-def _find_error_in_lines(lines: Iterable[str]) -> tuple[int, str]:
-    """Which of the lines, from 1, and its text."""
-    from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
-    from tasks.diagnosis.log_lines import RawLine, parse_lines  # noqa: PLC0415
-
-    found = find_error_or_last_line(
-        parse_lines(RawLine(at, text) for at, text in enumerate(lines, 1))
-    )
-    return (found.number, found.text) if found else (0, "")
+        raws = list(read_log(Path(log), begun)) if log else []
+    last = raws[-1].number if raws else 0
+    rest = unwritten if raws else tail
+    return [*raws, *(RawLine(at, text) for at, text in enumerate(rest, last + 1))]
 
 
 _NOTIFY_TIMEOUT = 10.0  # seconds

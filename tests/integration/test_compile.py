@@ -18,7 +18,7 @@ from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.jobs import jobserver_io
 from tasks.runlog import build_history_io
-from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tasks.runlog.memory_monitor_io import ObservedMemory
 from tasks.stages.compile import build_context_io, run
 from tasks.stages.compile.model import CompileJob
 from tasks.stages.source.model import SourceTree
@@ -325,7 +325,7 @@ def another_compiler(folder: Path) -> Path:
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: True)
 
 
 CROWDED = """\

@@ -16,7 +16,7 @@ from tasks.jobs import jobserver_io
 from tasks.jobs.job_scheduler_io import JOB_COUNT_VARIABLES
 from tasks.jobs.posix_tokens_io import TokenPipe
 from tasks.runlog import build_history_io
-from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tasks.runlog.memory_monitor_io import ObservedMemory
 from tasks.stages.compile import run as action
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.system.hardware import capacity, toolchain
@@ -42,7 +42,7 @@ exec cc "$@"
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: True)
 
 
 CROWDED = """\

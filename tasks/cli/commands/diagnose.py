@@ -16,6 +16,7 @@ from tasks.core.canonical_json import format_canonical_json
 from tasks.core.check_ids import GATE_CHECK_IDS
 from tasks.core.errors import redact_secrets
 from tasks.core.model import Stage
+from tasks.diagnosis.log_io import parse_log
 from tasks.doctor.explain_failure_io import FailureExplanation, explain_log
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -174,13 +175,12 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
     """What the log tells; the profile has a say only in a log of its own."""
-    opened = subject.opened
+    opened, facts = subject.opened, read_facts(path)
+    log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
-        return explain_log(
-            path, load_knowledge(subject.root / "config" / "knowledge"), read_facts(path)
-        )
+        return explain_log(log, load_knowledge(subject.root / "config" / "knowledge"), facts)
     stages = (one for one in opened.plan.stages if getattr(one.job, "log", None) == path)
-    return explain_log(path, opened.knowledge, read_facts(path), opened, next(stages, None))
+    return explain_log(log, opened.knowledge, facts, opened, next(stages, None))
 
 
 def _format_diagnosis_rows(told: FailureExplanation, of: StageFailure) -> KeyRows:

@@ -24,7 +24,6 @@ from tasks.core.errors import (
     redact_secrets,
 )
 from tasks.core.model import Command
-from tasks.diagnosis.log_lines import is_debug
 from tasks.diagnosis.resolver_conflicts import find_conflict
 from tasks.system import shell
 from tasks.system.network import network_access, package_indexes
@@ -293,17 +292,11 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: CommandFailedError) -> str:
-    """The message, and what the last command of the log printed: not what it tried again by itself,
-    which may have come.
+    """The message, and what the command printed: not what it tried again by itself, which may have
+    come.
     """
-    log = Path(error.location.rpartition(":")[0]) if error.location else None
-    if not log or not log.is_file():
-        return error.message
-    kept, debug = [error.message], False
-    for line in log.read_text(encoding="utf-8").rpartition("\n$ ")[2].split("\n"):
-        debug = is_debug(line, debug)
-        kept += [] if debug else [line]
-    return "\n".join(kept)
+    lines = error.parsed_log.lines if error.parsed_log else ()
+    return "\n".join([error.message, *(line.text for line in lines)])
 
 
 def _build_hash_error(

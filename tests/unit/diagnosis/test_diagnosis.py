@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
+from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_lines import RawLine
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
@@ -29,7 +30,7 @@ def said(path: Path) -> Iterator[tuple[str, str]]:
 
 def told(log: str) -> Diagnosis:
     raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
-    return diagnose_lines(KNOWLEDGE.failures, raws)
+    return diagnose_log(KNOWLEDGE.failures, ParsedLog(raws))
 
 
 def cause(log: str) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.diagnosis.failure_cause import Diagnosis, diagnose_lines
+from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
+from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_lines import RawLine
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tests.support.checkout import KNOWLEDGE
@@ -19,7 +20,8 @@ OTHER = "FAILED: a.o\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\
 
 def told(log: str, facts: RunFacts | None) -> Diagnosis:
     raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
-    return apply_run_facts(facts, diagnose_lines(KNOWLEDGE.failures, raws), KNOWLEDGE.failures)
+    found = diagnose_log(KNOWLEDGE.failures, ParsedLog(raws))
+    return apply_run_facts(facts, found, KNOWLEDGE.failures)
 
 
 def slug(found: Diagnosis) -> str | None:

@@ -12,9 +12,11 @@ import pytest
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import CommandFailedError
-from tasks.jobs.build_output import MEMORY_SLUGS
+from tasks.diagnosis.failure_matches import ParsedLog
+from tasks.diagnosis.log_lines import RawLine
 from tasks.jobs.job_scheduler_io import JobScheduler, LineHandler, resolve_fixed_jobs
-from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tasks.jobs.out_of_memory import MEMORY_SLUGS
+from tasks.runlog.memory_monitor_io import ObservedMemory
 from tasks.system.hardware import capacity
 from tests.support.checkout import Heard
 from tests.support.sleepers import Build
@@ -33,7 +35,7 @@ def safe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: True)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: True)
 
 
 class Ending:
@@ -53,9 +55,12 @@ class Ending:
         if self._build:
             assert self._build.start(dict(env)).wait() == 0
         if self._said:
-            for line in self._said.pop(0):
+            lines = self._said.pop(0)
+            for line in lines:
                 take(line)
-            raise CommandFailedError("build failed", code=1)
+            error = CommandFailedError("build failed", code=1)
+            error.parsed_log = ParsedLog(RawLine(at, text) for at, text in enumerate(lines, 1))
+            raise error
 
 
 def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> JobScheduler:
@@ -137,7 +142,7 @@ def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None
 def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_many(
     tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, jobs: int | None
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: False)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: False)
     one, build = crew(tmp_path, jobs), Ending(KILLED)
     one.run_build(build)
     assert (build.jobs, one.allowed) == ([jobs, jobs], 4)
@@ -148,7 +153,7 @@ def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_man
 def test_what_is_killed_again_is_an_error_that_blames_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: False)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: False)
     build = Ending(KILLED, KILLED)
     with pytest.raises(CommandFailedError) as caught:
         crew(tmp_path, 4).run_build(build)
@@ -161,7 +166,7 @@ def test_what_is_killed_again_is_an_error_that_blames_no_memory(
 def test_a_compiler_that_says_memory_or_a_doubt_takes_half_the_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool | None, said: str
 ) -> None:
-    monkeypatch.setattr(MemoryMonitor, "is_memory_short", lambda _: short)
+    monkeypatch.setattr(ObservedMemory, "is_memory_short", lambda _: short)
     one, build = crew(tmp_path, 4), Ending(("FAILED: a.o", said))
     one.run_build(build)
     assert (build.jobs, one.killed) == ([4, 2], ("a.o",))

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.jobs import build_output
+from tasks.diagnosis.failure_matches import ParsedLog
+from tasks.diagnosis.log_lines import RawLine
+from tasks.jobs import out_of_memory
+from tasks.jobs.out_of_memory import KilledAttempt, RetryDecision
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 
 FAILURES = KNOWLEDGE.failures
 
 
+def parsed(lines: list[str]) -> ParsedLog:
+    return ParsedLog(RawLine(number, text) for number, text in enumerate(lines, 1))
+
+
 def killed(lines: list[str]) -> tuple[str, ...]:
-    return build_output.find_killed_outputs(FAILURES, lines)
+    return out_of_memory.find_killed_outputs(FAILURES, parsed(lines))
 
 
 NINJA = (
@@ -65,10 +72,9 @@ def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
 
 
 def test_a_full_disk_is_told_from_what_follows_it() -> None:
-    assert build_output.is_disk_full(
-        FAILURES, ["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"]
-    )
-    assert not build_output.is_disk_full(FAILURES, ["x.cpp: No such file or directory"])
+    full = ["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"]
+    assert out_of_memory.is_disk_full(FAILURES, parsed(full))
+    assert not out_of_memory.is_disk_full(FAILURES, parsed(["x.cpp: No such file or directory"]))
 
 
 @pytest.mark.parametrize(
@@ -81,4 +87,24 @@ def test_a_full_disk_is_told_from_what_follows_it() -> None:
     ],
 )
 def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str, so: bool) -> None:
-    assert build_output.has_memory_message(FAILURES, [said]) is so
+    assert out_of_memory.has_memory_message(FAILURES, parsed([said])) is so
+
+
+@pytest.mark.parametrize(
+    ("attempt", "decision"),
+    [
+        (KilledAttempt(True, 8, 3), RetryDecision(True, 4)),
+        (KilledAttempt(None, 3, 9), RetryDecision(True, 1)),
+        (KilledAttempt(True, 1, 9), RetryDecision(False, 0)),
+        (KilledAttempt(True, None, 9), RetryDecision(True, 4)),
+        (KilledAttempt(True, None, 1), RetryDecision(True, 1)),
+        (KilledAttempt(True, 8, 3, retries=3), RetryDecision(False, 4)),
+        (KilledAttempt(False, 8, 3), RetryDecision(True)),
+        (KilledAttempt(False, 8, 3, unchanged_retries=1), RetryDecision(False)),
+        (KilledAttempt(False, 8, 3, names_memory=True), RetryDecision(True, 4)),
+    ],
+)
+def test_after_a_kill_half_of_the_jobs_run_unless_memory_was_not_short(
+    attempt: KilledAttempt, decision: RetryDecision
+) -> None:
+    assert out_of_memory.decide_retry(attempt) == decision

@@ -63,7 +63,7 @@ def test_memory_is_told_by_the_tightest_limit_also_where_nobody_counts_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        capacity, "measure_memory", lambda _: capacity.MemoryReading(24_576, 14_541)
+        capacity, "measure_memory", lambda *_: capacity.MemoryReading(24_576, 14_541)
     )
     watch = ProgressMonitor(lambda: 0.5, lambda: {"d/a.cu.o": 31.0, "b.o": 1.0})
     assert watch.read_activity(None) == BuildActivity(

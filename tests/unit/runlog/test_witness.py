@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.runlog import memory_monitor_io
 from tasks.runlog.memory_monitor_io import MemoryMonitor
+from tests.support.sleepers import wait_for
 
 
 def proc(folder: Path, available: int, kills: int | None = None) -> Path:
@@ -28,12 +30,12 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: Path) -> None:
-    seen = MemoryMonitor(proc(tmp_path, 20_000, kills=7))
-    seen.start_counting()
-    proc(tmp_path, 300)
-    seen.sample_memory()
-    proc(tmp_path, 22_000, kills=9)
-    seen.sample_memory()
+    monitor = MemoryMonitor(proc(tmp_path, 20_000, kills=7))
+    with monitor.observe_memory() as seen:
+        proc(tmp_path, 300)
+        monitor.read_memory()
+        proc(tmp_path, 22_000, kills=9)
+        monitor.read_memory()
     facts = seen.collect_facts(log)
     assert (facts.kills, facts.lowest_mib, facts.limit_mib) == (2, 300, 24_000)
     assert facts.size == log.stat().st_size
@@ -46,27 +48,41 @@ def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: 
 def test_whether_memory_was_short_is_told_at_any_time(
     tmp_path: Path, available: int, kills: int | None, short: bool | None
 ) -> None:
-    seen = MemoryMonitor(proc(tmp_path, available, kills=None if kills is None else 7))
-    seen.start_counting()
-    proc(tmp_path, available, kills)
-    assert seen.is_memory_short() is short
+    monitor = MemoryMonitor(proc(tmp_path, available, kills=None if kills is None else 7))
+    with monitor.observe_memory() as seen:
+        proc(tmp_path, available, kills)
+        assert seen.is_memory_short() is short
 
 
 def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) -> None:
-    seen = MemoryMonitor(proc(tmp_path, 20_000))
-    seen.start_counting()
-    assert seen.collect_facts(log).kills is None
+    with MemoryMonitor(proc(tmp_path, 20_000)).observe_memory() as seen:
+        assert seen.collect_facts(log).kills is None
 
 
 def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_monitor_io, "_POLL_INTERVAL", 0.01)
-    with memory_monitor_io.monitor_memory() as seen:
-        seen.proc, seen._above = proc(tmp_path, 5), ()
-        for _ in range(500):
-            if seen.lowest_mib == 5:
-                break
-            seen._over.wait(0.01)
-    assert seen.lowest_mib == 5
+    monitor = MemoryMonitor(proc(tmp_path, 20_000))
+    with monitor.observe_memory() as seen:
+        proc(tmp_path, 5)
+        wait_for(lambda: seen.lowest_mib == 5)
+
+
+def test_one_thread_measures_for_all_and_a_new_observer_sees_what_is_there_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_monitor_io, "_POLL_INTERVAL", 60.0)
+    monitor = MemoryMonitor(proc(tmp_path, 300))
+    with monitor.observe_memory() as stage:
+        proc(tmp_path, 20_000)
+        with monitor.observe_memory() as build:
+            proc(tmp_path, 9_000)
+            assert [thread.name for thread in threading.enumerate()].count("memory") == 1
+            assert monitor.read_memory(60).available_mib == 20_000
+            assert monitor.read_memory().available_mib == 9_000
+    assert (stage.lowest_mib, build.lowest_mib) == (300, 9_000)
+    wait_for(lambda: "memory" not in {thread.name for thread in threading.enumerate()})
+    proc(tmp_path, 8_000)
+    assert monitor.read_memory(60).available_mib == 8_000, "nobody observes: measured directly"
 
 
 def test_facts_are_kept_for_the_log_as_it_is(log: Path) -> None:

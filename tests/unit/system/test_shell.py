@@ -18,6 +18,8 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, InterruptedRunError, MissingToolError
 from tasks.core.model import Command
+from tasks.diagnosis.first_error import find_error_or_last_line
+from tasks.diagnosis.log_lines import RawLine, parse_lines
 from tasks.system import process_group, shell
 from tests.support.rows import each_row
 from tests.support.systems import posix_only as posix
@@ -239,9 +241,10 @@ def _runs(pid: int) -> bool:
     ],
 )
 def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[int, str]) -> None:
-    number, text = shell._find_error_in_lines(log.splitlines())
-    assert number == expected[0]
-    assert expected[1] in text
+    raws = (RawLine(number, text) for number, text in enumerate(log.splitlines(), 1))
+    found = find_error_or_last_line(parse_lines(raws))
+    assert (found.number if found else 0) == expected[0]
+    assert expected[1] in (found.text if found else "")
 
 
 def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
 from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
+from tasks.diagnosis.log_io import parse_log
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.doctor import explain_failure_io, host_hints_io
 from tasks.lock.opened_profile_io import Profile
@@ -61,9 +62,8 @@ def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
 
 
 def explained(profile: Profile, error: TorchyardError, name: str = "compile") -> str:
-    seen = memory_monitor_io.MemoryMonitor()
-    seen.start_counting()
-    explain_failure_io.explain_error(stage_of(profile, name), error, profile, seen)
+    with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
+        explain_failure_io.explain_error(stage_of(profile, name), error, profile, seen)
     return str(error)
 
 
@@ -126,9 +126,8 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
     for stage in kinds:
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
-        seen = memory_monitor_io.MemoryMonitor()
-        seen.start_counting()
-        told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
+        with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
+            told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
         assert told is not None
         assert error.cause.endswith("(disk-full)"), stage.name
         facts = memory_monitor_io.read_facts(log)
@@ -147,7 +146,7 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
     assert "  → the disk is full (disk-full): free some room" in said
 
 
-class Roomy(memory_monitor_io.MemoryMonitor):
+class Roomy(memory_monitor_io.ObservedMemory):
     """One that saw memory enough."""
 
     def collect_facts(self, log: Path) -> RunFacts:
@@ -281,7 +280,9 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = explain_failure_io.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    told = explain_failure_io.explain_log(
+        parse_log(log), KNOWLEDGE, None, profile, replace(stage, job=job)
+    )
     file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
     assert told.document["first_error"]["text"] == (
@@ -325,7 +326,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
     told = explain_failure_io.explain_error(
-        replace(stage, job=job), error, profile, memory_monitor_io.MemoryMonitor()
+        replace(stage, job=job), error, profile, memory_monitor_io.ObservedMemory()
     )
     assert told is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
@@ -342,7 +343,7 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     (Path(stage.job.tree)).mkdir(parents=True)
     (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
     error = failing(tmp_path / "a.log", ARCH)
-    explain_failure_io.explain_error(stage, error, profile, memory_monitor_io.MemoryMonitor())
+    explain_failure_io.explain_error(stage, error, profile, memory_monitor_io.ObservedMemory())
     assert "target.gpus" in error.hint
     for change, key in (
         ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
@@ -350,7 +351,9 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     ):
         error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
         changed = replace(stage, job=replace(stage.job, **change))
-        explain_failure_io.explain_error(changed, error, profile, memory_monitor_io.MemoryMonitor())
+        explain_failure_io.explain_error(
+            changed, error, profile, memory_monitor_io.ObservedMemory()
+        )
         assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.core.model import Command
+from tasks.diagnosis.log_io import parse_log
 from tasks.system import environments, files, shell
 from tasks.system.network import index_client, package_indexes
 from tasks.system.network.index_client import explain_client_failure, find_retry_reason
@@ -180,7 +181,9 @@ def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, to
     log.write_text(f"$ uv pip install torch\nlooking\n{said}\n", encoding="utf-8")
 
     def fail(_: Command) -> None:
-        raise CommandFailedError("install torch failed (exit 2): …", code=2, location=f"{log}:3")
+        error = CommandFailedError("install torch failed (exit 2): …", code=2, location=f"{log}:3")
+        error.parsed_log = parse_log(log)
+        raise error
 
     runs.then = fail
     with pytest.raises(FetchError) as told:
@@ -247,11 +250,15 @@ def failing(folder: Path, log: Path) -> Command:
     return Command(argv, {"PATH": "/usr/bin:/bin"}, "install foo", log=log)
 
 
+@posix_only
 def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
     log = tmp_path / "wheel.log"
-    log.write_text("$ one\ndns error\n$ two\ndisk is odd\n", encoding="utf-8")
-    error = CommandFailedError("install b failed", code=1, location=f"{log}:4")
-    assert explain_client_failure(error) is error
+    log.write_text("$ one\ndns error\n", encoding="utf-8")
+    (tmp_path / "said").write_text("disk is odd\n", encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run_command(failing(tmp_path, log))
+    assert failed.value.location == f"{log}:4"
+    assert explain_client_failure(failed.value) is failed.value
     other = CommandFailedError("install b failed", code=1)
     assert explain_client_failure(other) is other
 

@@ -1,0 +1,73 @@
+"""How many compilers run next after some were killed: half as many if memory was short.
+
+Who finds the kill decides by the same function: the scheduler, which reads the log of each failed
+attempt, and the auto-fix, which also knows the exit code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.diagnosis.failure_matches import ParsedLog
+from tasks.knowledge.facts import Failure
+
+MEMORY_SLUGS = {"nt": "oom-win", "posix": "oom-killed"}
+_BY_SIGNAL = re.compile(r"kill|signal:? 9\b|\b137\b|-9\b", re.IGNORECASE)
+_MAX_RETRIES = 3  # with fewer jobs, after the first attempt
+
+
+@dataclass(frozen=True)
+class KilledAttempt:
+    """An attempt of a build in which compilers were killed.
+
+    `memory_short`: whether memory was short meanwhile, None where that is not sure; `names_memory`:
+    whether a compiler itself says that memory ran out. `jobs` ran at once, None where the build
+    chose a number of its own; `safe_jobs` is what memory allows now. `retries` were made with fewer
+    jobs before, and `unchanged_retries` with as many.
+    """
+
+    memory_short: bool | None
+    jobs: int | None
+    safe_jobs: int
+    names_memory: bool = False
+    retries: int = 0
+    unchanged_retries: int = 0
+
+
+@dataclass(frozen=True)
+class RetryDecision:
+    """Whether the build is tried again, and with how many `jobs`: None for as many as before, which
+    says that the kill was not for memory.
+    """
+
+    retry: bool
+    jobs: int | None = None
+
+
+def decide_retry(attempt: KilledAttempt) -> RetryDecision:
+    """Try again with half as many jobs, three times at most and not after a single job; once with
+    as many if memory was not short: then a user or a time limit killed the compiler.
+    """
+    if attempt.memory_short is False and not attempt.names_memory:
+        return RetryDecision(not attempt.unchanged_retries)
+    jobs = max(1, attempt.safe_jobs // 2) if attempt.jobs is None else attempt.jobs // 2
+    return RetryDecision(jobs > 0 and attempt.retries < _MAX_RETRIES, jobs)
+
+
+def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[str, ...]:
+    """Return the outputs whose compilers ran out of memory, "?" where Ninja named none."""
+    found = log.find_lines(failures, MEMORY_SLUGS.values())
+    return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in found))
+
+
+def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
+    """Return whether a compiler says so itself; one that was killed could not say why."""
+    found = log.find_lines(failures, MEMORY_SLUGS.values())
+    return any(not _BY_SIGNAL.search(line.text) for line in found)
+
+
+def is_disk_full(failures: Sequence[Failure], log: ParsedLog) -> bool:
+    """Return whether the disk was full, which is mostly followed by other errors."""
+    return any(log.find_lines(failures, ("disk-full",)))
