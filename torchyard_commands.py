@@ -1,8 +1,8 @@
-"""`doit help`, `doit tabcompletion` and what is told of a command line that means nothing, in a
-checkout of torchyard; anywhere else they are doit's.
+"""Plugins of doit: its commands and its sqlite3 backend, as they are in a checkout of torchyard.
 
-doit chooses these before it reads dodo.py, so they are entry points (pyproject.toml), and this file
-is all that `pip install -e .` installs. What they tell is that of the checkout that doit stands in.
+Anywhere else they are doit's own. doit chooses its plugins before it reads dodo.py, so they are
+entry points (pyproject.toml), and `pip install -e .` installs this file only. What they do is in
+`tasks` of the checkout.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from doit.cmd_list import List as DoitsList
 from doit.cmd_resetdep import ResetDep as DoitsResetDep
 from doit.cmd_run import Run as DoitsRun
 from doit.cmdparse import CmdParseError
-from doit.exceptions import InvalidCommand
+from doit.dependency import SqliteDB
+from doit.exceptions import InvalidCommand, InvalidDodoFile
 
 
-def _checkout() -> Path | None:
-    """The folder, where it is one of ours; `tasks` can be imported then."""
-    here = Path.cwd()
-    files = (here / "dodo.py", here / "tasks" / "cli" / "doit_overrides.py")
+def _checkout(folder: Path | None = None) -> Path | None:
+    """Return the folder, the current one by default, if it is a checkout; `tasks` can be imported
+    then.
+    """
+    here = folder or Path.cwd()
+    files = (here / "dodo.py", here / "tasks" / "cli" / "running" / "database.py")
     if not all(file.is_file() for file in files):
         return None
     if str(here) not in sys.path:
@@ -41,6 +44,23 @@ if _checkout() is not None:
     from tasks.system.stdio import guard_standard_streams
 
     guard_standard_streams()
+
+
+def _has_checkout(params: Any) -> bool:
+    """Return True if doit is going to load the dodo.py of a checkout."""
+    dodo = Path(params.get("dodoFile", "")).absolute()
+    folders = (dodo.parent, *(dodo.parent.parents if params.get("seek_file") else ()))
+    found = next((folder for folder in folders if (folder / dodo.name).is_file()), None)
+    return dodo.name == "dodo.py" and found is not None and _checkout(found) is not None
+
+
+def open_database(name: str, codec: Any, *, module_name: str | None = None) -> Any:
+    """Return doit's database; doit calls this once it has read dodo.py."""
+    if _checkout() is None:
+        return SqliteDB(name, codec, module_name=module_name)
+    from tasks.cli.running.database import Database  # noqa: PLC0415 - only in a checkout
+
+    return Database(name, codec)
 
 
 class _Printing(Command):  # type: ignore[misc]
@@ -56,19 +76,40 @@ class _Printing(Command):  # type: ignore[misc]
         return compute_exit_code(code)
 
 
-class Help(_Printing, DoitsHelp):  # type: ignore[misc]
-    """Without a name, what to do when."""
+class _Loading(DoitCmdBase):  # type: ignore[misc]
+    """A command that loads the tasks of a checkout, and opens no database."""
+
+    def load_session(self, params: Any, args: list[str]) -> Any:
+        """Set `task_list`; return the session of dodo.py, None if the profile cannot be opened."""
+        self.loader.setup(params)
+        session = self.loader.load_doit_config()["torchyard_session"]
+        self.task_list = self.loader.load_tasks(cmd=self, pos_args=args)
+        return session
+
+
+class Help(_Printing, _Loading, DoitsHelp):  # type: ignore[misc]
+    """Without a name, what to do when; otherwise the page of a task."""
 
     name = "help"
     doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Show it; a name is told by `tasks.cli.doit_overrides` or by doit."""
-        if args or _checkout() is None:
-            return super().execute(params, args)
-        from tasks.cli.doit_overrides import show_overview  # noqa: PLC0415 - only in a checkout
+        """Show it; doit shows the pages of its own commands."""
+        if not args and _checkout() is not None:
+            from tasks.cli.doit_overrides import show_overview  # noqa: PLC0415 - only in a checkout
 
-        show_overview()
+            show_overview()
+            return 0
+        if len(args) != 1 or args[0] in {"task", *self.cmds} or not _has_checkout(params):
+            return super().execute(params, args)
+        try:
+            session = self.load_session(params, args)
+        except InvalidDodoFile:
+            self.print_usage(self.cmds)
+            return 0
+        from tasks.cli.doit_overrides import show_help_page  # noqa: PLC0415 - only in a checkout
+
+        show_help_page(session, self.task_list, args[0])
         return 0
 
 
@@ -87,7 +128,7 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
         return 0
 
 
-class _Telling(DoitCmdBase):  # type: ignore[misc]
+class _Explaining(DoitCmdBase):  # type: ignore[misc]
     """Explain an unknown word or option with `tasks.cli.doit_overrides`."""
 
     task_list: Any = ()  # until dodo.py is read
@@ -106,33 +147,70 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
             raise translate_usage_error(error, sys.argv[1:], in_args, self.task_list) from None
 
 
-class Run(_Printing, _Telling, DoitsRun):  # type: ignore[misc]
+class Run(_Printing, _Explaining, DoitsRun):  # type: ignore[misc]
     """What `doit build` is."""
 
+    def execute(self, params: Any, args: list[str]) -> Any:
+        """Return the reporter's exit code: doit returns 2 if a task that failed had dependents."""
+        code = super().execute(params, args)
+        return getattr(params["reporter"], "exit_code", code) if code and _checkout() else code
 
-class List(_Printing, _Telling, DoitsList):  # type: ignore[misc]
-    """The tasks, as `tasks.cli.doit_overrides` lists them."""
+
+class List(_Printing, _Explaining, _Loading, DoitsList):  # type: ignore[misc]
+    """The tasks in the order in which they run; doit prints what a script asks for."""
+
+    def execute(self, params: Any, args: list[str]) -> Any:
+        """Print the list."""
+        is_for_script = any(params[name] for name in ("quiet", "list_deps", "template"))
+        if is_for_script or params["sort"] != "name" or not _has_checkout(params):
+            return super().execute(params, args)
+        session = self.load_session(params, args)
+        from tasks.cli.doit_overrides import show_task_list  # noqa: PLC0415 - only in a checkout
+
+        show_task_list(
+            session, self.task_list, args, subtasks=params["subtasks"], status=params["status"]
+        )
+        return 0
 
 
-class Clean(_Printing, _Telling, DoitsClean):  # type: ignore[misc]
+class Clean(_Printing, _Explaining, DoitsClean):  # type: ignore[misc]
+    """doit's own, which prints the files that it removes."""
+
+    def clean_tasks(self, tasks: Any, dryrun: bool, cleanforget: bool) -> None:
+        """Remove the results of these tasks."""
+        session = self.loader.load_doit_config().get("torchyard_session")
+        if session is None:
+            super().clean_tasks(tasks, dryrun, cleanforget)
+            return
+        from tasks.cli.doit_overrides import clean_stages  # noqa: PLC0415 - only in a checkout
+
+        names = list(dict.fromkeys(task.name for task in tasks))
+        clean_stages(session, names, dryrun=dryrun)
+        for name in names if cleanforget and not dryrun else ():
+            self.dep_manager.remove(name)
+        self.dep_manager.close()
+
+
+class Forget(_Printing, _Explaining, DoitsForget):  # type: ignore[misc]
     """doit's own."""
 
 
-class Forget(_Printing, _Telling, DoitsForget):  # type: ignore[misc]
+class Ignore(_Printing, _Explaining, DoitsIgnore):  # type: ignore[misc]
     """doit's own."""
 
 
-class Ignore(_Printing, _Telling, DoitsIgnore):  # type: ignore[misc]
+class ResetDep(_Printing, _Explaining, DoitsResetDep):  # type: ignore[misc]
     """doit's own."""
 
 
-class ResetDep(_Printing, _Telling, DoitsResetDep):  # type: ignore[misc]
-    """doit's own."""
+class Info(_Printing, _Explaining, DoitsInfo):  # type: ignore[misc]
+    """doit's own, which fails with a `KeyError` for a word that is no task."""
 
-
-class Info(_Printing, _Telling, DoitsInfo):  # type: ignore[misc]
-    """doit's own, which ends with a traceback for what is no task."""
-
-    def _execute(self, pos_args: list[str], hide_status: bool = False) -> Any:
-        check_tasks_exist({task.name for task in self.task_list}, pos_args)
-        return super()._execute(pos_args, hide_status)
+    def execute(self, params: Any, args: list[str]) -> Any:
+        """Print the facts of a task. Raises `InvalidCommand` if there is no such task."""
+        try:
+            return super().execute(params, args)
+        except KeyError:
+            if self.task_list:
+                check_tasks_exist({task.name for task in self.task_list}, args)
+            raise

@@ -11,9 +11,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-from doit.cmd_clean import Clean
-from doit.cmd_help import Help
-from doit.cmd_list import List
 
 from tasks.cli.running.doit_adapter import list_exit_signals
 from tasks.system import output
@@ -67,13 +64,11 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Restore what a test replaces for the whole process: listener, signals, doit's commands."""
+    """Restore what a test replaces for the whole process: listener and signals."""
     listener = output._active_listener[0]
-    commands = List._execute, Help._execute, Clean.clean_tasks
     handlers = {number: signal.getsignal(number) for number in list_exit_signals()}
     yield
     output.set_listener(listener)
-    List._execute, Help._execute, Clean.clean_tasks = commands
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

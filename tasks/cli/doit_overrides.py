@@ -1,22 +1,19 @@
-"""`doit list`, `doit help NAME` and what is refused of a command line, in our words. What a script
-asks for (`--quiet`, `--template`, `--deps`, `--sort`) stays doit's.
+"""Output of `doit list`, `doit help` and `doit clean`, and the error for a refused command line.
 
-doit has chosen its classes for them before it reads dodo.py, so the methods of those are replaced.
+torchyard_commands.py calls these functions in a checkout, from its subclasses of doit's commands.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from getopt import GetoptError
 from pathlib import Path
 from typing import Any
 
 from doit import get_var
-from doit.cmd_clean import Clean
-from doit.cmd_help import Help
-from doit.cmd_list import List
+from doit.cmd_base import check_tasks_exist, subtasks_iter
 from doit.exceptions import InvalidCommand
 
 from tasks.cli.help_pages import DOIT_COMMANDS, CommandPage
@@ -27,70 +24,60 @@ from tasks.core.text_formatting import find_nearest_word, format_did_you_mean
 from tasks.system.console import Console
 from tasks.system.profile_hint import add_profile_argument, read_default_profile
 
-_DOIT_LIST_EXECUTE = List._execute
 
-
-def override_doit_commands(yard: Session | None) -> None:
-    """From now on, for this profile; None where it does not open."""
-    console = yard.console if yard else Console(None)
-
-    def execute_list(  # noqa: PLR0913, PLR0917 - doit gives each option by its name
-        self: Any,
-        subtasks: bool = False,
-        quiet: bool = True,
-        status: bool = False,
-        private: bool = False,
-        list_deps: bool = False,
-        template: str | None = None,
-        sort: str = "name",
-        pos_args: list[str] | None = None,
-    ) -> int:
-        if quiet or list_deps or template or sort != "name":
-            asked = (subtasks, quiet, status, private, list_deps, template, sort, pos_args)
-            return int(_DOIT_LIST_EXECUTE(self, *asked))
-        tasks = {task.name: task for task in self.task_list}
-        chosen = _select_tasks(self, tasks, pos_args, subtasks=subtasks)
-        _show_task_list(console.print_report, chosen, _read_stage_states(yard) if status else {})
-        return 0
-
-    def execute_help(self: Any, pos_args: list[str]) -> bool:
-        docs = {task.name: task.doc or "" for task in self.task_list}
-        for line in _render_help_page(
-            pos_args[0], docs, yard.layout.profile if yard else read_default_profile()
-        ):
-            console.print_report(line)
-        return True
-
-    def execute_clean(self: Any, tasks: Iterable[Any], dryrun: bool, cleanforget: bool) -> None:
-        names = list(dict.fromkeys(task.name for task in tasks))
-        for line in _clean_stages(yard, names, dryrun=dryrun) if yard else ():
-            console.print_report(line)
-        for name in names if cleanforget and not dryrun else ():
-            self.dep_manager.remove(name)
-        self.dep_manager.close()
-
-    List._execute, Help._execute, Clean.clean_tasks = execute_list, execute_help, execute_clean
-
-
-def _select_tasks(
-    command: Any, tasks: Mapping[str, Any], names: list[str] | None, *, subtasks: bool
-) -> list[Any]:
-    found = command._list_filtered(tasks, names, subtasks) if names else command._list_all(subtasks)
-    return [task for task in found if not task.name.startswith("_")]
-
-
-def _show_task_list(
-    show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str, str]
+def show_task_list(
+    session: Session | None,
+    tasks: Iterable[Any],
+    names: Sequence[str],
+    *,
+    subtasks: bool,
+    status: bool,
 ) -> None:
+    """Print the tasks of `names`, all of them if there are none. Raises `InvalidCommand` for a name
+    that is no task.
+    """
     from tasks.cli.help_text import TaskRow, render_task_list  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
-    rows = [TaskRow(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
+    console = session.console if session else Console(None)
+    states = _read_stage_states(session) if status else {}
+    rows = [
+        TaskRow(task.name, task.doc or "", states.get(task.name, ""))
+        for task in _select_tasks({task.name: task for task in tasks}, names, subtasks=subtasks)
+        if not task.name.startswith("_")
+    ]
     for line in render_task_list(rows, screen.read_terminal_width()):
-        show(line)
+        console.print_report(line)
 
 
-def _clean_stages(yard: Session, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
+def _select_tasks(
+    tasks: Mapping[str, Any], names: Sequence[str], *, subtasks: bool
+) -> Iterator[Any]:
+    check_tasks_exist(tasks, names)
+    if not names:
+        yield from (task for task in tasks.values() if subtasks or not task.subtask_of)
+    for name in names:
+        yield tasks[name]
+        if subtasks:
+            yield from subtasks_iter(tasks, tasks[name])
+
+
+def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> None:
+    """Print the help page of the task `name`. Raises `InvalidCommand` if there is no such task."""
+    docs = {task.name: task.doc or "" for task in tasks}
+    console = session.console if session else Console(None)
+    profile = session.layout.profile if session else read_default_profile()
+    for line in _render_help_page(name, docs, profile):
+        console.print_report(line)
+
+
+def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
+    """Remove the results of these stages, and print what was removed."""
+    for line in _remove_results(session, names, dryrun=dryrun):
+        session.console.print_report(line)
+
+
+def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> Iterator[str]:
     """Remove the results of these stages; yield the lines to print."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.cli.doit_overrides import override_doit_commands
 from tasks.cli.help_pages import COMMAND_PAGES, CommandOption
-from tasks.cli.running.doit_adapter import Reporter, build_reporter_class, tolerate_database_errors
+from tasks.cli.running.doit_adapter import Reporter, build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
 from tasks.core.errors import SettingsError, TorchyardError
@@ -189,8 +188,6 @@ def open_session(
             raise
     if yard:
         yard.rebuild_all = not _ALWAYS_OPTIONS.isdisjoint(argv)
-    tolerate_database_errors()
-    override_doit_commands(yard)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
@@ -198,6 +195,7 @@ def open_session(
         "reporter": _create_reporter(yard),
         "verbosity": 2,
         "continue": True,  # one extension that fails is no reason to lose another
+        "torchyard_session": yard,  # for torchyard_commands.py; doit ignores it
     }
 
     def generate_tasks() -> Iterator[DoitTask]:

@@ -7,14 +7,10 @@ doit makes the reporter before it runs anything.
 from __future__ import annotations
 
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from doit.dependency import DatabaseException, SqliteDB
 from doit.exceptions import TaskFailed, UnmetDependency
 
 from tasks.core.model import STAGE_VERBS
@@ -44,10 +40,11 @@ class Reporter:
     console: Console
     selected: set[str]
     end: Callable[[int], None]
+    exit_code: int  # of the run, once it is over
 
     def __init__(self, outstream: Any, options: Any) -> None:
         self.building = False
-        self.code = 0  # that doit is going to exit with
+        self.code = 0
         output.set_listener(self.console)
         for number in list_exit_signals():
             signal.signal(number, self._exit_on_signal)
@@ -65,7 +62,6 @@ class Reporter:
         was at work beside others has been told already (`execution`).
         """
         if isinstance(fail, UnmetDependency):
-            fail.__class__ = TaskFailed  # doit would end with 2, which means a bug of ours
             return
         self.code = max(self.code, 1 if isinstance(fail, TaskFailed) else 2)
         if fail.report:
@@ -74,6 +70,7 @@ class Reporter:
     def complete_run(self) -> None:
         """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
         _ignore_exit_signals()
+        type(self).exit_code = self.code
         if self.building:
             self.end(self.code)
 
@@ -113,114 +110,3 @@ def build_reporter_class(
     ended = end or (lambda _: console.print_summary())
     given = {"console": console, "selected": selected, "end": staticmethod(ended)}
     return type("TorchyardReporter", (Reporter,), given)
-
-
-_LOCK_TIMEOUT = 0.2  # seconds: another doit that writes at that moment has a sound one
-_DAMAGE_MESSAGES = ("malformed", "not a database")
-
-
-def set_aside_damaged_database(path: Path) -> None:
-    """Rename a database that is damaged to NAME.damaged, and say so; a place that cannot be written
-    is no reason to end.
-    """
-    try:
-        if not path.is_file() or not _is_damaged(path):
-            return
-        path.replace(path.with_name(f"{path.name}.damaged"))
-    except OSError:
-        return
-    print(  # noqa: T201 - nobody listens yet
-        f"warning: {path} was damaged and is put aside; what is up to date is found out again",
-        file=sys.stderr,
-    )
-
-
-def _is_damaged(path: Path) -> bool:
-    """A full disk, a lock or a file of somebody else's say nothing about what is in it."""
-    try:
-        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as opened:
-            return bool(opened.execute("pragma quick_check(1)").fetchone() != ("ok",))
-    except sqlite3.OperationalError as error:
-        return any(words in str(error) for words in _DAMAGE_MESSAGES)
-    except sqlite3.DatabaseError:
-        return True
-
-
-_DOIT_OPEN, _DOIT_GET, _DOIT_CONTAINS = SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_
-_DOIT_REMOVE, _DOIT_REMOVE_ALL, _DOIT_DUMP = SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump
-
-
-def tolerate_database_errors() -> None:
-    """From now on no run of this process ends for its database."""
-    SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_ = (
-        _open_database,
-        _read_task_data,
-        _has_task,
-    )
-    SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump = (
-        _remove_task,
-        _remove_all_tasks,
-        _save_database,
-    )
-
-
-def _open_database(self: Any, name: str) -> Any:
-    set_aside_damaged_database(Path(name))
-    try:
-        return _DOIT_OPEN(self, name)
-    except (DatabaseException, sqlite3.Error) as error:
-        why = error.__context__ or error  # doit calls all of them a bad format
-        print(  # noqa: T201 - nobody listens yet
-            f"warning: {name} cannot be opened: {why}; what is up to date is found out again, "
-            "and is not saved",
-            file=sys.stderr,
-        )
-        return _DOIT_OPEN(self, ":memory:")
-
-
-def _read_task_data(self: Any, task_id: str) -> dict[str, Any]:
-    """Nothing where it is damaged since it was opened, or holds what nobody of us wrote."""
-    try:
-        found = _DOIT_GET(self, task_id)
-    except (sqlite3.Error, ValueError) as error:
-        _warn_once(self, error, "read")
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _has_task(self: Any, task_id: str) -> bool:
-    try:
-        return bool(_DOIT_CONTAINS(self, task_id))
-    except (sqlite3.Error, ValueError) as error:
-        _warn_once(self, error, "read")
-        return False
-
-
-def _remove_task(self: Any, task_id: str) -> None:
-    try:
-        _DOIT_REMOVE(self, task_id)
-    except sqlite3.Error as error:
-        _warn_once(self, error)
-
-
-def _remove_all_tasks(self: Any) -> None:
-    try:
-        _DOIT_REMOVE_ALL(self)
-    except sqlite3.Error as error:
-        _warn_once(self, error)
-
-
-def _save_database(self: Any) -> None:
-    try:
-        _DOIT_DUMP(self)
-    except sqlite3.Error as error:
-        self._conn.close()
-        _warn_once(self, error)
-
-
-def _warn_once(database: Any, error: Exception, could_not_be: str = "saved") -> None:
-    if not getattr(database, "has_warned", False):
-        database.has_warned = True
-        output.print_warning(
-            f"what is up to date could not be {could_not_be}: {database.name}: {error}"
-        )

@@ -28,6 +28,7 @@ from tasks.runlog.run_record_io import RunRecorder
 from tasks.settings.schema import Notify
 from tasks.system import files, manifests
 from tasks.system.console import Console
+from tests.support.plugins import PLUGINS
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class Bench:
         }
         tasks = {"task_all": task_all, "DOIT_CONFIG": config}
         try:
-            return int(DoitMain(ModuleTaskLoader(tasks)).run(list(argv)) or 0)
+            doit = DoitMain(ModuleTaskLoader(tasks), extra_config=PLUGINS)
+            return int(doit.run(list(argv)) or 0)
         finally:
             yard.lock_stack.close()
 

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 from doit.cmd_base import ModuleTaskLoader
-from doit.dependency import Dependency, JSONCodec, SqliteDB
+from doit.dependency import JSONCodec, SqliteDB
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.running.doit_adapter import set_aside_damaged_database, tolerate_database_errors
+from tasks.cli.running import database
+from tasks.cli.running.database import Database, set_aside_damaged_database
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
 from tests.support.checkout import write
+from tests.support.plugins import PLUGINS
 from tests.unit.cli.running.test_graph import Bench
 
 FULL = "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # no more than there is
@@ -29,33 +31,21 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path, monkeypatch)
 
 
-@pytest.fixture
-def doits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """doit's own class, which is as it was when the test is over."""
-    for name in ("_sqlite3", "_get_task_data", "in_", "remove", "remove_all", "dump"):
-        monkeypatch.setattr(SqliteDB, name, getattr(SqliteDB, name))
-
-
-@pytest.fixture
-def going_on(doits: None) -> None:
-    tolerate_database_errors()
-
-
 def opening(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
     """Whoever opens doit's database next finds it so."""
-    whole: Callable[..., Any] = SqliteDB._sqlite3
+    connect = database.connect
 
-    def opened(self: Any, name: str) -> Any:
-        connection = whole(self, name)
+    def opened(name: str) -> sqlite3.Connection:
+        connection = connect(name)
         connection.executescript(pragma)
         return connection
 
-    monkeypatch.setattr(SqliteDB, "_sqlite3", opened)
+    monkeypatch.setattr(database, "connect", opened)
 
 
 @pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
 def test_a_failure_is_told_where_nothing_can_be_saved(
-    bench: Bench, going_on: None, monkeypatch: pytest.MonkeyPatch, pragma: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, pragma: str
 ) -> None:
     def fail() -> str:
         raise TorchyardError("nvcc is not there", location="deps.log")
@@ -72,7 +62,7 @@ def test_a_failure_is_told_where_nothing_can_be_saved(
 
 @pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
 def test_that_it_could_not_be_saved_is_said_once(
-    bench: Bench, going_on: None, monkeypatch: pytest.MonkeyPatch, pragma: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, pragma: str
 ) -> None:
     opening(monkeypatch, pragma)
     bench.inputs = {"flag": "x" * 9999}
@@ -81,24 +71,24 @@ def test_that_it_could_not_be_saved_is_said_once(
 
 
 def test_one_that_cannot_be_opened_is_done_without(
-    tmp_path: Path, going_on: None, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "nowhere" / "db"
-    known = Dependency(SqliteDB, str(path))
-    known._set("deps", "result:", "1")
-    known.close()
+    known = Database(str(path), JSONCodec())
+    known.set("deps", "result:", "1")
+    known.dump()
     assert f"warning: {path} cannot be opened: unable to open" in capfd.readouterr().err
 
 
 def test_reports_work_where_nothing_can_be_kept(
-    yard: Path, doits: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    yard: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     write(yard, "target: {gpus: ['12.0']}\n")
     (yard / ".doit.db.mine").mkdir()
     opened = open_session(yard, "mine", {}, ["settings"])
     tasks = {"DOIT_CONFIG": opened.doit_config, "task_all": opened.tasks}
-    assert DoitMain(ModuleTaskLoader(tasks)).run(["settings"]) == 0
+    assert DoitMain(ModuleTaskLoader(tasks), extra_config=PLUGINS).run(["settings"]) == 0
     said = capfd.readouterr()
     assert "target.gpus" in said.out
     assert "cannot be opened" in said.err
@@ -146,7 +136,7 @@ def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
 
 @pytest.mark.parametrize("data", ["{half", "[1]", "\\x00"])
 def test_what_is_damaged_since_it_was_opened_is_not_known(
-    bench: Bench, going_on: None, tmp_path: Path, data: str
+    bench: Bench, tmp_path: Path, data: str
 ) -> None:
     assert bench.doit() == 0
     with closing(sqlite3.connect(tmp_path / "db")) as opened:
@@ -156,19 +146,37 @@ def test_what_is_damaged_since_it_was_opened_is_not_known(
     assert "Traceback" not in bench.out.getvalue()
 
 
-def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(
-    going_on: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "db")) as opened:
         opened.execute("create table doit (x)")
         opened.commit()
-    known = SqliteDB(str(tmp_path / "db"), JSONCodec())
-    known._conn.execute("drop table doit")
+    known = Database(str(tmp_path / "db"), JSONCodec())
+    known._connection.execute("drop table doit")
     assert known.get("wheel", "deps:") is None
     assert not known.in_("deps")
     known.remove_all()
     known.set("wheel", "result:", "1")
     known.dump()
+
+
+def test_it_and_doits_own_backend_read_what_the_other_wrote(tmp_path: Path) -> None:
+    name = str(tmp_path / "db")
+    written = {"_values_:": {"flag": ["A", 1]}, "deps:": ["/a", "/b"], "/a": [1.5, 2, "0"]}
+    for writer, reader in ((SqliteDB, Database), (Database, SqliteDB)):
+        for task in ("deps", "wheel"):
+            first = writer(name, JSONCodec())
+            for key, value in written.items():
+                first.set(task, key, value)
+            first.dump()
+        second = reader(name, JSONCodec())
+        assert second.in_("deps")
+        assert {key: second.get("wheel", key) for key in written} == written
+        second.remove("deps")
+        second.dump()
+        third = writer(name, JSONCodec())
+        assert not third.in_("deps")
+        third.remove_all()
+        third.dump()
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -181,7 +189,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("command", ["forget", "forget --all", "forget deps", "clean"])
 def test_forget_and_clean_end_well_and_the_next_build_is_right(
-    bench: Bench, going_on: None, tmp_path: Path, how: str, command: str
+    bench: Bench, tmp_path: Path, how: str, command: str
 ) -> None:
     assert bench.doit() == 0
     database = tmp_path / "db"

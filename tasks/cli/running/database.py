@@ -1,0 +1,148 @@
+"""doit's database, in the table and file of doit's sqlite3 backend.
+
+No run ends because of the database: a damaged file is renamed, and one that cannot be opened, read
+or written costs a warning and a check of all stages in the next run.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tasks.system import output
+
+_LOCK_TIMEOUT = 0.2  # seconds; a database that another doit is writing is not damaged
+_DAMAGE_MESSAGES = ("malformed", "not a database")
+
+
+class Database:
+    """A backend of doit: a mapping for each task, written to the file by `dump`."""
+
+    def __init__(self, name: str, codec: Any) -> None:
+        self.name = name
+        self._codec = codec
+        self._cache: dict[str, dict[str, Any]] = {}
+        self._changed: set[str] = set()
+        self._has_warned = False
+        self._connection = _open_database(name)
+
+    def get(self, task_id: str, dependency: str) -> Any:
+        """Return the value of a key, None if there is none."""
+        if task_id not in self._cache:
+            self._cache[task_id] = self._read_task(task_id)
+        return self._cache[task_id].get(dependency)
+
+    def set(self, task_id: str, dependency: str, value: Any) -> None:
+        """Set the value of a key."""
+        self._cache.setdefault(task_id, {})[dependency] = value
+        self._changed.add(task_id)
+
+    def in_(self, task_id: str) -> bool:
+        """Return True if something is known about the task."""
+        return task_id in self._cache or self._select("task_id", task_id) is not None
+
+    def remove(self, task_id: str) -> None:
+        """Forget the task."""
+        self._cache.pop(task_id, None)
+        self._changed.discard(task_id)
+        self._delete('delete from "doit" where task_id=?', task_id)
+
+    def remove_all(self) -> None:
+        """Forget every task."""
+        self._cache.clear()
+        self._changed.clear()
+        self._delete("delete from doit")
+
+    def dump(self) -> None:
+        """Write what has changed, and close the file."""
+        rows = [(task_id, self._codec.encode(self._cache[task_id])) for task_id in self._changed]
+        try:
+            with closing(self._connection) as connection, connection:
+                connection.executemany('insert or replace into "doit" values (?,?)', rows)
+        except sqlite3.Error as error:
+            self._warn_once("saved", error)
+
+    def _read_task(self, task_id: str) -> dict[str, Any]:
+        text = self._select("task_data", task_id)
+        try:
+            found = {} if text is None else self._codec.decode(text)
+        except (TypeError, ValueError) as error:
+            self._warn_once("read", error)
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _select(self, column: str, task_id: str) -> Any:
+        query = f'select {column} from "doit" where task_id=?'  # noqa: S608 - one of our columns
+        try:
+            row = self._connection.execute(query, (task_id,)).fetchone()
+        except sqlite3.Error as error:
+            self._warn_once("read", error)
+            return None
+        return row and row[0]
+
+    def _delete(self, statement: str, *values: str) -> None:
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            self._warn_once("saved", error)
+
+    def _warn_once(self, could_not_be: str, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            output.print_warning(
+                f"what is up to date could not be {could_not_be}: {self.name}: {error}"
+            )
+
+
+def _open_database(name: str) -> sqlite3.Connection:
+    set_aside_damaged_database(Path(name))
+    try:
+        return connect(name)
+    except sqlite3.Error as error:
+        print(  # noqa: T201 - nobody listens yet
+            f"warning: {name} cannot be opened: {error}; what is up to date is found out again, "
+            "and is not saved",
+            file=sys.stderr,
+        )
+        return connect(":memory:")
+
+
+def connect(name: str) -> sqlite3.Connection:
+    """Open the file, and create the table as doit's backend does. Raises `sqlite3.Error`."""
+    connection = sqlite3.connect(name)
+    try:
+        connection.execute(
+            "create table if not exists doit (task_id text not null primary key, task_data json)"
+        )
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def set_aside_damaged_database(path: Path) -> None:
+    """Rename a damaged database to NAME.damaged, with a warning, if it can be renamed."""
+    try:
+        if not path.is_file() or not _is_damaged(path):
+            return
+        path.replace(path.with_name(f"{path.name}.damaged"))
+    except OSError:
+        return
+    print(  # noqa: T201 - nobody listens yet
+        f"warning: {path} was damaged and is put aside; what is up to date is found out again",
+        file=sys.stderr,
+    )
+
+
+def _is_damaged(path: Path) -> bool:
+    """A full disk, a lock or a file of another user proves no damage."""
+    try:
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as opened:
+            return bool(opened.execute("pragma quick_check(1)").fetchone() != ("ok",))
+    except sqlite3.OperationalError as error:
+        return any(words in str(error) for words in _DAMAGE_MESSAGES)
+    except sqlite3.DatabaseError:
+        return True

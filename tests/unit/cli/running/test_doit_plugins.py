@@ -1,0 +1,78 @@
+"""doit is adapted by plugins: nothing private of it is used, and elsewhere it is as it was."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doit.dependency import JSONCodec, SqliteDB
+
+import torchyard_commands
+from tests.support.plugins import PLUGINS
+from tests.test_layers import KNOWS_DOIT, ROOT, parsed, within
+
+
+def private_uses(tree: ast.Module) -> Iterator[str]:
+    """Yield private attributes that are read, and attributes of doit's classes that are set."""
+    of_doit = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and within(node.module or "", "doit")
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            is_private = node.attr.startswith("_") and not node.attr.endswith("__")
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            is_set = isinstance(node.ctx, ast.Store) and owner in of_doit
+            if node.attr == "__class__" or is_set or (is_private and owner in of_doit):
+                yield f"{owner}.{node.attr}"
+
+
+@pytest.mark.parametrize("name", [*sorted(KNOWS_DOIT), "torchyard_commands.py", "dodo.py"])
+def test_nothing_private_of_doit_is_used_and_no_class_of_it_is_patched(name: str) -> None:
+    assert list(private_uses(parsed(ROOT / name))) == []
+
+
+def test_no_plugin_overrides_or_reads_anything_private_of_doit() -> None:
+    tree = parsed(ROOT / "torchyard_commands.py")
+    for one in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        names = [node.name for node in one.body if isinstance(node, ast.FunctionDef)]
+        names += [node.attr for node in ast.walk(one) if isinstance(node, ast.Attribute)]
+        assert not [name for name in names if name.startswith("_")], one.name
+
+
+def test_every_plugin_is_there() -> None:
+    for place in (place for plugins in PLUGINS.values() for place in plugins.values()):
+        module, _, name = place.partition(":")
+        assert module == "torchyard_commands"
+        assert hasattr(torchyard_commands, name)
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({"dodoFile": "dodo.py", "seek_file": False}, True),
+        ({"dodoFile": "docs/dodo.py", "seek_file": False}, False),
+        ({"dodoFile": "docs/dodo.py", "seek_file": True}, True),
+        ({"dodoFile": "other.py", "seek_file": False}, False),
+        ({}, False),  # a loader that is no file
+    ],
+)
+def test_our_commands_are_for_the_dodo_file_of_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, params: dict[str, Any], found: bool
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert torchyard_commands._has_checkout(params) is found
+
+
+def test_doit_elsewhere_has_its_own_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = torchyard_commands.open_database("db", JSONCodec())
+    database.dump()
+    assert type(database) is SqliteDB
