@@ -21,7 +21,6 @@ from tasks.knowledge.versions import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.core.model import Arch
     from tasks.knowledge.facts import Channel, OfficialWheel, Release
     from tasks.knowledge.knowledge_files import Knowledge
 
