@@ -297,7 +297,8 @@ class Knowledge:
         managers = self._read_table(
             "packagemanagers", "managers", PackageManager, _collect_packages
         )
-        row = {**self._read_file("packagemanagers"), "managers": list(managers.values())}
+        row = _drop_statuses(self._read_file("packagemanagers"))
+        row["managers"] = list(managers.values())
         return self._convert_row("packagemanagers", "", row, PackageManagers)
 
     @cached_property
@@ -373,10 +374,15 @@ def _complete_extension(row: Row) -> Row:
 
 
 def _add_companion_source(row: Row) -> Row:
-    is_built = "git" in row
-    return row | {
-        "source": convert_row(_complete_extension(row), ExtensionFact) if is_built else None
-    }
+    source = convert_row(_complete_extension(row), ExtensionFact) if "git" in row else None
+    return row | {"pins": _drop_statuses(row.get("pins", {})), "source": source}
+
+
+def _drop_statuses(value: Any) -> Any:
+    """Return the mapping without `status`, and so each mapping in it."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _drop_statuses(each) for key, each in value.items() if key != "status"}
 
 
 def _collect_packages(row: Row) -> Row:
