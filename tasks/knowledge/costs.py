@@ -7,15 +7,15 @@ since the machine, the network and the features of a tree decide the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from tasks.core.model import Strategy
 from tasks.knowledge.resource_estimates import DiskUsage, Range
 
 if TYPE_CHECKING:
-    from tasks.core.model import Strategy
     from tasks.knowledge.knowledge_files import Knowledge
 
 
@@ -76,8 +76,7 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
     )
 
 
-@dataclass(frozen=True)
-class CostFact:
+class CostFact(Struct, frozen=True, kw_only=True):
     """What one strategy takes, each time as least and most in seconds.
 
     `core_seconds` are the compilers' own, added up; each arch after the first adds `arch_seconds`
@@ -86,61 +85,20 @@ class CostFact:
 
     strategy: Strategy
     cuda: bool
-    seconds: tuple[int, int]
-    core_seconds: tuple[int, int]
-    arch_seconds: tuple[int, int]
-    disk_usage: DiskUsage
+    seconds: Range
+    core_seconds: Range
+    arch_seconds: Range = (0, 0)
+    disk_usage: DiskUsage = field(name="room_mib")
     memory_mib: int
     status: str
     uncertain: str
 
 
-@dataclass(frozen=True)
-class ExtensionCost:
+class ExtensionCost(Struct, frozen=True, kw_only=True):
     """What one extension adds to any strategy; `seconds` are least and most."""
 
-    seconds: tuple[int, int]
-    disk_usage: DiskUsage
+    seconds: Range
+    disk_usage: DiskUsage = field(name="room_mib")
     memory_mib: int
     status: str
     uncertain: str
-
-
-def read_costs(data: Mapping[str, Any]) -> tuple[CostFact, ...]:
-    """costs.yaml: ways."""
-    return tuple(
-        CostFact(
-            strategy=row["strategy"],
-            cuda=row["cuda"],
-            seconds=_read_range(row["seconds"]),
-            core_seconds=_read_range(row["core_seconds"]),
-            arch_seconds=_read_range(row.get("arch_seconds", (0, 0))),
-            disk_usage=_read_disk_usage(row["room_mib"]),
-            memory_mib=row["memory_mib"],
-            status=row["status"],
-            uncertain=row["uncertain"],
-        )
-        for row in data["ways"]
-    )
-
-
-def read_extension_cost(data: Mapping[str, Any]) -> ExtensionCost:
-    """costs.yaml: extension."""
-    row = data["extension"]
-    return ExtensionCost(
-        seconds=_read_range(row["seconds"]),
-        disk_usage=_read_disk_usage(row["room_mib"]),
-        memory_mib=row["memory_mib"],
-        status=row["status"],
-        uncertain=row["uncertain"],
-    )
-
-
-def _read_disk_usage(row: Mapping[str, Any]) -> DiskUsage:
-    parts = (_read_range(row[key]) for key in ("build", "installed", "wheels", "cache"))
-    return DiskUsage(*parts)
-
-
-def _read_range(pair: Iterable[int]) -> Range:
-    least, most = pair
-    return least, most

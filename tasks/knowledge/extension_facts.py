@@ -8,51 +8,47 @@ answered here.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.facts import parse_archs, read_texts
+from tasks.knowledge.facts import ParsedArch, WheelCode
 from tasks.knowledge.known_problems import is_condition_met
-from tasks.knowledge.machine_code_rules import MachineCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from tasks.core.model import Arch
     from tasks.core.resolution import Combination
     from tasks.knowledge.knowledge_files import Knowledge
-    from tasks.knowledge.machine_code_rules import MachineCode
 
 PypiStatus = Literal["own", "unrelated", "absent"]
 
 
-@dataclass(frozen=True)
-class BuildSetting:
+class BuildSetting(Struct, frozen=True, kw_only=True):
     """Variables, and options that nvcc gets last, of builds where `when` holds."""
 
     why: str
-    env: Mapping[str, str]
-    nvcc: tuple[str, ...]
-    when: Mapping[str, Any]
+    env: Mapping[str, str] = {}
+    nvcc: tuple[str, ...] = ()
+    when: Mapping[str, Any] = {}
     status: str
 
 
-@dataclass(frozen=True)
-class ArchVariable:
+class ArchVariable(Struct, frozen=True, kw_only=True):
     """A setup.py that takes archs by a variable of its own: digits, ";" between. `known` are all
     that it takes; none: any.
     """
 
     variable: str
-    known: tuple[Arch, ...]
+    known: tuple[ParsedArch, ...]
     why: str
     status: str
 
 
-@dataclass(frozen=True)
-class BuildFailure:
+class BuildFailure(Struct, frozen=True, kw_only=True):
     """A torch or CUDA that the entry's own source is known not to build with."""
 
     what: str
@@ -61,8 +57,7 @@ class BuildFailure:
     status: str
 
 
-@dataclass(frozen=True)
-class ExtensionFact:
+class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its sources, what to import, and what its build needs that it does not say.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are packages that its build imports,
@@ -74,23 +69,23 @@ class ExtensionFact:
 
     name: str
     distribution: str
-    git: str
-    ref: str
-    sdist: str
-    subdirectory: str
+    git: str = ""
+    ref: str = "HEAD"
+    sdist: str = ""
+    subdirectory: str = ""
     submodules: tuple[str, ...]
     imports: tuple[str, ...]
-    headers: tuple[str, ...]
-    settings: tuple[BuildSetting, ...]
-    archs: ArchVariable | None
-    requires: tuple[str, ...]
-    after: tuple[str, ...]
+    headers: tuple[str, ...] = field(name="force_include.header")
+    settings: tuple[BuildSetting, ...] = ()
+    archs: ArchVariable | None = None
+    requires: tuple[str, ...] = field(name="requires.package", default=())
+    after: tuple[str, ...] = ()
     own_jobs: bool
-    compiler_mib: int
-    fails: tuple[BuildFailure, ...]
-    check: str
-    pypi: PypiStatus
-    warnings: tuple[str, ...]
+    compiler_mib: int = field(name="compiler_mib.value", default=0)
+    fails: tuple[BuildFailure, ...] = ()
+    check: str = ""
+    pypi: PypiStatus = field(name="pypi.is")
+    warnings: tuple[str, ...] = field(name="warnings.text")
     status: str
 
     @property
@@ -99,12 +94,11 @@ class ExtensionFact:
         return f"git: {self.git}" if self.git else f"sdist: {self.sdist}"
 
 
-@dataclass(frozen=True)
-class StableAbiWheel:
+class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
     """A wheel that runs with any torch of a range, whoever built it: it uses the stable ABI alone.
 
-    `torch` and `cuda` are version specifiers, `code` is the machine code in it; `beside_built` is
-    the evidence that it runs with a torch that no official wheel is.
+    `torch` and `cuda` are version specifiers; `beside_built` is the evidence that it runs with a
+    torch that no official wheel is.
     """
 
     wheel: str
@@ -112,14 +106,12 @@ class StableAbiWheel:
     cuda: str
     system: str
     machine: str
-    code: MachineCode
     why: str
     beside_built: str
     status: str
 
 
-@dataclass(frozen=True)
-class CompanionFact:
+class CompanionFact(Struct, frozen=True, kw_only=True):
     """What belongs to one torch. `source` is how it is built, None for triton, whose `packages` by
     system and `pins` in PyTorch's tree say which wheel it is.
     """
@@ -127,81 +119,11 @@ class CompanionFact:
     name: str
     imports: tuple[str, ...]
     source: ExtensionFact | None
-    independent: tuple[StableAbiWheel, ...]
-    packages: Mapping[str, str]
-    pins: Mapping[str, str]
-    warnings: tuple[str, ...]
+    independent: tuple[StableAbiWheel, ...] = ()
+    packages: Mapping[str, str] = {}
+    pins: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = field(name="warnings.text")
     status: str
-
-
-def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
-    """extensions.yaml: extensions."""
-    return {name: _read_extension(name, row) for name, row in data["extensions"].items()}
-
-
-def read_companions(data: Mapping[str, Any]) -> dict[str, CompanionFact]:
-    """extensions.yaml: companions."""
-    return {name: _read_companion(name, row) for name, row in data["companions"].items()}
-
-
-def _read_extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
-    return ExtensionFact(
-        name=name,
-        distribution=row.get("distribution", name),
-        git=row.get("git", ""),
-        ref=row.get("ref", "HEAD"),
-        sdist=row.get("sdist", ""),
-        subdirectory=row.get("subdirectory", ""),
-        submodules=read_texts(row["submodules"]),
-        imports=read_texts(row["imports"]),
-        headers=tuple(include["header"] for include in row["force_include"]),
-        settings=tuple(map(_read_build_setting, row.get("settings", ()))),
-        archs=_read_arch_variable(row["archs"]) if "archs" in row else None,
-        requires=tuple(each["package"] for each in row.get("requires", ())),
-        after=read_texts(row.get("after", ())),
-        own_jobs="own_jobs" in row,
-        compiler_mib=row["compiler_mib"]["value"] if "compiler_mib" in row else 0,
-        fails=tuple(map(_read_build_failure, row.get("fails", ()))),
-        check=row.get("check", ""),
-        pypi=row["pypi"]["is"],
-        warnings=tuple(warning["text"] for warning in row["warnings"]),
-        status=row["status"],
-    )
-
-
-def _read_build_setting(row: Mapping[str, Any]) -> BuildSetting:
-    env = dict(row.get("env", {}))
-    read_texts(env.values())
-    nvcc = read_texts(row.get("nvcc", ()))
-    return BuildSetting(row["why"], env, nvcc, row.get("when", {}), row["status"])
-
-
-def _read_arch_variable(row: Mapping[str, Any]) -> ArchVariable:
-    known = tuple(Arch.parse_capability(text) for text in read_texts(row["known"]))
-    return ArchVariable(row["variable"], known, row["why"], row["status"])
-
-
-def _read_build_failure(row: Mapping[str, Any]) -> BuildFailure:
-    return BuildFailure(row["what"], row["fix"], row["when"], row["status"])
-
-
-def _read_companion(name: str, row: Mapping[str, Any]) -> CompanionFact:
-    return CompanionFact(
-        name=name,
-        imports=read_texts(row["imports"]),
-        source=_read_extension(name, row) if "git" in row else None,
-        independent=tuple(map(_read_stable_abi_wheel, row.get("independent", ()))),
-        packages=row.get("packages", {}),
-        pins={key: value for key, value in row.get("pins", {}).items() if key != "status"},
-        warnings=tuple(warning["text"] for warning in row["warnings"]),
-        status=row["status"],
-    )
-
-
-def _read_stable_abi_wheel(row: Mapping[str, Any]) -> StableAbiWheel:
-    same = ("wheel", "torch", "cuda", "system", "machine", "why", "beside_built", "status")
-    code = MachineCode(parse_archs(row["archs"]), parse_archs(row["ptx"]))
-    return StableAbiWheel(code=code, **{key: row[key] for key in same})
 
 
 def normalize_project_name(name: str) -> str:

@@ -1,24 +1,24 @@
-"""The shapes of the facts. No question is answered here.
+"""The types of the facts, as config/knowledge writes them. No question is answered here.
 
-`status` is the evidence of an entry, as config/knowledge explains it: "verified: ..." or
-"unverified ...".
+`field(name=...)` is the YAML key of a field that has another name. A dotted key is in a mapping of
+the row, or in each mapping of a list; "name" is the key of the row itself. `status` is the evidence
+of an entry: "verified: ..." or "unverified ...".
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct, field
+
+from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.machine_code_rules import MachineCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tasks.core.model import Arch
-    from tasks.knowledge.machine_code_rules import MachineCode
 
 Level = Literal["error", "warning", "info"]
 FixStage = Literal["", "deps", "env"]
@@ -28,44 +28,101 @@ Effect = Literal["reuse", "reconfigure", "wipe"]
 Phase = Literal["run", "build"]
 Rank = Literal["cause", "consequence", "notice", "hint", "rest"]
 
+if TYPE_CHECKING:
+    ParsedArch = Arch
+else:
 
-@dataclass(frozen=True)
-class GpuFact:
+    class ParsedArch(ABC):  # noqa: B024  (msgspec reads a dataclass from a mapping only)
+        """Stands for an `Arch` that is written as `12.0`."""
+
+    ParsedArch.register(Arch)
+
+
+class NullableText(str):
+    """A text, "" for null."""
+
+    __slots__ = ()
+
+
+class Pattern(str):
+    """The text of a valid regular expression."""
+
+    __slots__ = ()
+
+
+class Conditions(tuple[Mapping[str, Any], ...]):
+    """Alternatives: null is none, a mapping is one, a list is several."""
+
+    __slots__ = ()
+
+
+def parse_value(kind: type, value: Any) -> Any:
+    """Return a value of a type that YAML does not have. `ValueError` says what is wrong with it."""
+    if kind is Conditions:
+        return Conditions([value] if isinstance(value, dict) else value or ())
+    if value is None and kind is NullableText:
+        return NullableText()
+    if not isinstance(value, str):
+        raise ValueError(f"is of the wrong kind: {value!r} is not text (quote it)")  # noqa: TRY004
+    if kind is ParsedArch:
+        return _parse_arch(value)
+    if kind is Pattern:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from error
+    return kind(value)
+
+
+@cache
+def _parse_arch(text: str) -> Arch:
+    try:
+        return Arch.parse_capability(text)
+    except KnowledgeError as error:
+        raise ValueError(error.message) from error
+
+
+class GpuFact(Struct, frozen=True):
     """A product, as the driver reports it, and its compute capability.
 
     `machine` is the only kind of machine that it is in ("aarch64"), "" where it may be in any.
     """
 
     name: str
-    arch: Arch
+    arch: ParsedArch = field(name="cc")
     status: str
     machine: str = ""
 
 
-@dataclass(frozen=True)
-class GpuFamily:
+class GpuFamily(Struct, frozen=True, kw_only=True):
     """An architecture by its name, and all capabilities of its products."""
 
     name: str
-    archs: tuple[Arch, ...]
+    archs: tuple[ParsedArch, ...] = field(name="cc")
     status: str
 
 
-@dataclass(frozen=True)
-class IntegratedGpu:
+class IntegratedGpu(Struct, frozen=True, kw_only=True):
     """A capability of systems on a chip, which run other cubins than the rule says.
 
     `runs` are all of them; `runs_since` are more, of toolkits from the CUDA release `since` on.
     """
 
-    runs: frozenset[Arch]
-    since: str
-    runs_since: frozenset[Arch]
+    arch: ParsedArch = field(name="name")
+    runs: frozenset[ParsedArch]
+    since: str = ""
+    runs_since: frozenset[ParsedArch] = frozenset()
     status: str
 
 
-@dataclass(frozen=True)
-class BinaryRules:
+class CodeFamily(Struct, frozen=True, kw_only=True):
+    """A family arch, `12.0f`, and the capabilities that it runs on."""
+
+    arch: ParsedArch = field(name="name")
+    runs_on: frozenset[ParsedArch]
+
+
+class BinaryRules(Struct, frozen=True):
     """What machine code runs on besides the rule of the same major and the minor from its own up.
 
     `integrated` by capability; `families` are the capabilities that a family arch, `12.0f`, runs
@@ -76,89 +133,123 @@ class BinaryRules:
     families: Mapping[Arch, frozenset[Arch]]
 
 
-@dataclass(frozen=True)
-class Toolkit:
+class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
-    `makes` are the cubins its ptxas can write, suffixed ones included. Limits are inclusive, but
-    `msvc` is the lowest _MSC_VER it accepts and the first it rejects. `pypi`: PyPI can give it.
+    `sm`, `a` and `f` are the cubins its ptxas can write, by suffix. Limits are inclusive, but
+    `msvc_below` is the first _MSC_VER it rejects. `pypi`: PyPI can give it.
     """
 
-    cuda: str
-    makes: frozenset[Arch]
+    cuda: str = field(name="name")
+    sm: frozenset[ParsedArch]
+    a: frozenset[ParsedArch]
+    f: frozenset[ParsedArch]
     gcc_max: int
     clang_max: int
-    msvc: tuple[int, int]
+    msvc_min: int = field(name="msvc.min")
+    msvc_below: int = field(name="msvc.below")
     ptx_isa: str
     pypi: bool
-    cuobjdump: bool
-    driver: Mapping[str, str | None]
+    cuobjdump: bool = field(name="pypi_cuobjdump", default=False)
+    linux_driver: str | None = field(name="driver.linux")
+    windows_driver: str | None = field(name="driver.windows")
     status: str
 
+    @cached_property
+    def makes(self) -> frozenset[Arch]:
+        """The cubins that its ptxas can write."""
+        suffixed = [replace(arch, suffix="a") for arch in self.a]
+        return self.sm.union(suffixed, (replace(arch, suffix="f") for arch in self.f))
 
-@dataclass(frozen=True)
-class OfficialWheel:
-    """A wheel of pytorch.org, or (`pypi`) of PyPI, and the machine code in it."""
+    @property
+    def msvc(self) -> tuple[int, int]:
+        """The lowest _MSC_VER that it accepts and the first that it rejects."""
+        return self.msvc_min, self.msvc_below
+
+    @property
+    def driver(self) -> Mapping[str, str | None]:
+        """The oldest driver by system."""
+        return {"linux": self.linux_driver, "windows": self.windows_driver}
+
+
+class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
+    """The machine code in a wheel."""
+
+    archs: frozenset[ParsedArch]
+    ptx: frozenset[ParsedArch]
+
+    @cached_property
+    def code(self) -> MachineCode:
+        """The same as what it runs on is asked of."""
+        return MachineCode(self.archs, self.ptx)
+
+
+class OfficialWheel(WheelCode, frozen=True, kw_only=True):
+    """A wheel of pytorch.org, or (`pypi`) of PyPI."""
 
     cuda: str
     system: str
     machine: str
     pypi: bool
-    code: MachineCode
     status: str
 
 
-@dataclass(frozen=True)
-class PythonLimit:
+class PythonLimit(Struct, frozen=True, kw_only=True):
     """Wheels of a release that end at an older Python than its other wheels.
 
     They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
     `last` is the newest Python, "" if there is no such wheel at all.
     """
 
-    system: tuple[str, ...]
-    machine: tuple[str, ...]
-    pypi: bool
-    last: str
+    releases: tuple[str, ...]
+    system: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    pypi: bool = False
+    last: NullableText
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `python` is the first and the last Python that has wheels; `fewer_pythons` lists the platforms
-    with fewer. `setuptools`, `torchvision`,
+    `fewer_pythons` lists the platforms with wheels for fewer Pythons. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
     `channel` is where a version before the release is published; its facts are only assumed.
     `patches` are the specifiers of older patches that have others, by patch and name.
     """
 
-    minor: str
+    minor: str = field(name="name")
     patch: str
     requires_python: str
-    python: tuple[str, str]
+    first_python: str = field(name="python.first")
+    last_python: str = field(name="python.last")
     cudas_built: tuple[str, ...]
     pypi_cuda: str
     wheels: tuple[OfficialWheel, ...]
     min_cuda_cmake: str
     cxx_std: int
     setuptools: str
-    cmake_min: str
-    cmake_below: str
+    cmake_min: str = field(name="cmake.min")
+    cmake_below: NullableText = field(name="cmake.below")
     gcc_min: str
     msvc_min: str
-    torchvision: str
-    torchaudio: str
-    triton: str
+    torchvision: NullableText = field(name="companions.torchvision")
+    torchaudio: NullableText = field(name="companions.torchaudio")
+    triton: NullableText = field(name="companions.triton")
     backend: Backend
     status: str
     channel: Channel = ""
     fewer_pythons: tuple[PythonLimit, ...] = ()
-    patches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    patches: Mapping[str, Mapping[str, str]] = field(
+        name="companions.patches", default_factory=dict
+    )
+
+    @property
+    def python(self) -> tuple[str, str]:
+        """The first and the last Python that has wheels."""
+        return self.first_python, self.last_python
 
 
-@dataclass(frozen=True)
-class KnownBad:
+class KnownBad(Struct, frozen=True, kw_only=True):
     """A combination that is known not to work.
 
     `when` is one alternative per item; none: no machine can judge it. `cured` is the stage that
@@ -167,16 +258,15 @@ class KnownBad:
 
     id: str
     level: Level
-    when: tuple[Mapping[str, Any], ...]
+    when: Conditions
     what: str
-    symptom: str
+    symptom: str = ""
     fix: str
     status: str
     cured: FixStage = ""
 
 
-@dataclass(frozen=True)
-class MinimumVersion:
+class MinimumVersion(Struct, frozen=True, kw_only=True):
     """Something that can be too old.
 
     `fact` is the field of a combination that is compared, `least` where the number is: a field of
@@ -188,35 +278,37 @@ class MinimumVersion:
     id: str
     fact: str
     least: str
-    cxx_std: int
+    cxx_std: int = 0
     level: Level
     when: Mapping[str, Any]
     what: str
-    symptom: str
+    symptom: str = ""
     fix: str
     status: str
-    cured: FixStage
+    cured: FixStage = ""
 
 
-@dataclass(frozen=True)
-class FolderRule:
+class FolderRule(Struct, frozen=True, kw_only=True):
     """What a change of one of these variables or tools means for a configured CMake folder.
 
     `keys` and `forget` are globs, `entries` names in CMakeCache.txt ("=" for the variable's own).
-    `defines`: the value is given as -D; else CMake reads it from the environment.
     """
 
     keys: tuple[str, ...]
     effect: Effect
-    entries: tuple[str, ...]
-    defines: bool
-    forget: tuple[str, ...]
+    entries: tuple[str, ...] = ()
+    by: Literal["", "define", "environment"] = ""
+    forget: tuple[str, ...] = ()
     why: str
     status: str
 
+    @property
+    def defines(self) -> bool:
+        """Whether the value is given as -D; else CMake reads it from the environment."""
+        return self.by == "define"
 
-@dataclass(frozen=True)
-class Failure:
+
+class Failure(Struct, frozen=True, kw_only=True):
     """Something that is known to go wrong, and when; one of `patterns` is found in what is printed
     then, or one of `headers` could not be opened.
 
@@ -225,210 +317,16 @@ class Failure:
     goes before `remedy`; `heal` is what a build may do about it ("forced-include cfloat").
     """
 
-    slug: str
+    slug: str = field(name="id")
     phase: Phase
-    patterns: tuple[str, ...]
+    patterns: tuple[Pattern, ...]
     cause: str
     remedy: str
     status: str
-    headers: tuple[str, ...] = ()
-    near: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
+    headers: tuple[Pattern, ...] = ()
+    near: tuple[Pattern, ...] = ()
+    unless: tuple[Pattern, ...] = ()
     platform: str = ""
     rank: Rank = "cause"
     here: tuple[str, ...] = ()
     heal: str = ""
-
-
-_parse_arch = lru_cache(maxsize=None)(Arch.parse_capability)
-
-
-def read_gpus(data: Mapping[str, Any]) -> tuple[GpuFact, ...]:
-    """gpus.yaml: product names, then Jetson modules."""
-    named = {**data["names"], **data["jetson_modules"]}
-    return tuple(
-        GpuFact(name, _parse_arch(row["cc"]), row["status"], row.get("machine", ""))
-        for name, row in named.items()
-    )
-
-
-def read_families(data: Mapping[str, Any]) -> tuple[GpuFamily, ...]:
-    """gpus.yaml: families."""
-    return tuple(
-        GpuFamily(name, tuple(map(_parse_arch, row["cc"])), row["status"])
-        for name, row in data["families"].items()
-    )
-
-
-def read_binary_rules(data: Mapping[str, Any]) -> BinaryRules:
-    """toolkits.yaml: integrated and families."""
-    return BinaryRules(
-        integrated={
-            _parse_arch(cc): _read_integrated_gpu(row) for cc, row in data["integrated"].items()
-        },
-        families={
-            _parse_arch(name): parse_archs(row["runs_on"]) for name, row in data["families"].items()
-        },
-    )
-
-
-def read_toolkits(data: Mapping[str, Any]) -> dict[str, Toolkit]:
-    """toolkits.yaml: releases."""
-    return {cuda: _read_toolkit(cuda, row) for cuda, row in data["releases"].items()}
-
-
-def read_releases(data: Mapping[str, Any]) -> dict[str, Release]:
-    """Read the releases of pytorch.yaml, each with its rows of fewer_pythons."""
-    fewer = data["fewer_pythons"]
-    return {minor: _read_release(minor, row, fewer) for minor, row in data["releases"].items()}
-
-
-def read_known_bad(data: Mapping[str, Any]) -> tuple[KnownBad, ...]:
-    """combinations.yaml: known_bad."""
-    return tuple(_read_known_bad_entry(row) for row in data["known_bad"])
-
-
-def read_minimums(data: Mapping[str, Any]) -> tuple[MinimumVersion, ...]:
-    """combinations.yaml: minimums."""
-    return tuple(_read_minimum(row) for row in data["minimums"])
-
-
-def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
-    """buildfolder.yaml: rules, in order."""
-    return tuple(_read_folder_rule(row) for row in data["rules"])
-
-
-def read_failures(data: Mapping[str, Any]) -> tuple[Failure, ...]:
-    """failures.yaml: failures, in order. A pattern that is no regular expression is a
-    ValueError.
-    """
-    return tuple(_read_failure(row) for row in data["failures"])
-
-
-def _read_failure(row: Mapping[str, Any]) -> Failure:
-    same = ("phase", "cause", "remedy", "status")
-    return Failure(
-        slug=row["id"],
-        patterns=tuple(map(_check_pattern, read_texts(row["patterns"]))),
-        headers=tuple(map(_check_pattern, read_texts(row.get("headers", ())))),
-        near=tuple(map(_check_pattern, read_texts(row.get("near", ())))),
-        unless=tuple(map(_check_pattern, read_texts(row.get("unless", ())))),
-        here=read_texts(row.get("here", ())),
-        **{key: row[key] for key in same},
-        **{key: row[key] for key in ("platform", "rank", "heal") if key in row},
-    )
-
-
-def _check_pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
-    return text
-
-
-def read_texts(values: Iterable[str]) -> tuple[str, ...]:
-    """The values, each of them a text; one text alone is a TypeError."""
-    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-        raise TypeError("a list of texts is meant: quote each")
-    return tuple(values)
-
-
-def parse_archs(names: Iterable[str], suffix: str = "") -> frozenset[Arch]:
-    """The archs of these names, each with the suffix."""
-    return frozenset(_parse_arch(f"{name}{suffix}") for name in read_texts(names))
-
-
-def _read_integrated_gpu(row: Mapping[str, Any]) -> IntegratedGpu:
-    more = parse_archs(row.get("runs_since", ()))
-    return IntegratedGpu(parse_archs(row["runs"]), row.get("since", ""), more, row["status"])
-
-
-def _read_toolkit(cuda: str, row: Mapping[str, Any]) -> Toolkit:
-    return Toolkit(
-        cuda=cuda,
-        makes=parse_archs(row["sm"]) | parse_archs(row["a"], "a") | parse_archs(row["f"], "f"),
-        gcc_max=row["gcc_max"],
-        clang_max=row["clang_max"],
-        msvc=(row["msvc"]["min"], row["msvc"]["below"]),
-        ptx_isa=row["ptx_isa"],
-        pypi=row["pypi"],
-        cuobjdump=row.get("pypi_cuobjdump", False),
-        driver={system: row["driver"][system] for system in ("linux", "windows")},
-        status=row["status"],
-    )
-
-
-def _read_release(minor: str, row: Mapping[str, Any], fewer: list[Mapping[str, Any]]) -> Release:
-    together = row["companions"]
-    same = ("patch", "requires_python", "pypi_cuda", "min_cuda_cmake", "cxx_std", "setuptools")
-    return Release(
-        minor=minor,
-        python=(row["python"]["first"], row["python"]["last"]),
-        cudas_built=read_texts(row["cudas_built"]),
-        wheels=tuple(_read_official_wheel(wheel) for wheel in row["wheels"]),
-        cmake_min=row["cmake"]["min"],
-        cmake_below=row["cmake"]["below"] or "",
-        gcc_min=row["gcc_min"],
-        msvc_min=row["msvc_min"],
-        torchvision=together["torchvision"] or "",
-        torchaudio=together["torchaudio"] or "",
-        triton=together["triton"] or "",
-        backend=row["backend"],
-        status=row["status"],
-        fewer_pythons=tuple(_read_python_limit(one) for one in fewer if minor in one["releases"]),
-        patches=together.get("patches", {}),
-        **{key: row[key] for key in same},
-    )
-
-
-def _read_python_limit(row: Mapping[str, Any]) -> PythonLimit:
-    where = (read_texts(row.get("system", ())), read_texts(row.get("machine", ())))
-    return PythonLimit(*where, row.get("pypi", False), row["last"] or "")
-
-
-def _read_official_wheel(row: Mapping[str, Any]) -> OfficialWheel:
-    return OfficialWheel(
-        cuda=row["cuda"],
-        system=row["system"],
-        machine=row["machine"],
-        pypi=row["pypi"],
-        code=MachineCode(parse_archs(row["archs"]), parse_archs(row["ptx"])),
-        status=row["status"],
-    )
-
-
-def _read_known_bad_entry(row: Mapping[str, Any]) -> KnownBad:
-    when = row["when"] or []
-    return KnownBad(
-        id=row["id"],
-        level=row["level"],
-        when=tuple(when) if isinstance(when, list) else (when,),
-        what=row["what"],
-        symptom=row.get("symptom", ""),
-        fix=row["fix"],
-        status=row["status"],
-        cured=row.get("cured", ""),
-    )
-
-
-def _read_minimum(row: Mapping[str, Any]) -> MinimumVersion:
-    same = ("id", "fact", "least", "level", "when", "what", "fix", "status")
-    return MinimumVersion(
-        cxx_std=row.get("cxx_std", 0),
-        symptom=row.get("symptom", ""),
-        cured=row.get("cured", ""),
-        **{key: row[key] for key in same},
-    )
-
-
-def _read_folder_rule(row: Mapping[str, Any]) -> FolderRule:
-    return FolderRule(
-        keys=read_texts(row["keys"]),
-        effect=row["effect"],
-        entries=read_texts(row.get("entries", ())),
-        defines=row.get("by") == "define",
-        forget=read_texts(row.get("forget", ())),
-        why=row["why"],
-        status=row["status"],
-    )

@@ -18,8 +18,7 @@ from tasks.knowledge.facts import GpuFact
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tasks.core.model import Arch
-    from tasks.knowledge.facts import GpuFact, GpuFamily
+    from tasks.knowledge.facts import GpuFamily
     from tasks.knowledge.knowledge_files import Knowledge
 
 _MAKER_PATTERN = re.compile(r"nvidia|geforce|\bgpu\b")
@@ -75,16 +74,14 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
 def _select_best_gpus(text: str, found: list[GpuFact]) -> list[GpuFact]:
     """Of each capability the one with the fewest words that nobody wrote, then the most alike."""
     best: dict[Arch, GpuFact] = {}
-    for gpu in sorted(
-        found,
-        key=lambda gpu: (_count_extra_words(text, gpu.name), -_compute_similarity(text, gpu.name)),
-    ):
+    asked = set(split_gpu_name(text))
+
+    def rank(gpu: GpuFact) -> tuple[int, float]:
+        return len({*split_gpu_name(gpu.name)} - asked), -_compute_similarity(text, gpu.name)
+
+    for gpu in sorted(found, key=rank):
         best.setdefault(gpu.arch, gpu)
     return [best[arch] for arch in sorted(best)]
-
-
-def _count_extra_words(text: str, name: str) -> int:
-    return len(set(split_gpu_name(name)) - set(split_gpu_name(text)))
 
 
 def _list_model_numbers(text: str) -> set[str]:
@@ -203,18 +200,15 @@ def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str,
     card = Arch(arch.major, arch.minor)
     cards = [gpu for gpu in knowledge.gpus if gpu.arch == card]
     machines = {gpu.machine for gpu in cards}
-    if not cards and card in knowledge.binary_rules.integrated:
-        machines = {gpu.machine for gpu in knowledge.gpus if _is_integrated_gpu(knowledge, gpu)}
+    integrated = knowledge.binary_rules.integrated
+    if not cards and card in integrated:
+        machines = {gpu.machine for gpu in knowledge.gpus if gpu.arch in integrated}
     return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in cards)
 
 
 def shorten_gpu_name(name: str) -> str:
     """`RTX 5090` for `NVIDIA GeForce RTX 5090`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
-
-
-def _is_integrated_gpu(knowledge: Knowledge, gpu: GpuFact) -> bool:
-    return gpu.arch in knowledge.binary_rules.integrated
 
 
 def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:

@@ -6,13 +6,15 @@ answer questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, cached_property
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
+from msgspec import Struct, ValidationError, convert
 from yaml.constructor import SafeConstructor
 from yaml.events import (
     MappingEndEvent,
@@ -25,173 +27,27 @@ from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.extension_facts import read_companions, read_extensions
+from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
 from tasks.knowledge.facts import (
-    read_binary_rules,
-    read_failures,
-    read_families,
-    read_folder_rules,
-    read_gpus,
-    read_known_bad,
-    read_minimums,
-    read_releases,
-    read_toolkits,
+    BinaryRules,
+    CodeFamily,
+    Failure,
+    FolderRule,
+    GpuFact,
+    GpuFamily,
+    IntegratedGpu,
+    KnownBad,
+    MinimumVersion,
+    PythonLimit,
+    Release,
+    Toolkit,
+    parse_value,
 )
-from tasks.knowledge.mirrors import read_mirrors
-from tasks.knowledge.package_managers import PackageManagers, read_package_managers
+from tasks.knowledge.mirrors import MirrorFact
+from tasks.knowledge.package_managers import PackageManager, PackageManagers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tasks.knowledge.costs import CostFact, ExtensionCost
-    from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
-    from tasks.knowledge.facts import (
-        BinaryRules,
-        Failure,
-        FolderRule,
-        GpuFact,
-        GpuFamily,
-        KnownBad,
-        MinimumVersion,
-        Release,
-        Toolkit,
-    )
-    from tasks.knowledge.mirrors import MirrorFact
-
-KeyPath = tuple[str, ...]
-_TypeCheck = tuple[str, Callable[[Any], bool]]  # in words, and whether a value is of it
-
-READ_ERRORS = (KeyError, TypeError, ValueError, AttributeError, KnowledgeError)
-
-
-def locate_read_error(
-    read: Callable[[Mapping[str, Any]], Any], data: Mapping[str, Any]
-) -> tuple[str, str]:
-    """The dotted key at which `read` of `data` failed, "" where it cannot be told, and what is
-    wrong there.
-    """
-    for entry, alone in _split_entries(data):
-        asked: list[KeyPath] = [()]
-        try:
-            read(_record_accesses(alone, (), asked))
-        except READ_ERRORS as error:
-            last = asked[-1]
-            return ".".join(last if last[: len(entry)] == entry else entry), _describe_error(error)
-    return "", "cannot be read"
-
-
-def find_type_errors(facts: Any) -> Iterator[tuple[str, str]]:
-    """Each field of these facts whose value is of another type than it is declared with: the fact's
-    first field and the field's name, dotted, and what it must be.
-    """
-    for fact in _list_facts(facts):
-        for name, kind in _list_declared_types(fact.__class__):
-            value = getattr(fact, name)
-            if kind is None:
-                if isinstance(value, tuple) and value and is_dataclass(value[0]):
-                    yield from (
-                        (f"{_format_fact_name(fact)}.{key}", what)
-                        for key, what in find_type_errors(value)
-                    )
-            elif not kind[1](value):
-                yield f"{_format_fact_name(fact)}.{name}", f"{value!r} is not {kind[0]}"
-
-
-@cache
-def _list_declared_types(kind: type) -> tuple[tuple[str, _TypeCheck | None], ...]:
-    return tuple((field.name, _TYPE_CHECKS.get(str(field.type))) for field in fields(kind))
-
-
-def _list_facts(facts: Any) -> Iterable[Any]:
-    if is_dataclass(facts):
-        return (facts,)
-    return facts.values() if isinstance(facts, Mapping) else tuple(facts)
-
-
-def _format_fact_name(fact: Any) -> str:
-    first = getattr(fact, fields(fact)[0].name)
-    return first if isinstance(first, str) else ", ".join(map(str, first))
-
-
-def _build_type_check(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-def _build_sequence_check(kind: type) -> Callable[[Any], bool]:
-    one = _build_type_check(kind)
-    return lambda values: all(map(one, values))
-
-
-_TYPE_CHECKS: dict[str, _TypeCheck] = {
-    "str": ("text (quote it)", _build_type_check(str)),
-    "int": ("a whole number", _build_type_check(int)),
-    "bool": ("true or false", _build_type_check(bool)),
-    "tuple[str, ...]": ("a list of texts (quote them)", _build_sequence_check(str)),
-    "tuple[str, str]": ("two texts (quote them)", _build_sequence_check(str)),
-    "tuple[int, int]": ("two whole numbers", _build_sequence_check(int)),
-}
-
-
-def _describe_error(error: Exception) -> str:
-    match error:
-        case KnowledgeError():
-            return error.message
-        case KeyError():
-            return "is missing"
-        case _:
-            return f"is of the wrong kind ({error})"
-
-
-def _split_entries(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
-    """The file without entries, then with each of them alone."""
-    empty = {key: type(part)() if _is_container(part) else part for key, part in data.items()}
-    yield (), empty
-    for key, part in data.items():
-        if isinstance(part, dict):
-            yield from (((key, str(n)), {**empty, key: {n: row}}) for n, row in part.items())
-        elif isinstance(part, list):
-            for place, row in enumerate(part):
-                yield (key, _format_entry_label(row, place)), {**empty, key: [row]}
-
-
-def _is_container(part: Any) -> bool:
-    return isinstance(part, (dict, list))
-
-
-def _format_entry_label(row: Any, place: int) -> str:
-    return str(row["id"]) if isinstance(row, dict) and "id" in row else str(place + 1)
-
-
-def _record_accesses(value: Any, path: KeyPath, asked: list[KeyPath]) -> Any:
-    if isinstance(value, dict):
-        return _RecordingDict(
-            {key: _record_accesses(part, (*path, str(key)), asked) for key, part in value.items()},
-            path,
-            asked,
-        )
-    if isinstance(value, list):
-        return [
-            _record_accesses(part, (*path, _format_entry_label(part, place)), asked)
-            for place, part in enumerate(value)
-        ]
-    return value
-
-
-class _RecordingDict(dict[str, Any]):
-    """A mapping that notes each key that it is asked for."""
-
-    def __init__(self, content: dict[str, Any], path: KeyPath, asked: list[KeyPath]) -> None:
-        super().__init__(content)
-        self._path, self._asked = path, asked
-
-    def __getitem__(self, key: str) -> Any:
-        self._asked.append((*self._path, key))
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._asked.append((*self._path, key))
-        return super().get(key, default)
-
 
 _STRING_TAG = "tag:yaml.org,2002:str"
 _PLAIN_SCALAR = (True, False)  # as `implicit` has it: neither quoted nor tagged
@@ -275,7 +131,50 @@ class _YamlReader:
         return found
 
 
-T = TypeVar("T")
+Row = dict[str, Any]
+F = TypeVar("F", bound=Struct)
+
+_EXPECTED_TYPES = {
+    "str": "text (quote it)",
+    "int": "a whole number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def convert_row(row: Any, kind: type[F]) -> F:
+    """Return a row as a `kind`. Raises `ValidationError`."""
+    if isinstance(row, dict):
+        nested = [name for name in kind.__struct_encode_fields__ if "." in name]
+        row = row | {name: each for name in nested for each in _find_nested(row, name)}
+    return convert(row, kind, dec_hook=parse_value)
+
+
+def _find_nested(row: Row, dotted: str) -> list[Any]:
+    """Return the value of a dotted key in a list; the list is empty if there is none. Of a list in
+    the row, it is the list of the values of its items.
+    """
+    value: Any = row
+    try:
+        for key in dotted.split("."):
+            value = [one[key] for one in value] if isinstance(value, list) else value[key]
+    except (KeyError, TypeError):
+        return []
+    return [value]
+
+
+def describe_error(error: ValidationError) -> tuple[str, str]:
+    """Return the dotted key that is wrong in a row, counting from 1 in lists, and what is wrong."""
+    found = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
+    what, path = found.groups("") if found else (str(error), "")
+    key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"{key}.{missing[1]}", "is missing"
+    if wrong := re.fullmatch(r"Expected `([^`]*)`, got `(.*)`", what):
+        kinds = [_EXPECTED_TYPES.get(kind, kind) for kind in wrong[1].split(" | ")]
+        return key, f"is of the wrong kind: {wrong[2]} is not {' or '.join(kinds)}"
+    return key, what
 
 
 _REPAIR_HINT = (
@@ -293,7 +192,8 @@ class Knowledge:
     @cached_property
     def gpus(self) -> tuple[GpuFact, ...]:
         """Every product name and Jetson module, in the order of gpus.yaml."""
-        return self._read_facts("gpus", read_gpus)
+        cards = self._read_table("gpus", "names", GpuFact)
+        return tuple({**cards, **self._read_table("gpus", "jetson_modules", GpuFact)}.values())
 
     @cached_property
     def gpus_by_text(self) -> dict[str, GpuFact]:
@@ -303,7 +203,7 @@ class Knowledge:
     @cached_property
     def families(self) -> tuple[GpuFamily, ...]:
         """Architectures by name, such as Blackwell, ascending."""
-        return self._read_facts("gpus", read_families)
+        return tuple(self._read_table("gpus", "families", GpuFamily).values())
 
     @cached_property
     def line_words(self) -> frozenset[str]:
@@ -323,12 +223,17 @@ class Knowledge:
     @cached_property
     def toolkits(self) -> Mapping[str, Toolkit]:
         """CUDA releases by `12.8`, ascending."""
-        return self._read_facts("toolkits", read_toolkits)
+        return self._read_table("toolkits", "releases", Toolkit)
 
     @cached_property
     def binary_rules(self) -> BinaryRules:
         """Systems on a chip and family archs: which machine code runs where."""
-        return self._read_facts("toolkits", read_binary_rules)
+        integrated = self._read_table("toolkits", "integrated", IntegratedGpu).values()
+        families = self._read_table("toolkits", "families", CodeFamily).values()
+        return BinaryRules(
+            {gpu.arch: gpu for gpu in integrated},
+            {family.arch: family.runs_on for family in families},
+        )
 
     @property
     def toolkit_notes(self) -> Mapping[str, Any]:
@@ -338,7 +243,13 @@ class Knowledge:
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """PyTorch releases by `2.7`, ascending."""
-        return self._read_facts("pytorch", read_releases)
+        limits = self._read_table("pytorch", "fewer_pythons", PythonLimit).values()
+
+        def add_limits(row: Row) -> Row:
+            fewer = [limit for limit in limits if row["name"] in limit.releases]
+            return row | {"fewer_pythons": fewer}
+
+        return self._read_table("pytorch", "releases", Release, add_limits)
 
     @property
     def pytorch_notes(self) -> Mapping[str, Any]:
@@ -348,22 +259,22 @@ class Knowledge:
     @cached_property
     def known_bad(self) -> tuple[KnownBad, ...]:
         """Combinations that are known not to work, in the order of combinations.yaml."""
-        return self._read_facts("combinations", read_known_bad)
+        return tuple(self._read_table("combinations", "known_bad", KnownBad).values())
 
     @cached_property
     def minimums(self) -> tuple[MinimumVersion, ...]:
         """What can be too old, in the order of combinations.yaml."""
-        return self._read_facts("combinations", read_minimums)
+        return tuple(self._read_table("combinations", "minimums", MinimumVersion).values())
 
     @cached_property
     def extensions(self) -> Mapping[str, ExtensionFact]:
         """CUDA extensions by name."""
-        return self._read_facts("extensions", read_extensions)
+        return self._read_table("extensions", "extensions", ExtensionFact, _complete_extension)
 
     @cached_property
     def companions(self) -> Mapping[str, CompanionFact]:
         """torchvision, torchaudio and triton by name."""
-        return self._read_facts("extensions", read_companions)
+        return self._read_table("extensions", "companions", CompanionFact, _add_companion_source)
 
     @property
     def extension_notes(self) -> Mapping[str, Any]:
@@ -373,31 +284,37 @@ class Knowledge:
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:
         """What a change means for a configured CMake folder; the first that matches decides."""
-        return self._read_facts("buildfolder", read_folder_rules)
+        return tuple(self._read_table("buildfolder", "rules", FolderRule).values())
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
         """What is known to go wrong; the first whose pattern is found is the cause."""
-        return self._read_facts("failures", read_failures)
+        return tuple(self._read_table("failures", "failures", Failure).values())
 
     @cached_property
     def package_managers(self) -> PackageManagers:
         """What the package manager of each system calls what remedies ask for."""
-        return self._read_facts("packagemanagers", read_package_managers)
+        managers = self._read_table(
+            "packagemanagers", "managers", PackageManager, _collect_packages
+        )
+        row = _drop_statuses(self._read_file("packagemanagers"))
+        row["managers"] = list(managers.values())
+        return self._convert_row("packagemanagers", "", row, PackageManagers)
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
         """What each strategy takes, with CUDA and without."""
-        from tasks.knowledge.costs import read_costs  # noqa: PLC0415 - of no use to list tasks
+        from tasks.knowledge.costs import CostFact  # noqa: PLC0415 - of no use to list tasks
 
-        return self._read_facts("costs", read_costs)
+        return tuple(self._read_table("costs", "ways", CostFact).values())
 
     @cached_property
     def extension_cost(self) -> ExtensionCost:
         """What an extension adds."""
-        from tasks.knowledge.costs import read_extension_cost  # noqa: PLC0415 - as above
+        from tasks.knowledge.costs import ExtensionCost  # noqa: PLC0415 - as above
 
-        return self._read_facts("costs", read_extension_cost)
+        row = self._read_file("costs").get("extension")
+        return self._convert_row("costs", "extension", row, ExtensionCost)
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
@@ -408,30 +325,66 @@ class Knowledge:
     @cached_property
     def mirrors(self) -> Mapping[str, MirrorFact]:
         """Public mirrors by the name that settings call them."""
-        return self._read_facts("mirrors", read_mirrors)
+        return self._read_table("mirrors", "presets", MirrorFact)
 
     @cached_property
     def _parsed_files(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def _read_facts(self, name: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """What `read` makes of a file; a person's mistake in it is a `KnowledgeError`."""
-        data = self._read_file(name)
-        try:
-            found = read(data)
-        except READ_ERRORS as error:
-            raise self._build_file_error(name, *locate_read_error(read, data)) from error
-        for key, what in find_type_errors(found):
-            raise self._build_file_error(name, key, what)
+    def _read_table(
+        self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
+    ) -> dict[str, F]:
+        """Return each row of a section of a file, by its key or its place from 1. `complete` adds
+        what a row does not say itself; its key is `name` there.
+        """
+        rows = self._read_file(name).get(section)
+        if not isinstance(rows, (dict, list)):
+            what = "is missing" if rows is None else "is of the wrong kind"
+            raise self._build_file_error(name, section, what)
+        found: dict[Any, F] = {}
+        for key, row in rows.items() if isinstance(rows, dict) else enumerate(rows, 1):
+            label, named = key, row
+            if isinstance(row, dict):
+                label, named = row.get("id", key), {"name": key, **row}
+            found[key] = self._convert_row(name, f"{section}.{label}", named, kind, complete)
         return found
+
+    def _convert_row(
+        self, name: str, at: str, row: Any, kind: type[F], complete: Callable[[Row], Row] = dict
+    ) -> F:
+        """Return a row as a `kind`; a mistake in it is a `KnowledgeError` with file and key."""
+        try:
+            return convert_row(complete(row) if isinstance(row, dict) else row, kind)
+        except ValidationError as error:
+            key, what = describe_error(error)
+            raise self._build_file_error(name, f"{at}{key}".strip("."), what) from error
 
     def _build_file_error(self, name: str, key: str, what: str) -> KnowledgeError:
         file = self.folder / f"{name}.yaml"
-        return KnowledgeError(
-            what, location=f"{file}: {key}" if key else str(file), hint=_REPAIR_HINT
-        )
+        return KnowledgeError(what, location=f"{file}: {key}", hint=_REPAIR_HINT)
 
     def _read_file(self, name: str) -> Mapping[str, Any]:
         if name not in self._parsed_files:
             self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
         return self._parsed_files[name]
+
+
+def _complete_extension(row: Row) -> Row:
+    return {"distribution": row["name"], **row, "own_jobs": "own_jobs" in row}
+
+
+def _add_companion_source(row: Row) -> Row:
+    source = convert_row(_complete_extension(row), ExtensionFact) if "git" in row else None
+    return row | {"pins": _drop_statuses(row.get("pins", {})), "source": source}
+
+
+def _drop_statuses(value: Any) -> Any:
+    """Return the mapping without `status`, and so each mapping in it."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _drop_statuses(each) for key, each in value.items() if key != "status"}
+
+
+def _collect_packages(row: Row) -> Row:
+    own = {"name", "systems", "command", "status"}
+    return row | {"packages": {word: name for word, name in row.items() if word not in own}}

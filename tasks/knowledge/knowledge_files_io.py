@@ -16,7 +16,6 @@ from tasks.knowledge.knowledge_files import Knowledge, parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tasks.core.model import Arch
     from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import Failure, FixStage, KnownBad, Level
+    from tasks.knowledge.facts import Failure, FixStage, Level
     from tasks.knowledge.knowledge_files import Knowledge
 
 
@@ -49,7 +49,7 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Find
             symptom=bad.symptom,
         )
         for bad in knowledge.known_bad
-        if _is_known_bad(bad, combination)
+        if any(is_condition_met(condition, combination) for condition in bad.when)
     )
 
 
@@ -70,10 +70,6 @@ def is_version_within(value: str, wanted: str) -> bool:
     if numbers is None or any(_is_less_precise(numbers[0], bound.version) for bound in bounds):
         return False
     return numbers[0] in bounds
-
-
-def _is_known_bad(bad: KnownBad, combination: Combination) -> bool:
-    return any(is_condition_met(condition, combination) for condition in bad.when)
 
 
 def _is_requirement_met(

@@ -32,7 +32,9 @@ def _check_minimum(
     if here is None or not is_condition_met(row.when, combination):
         return None
     least = _find_known_minimum(knowledge, row, combination)
-    if not least or not is_version_within(_format_comparable_version(row, here), f"<{least}"):
+    # cpp_extension asks for cl.exe's own version: 19.44 where _MSC_VER is 1944
+    version = f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here
+    if not least or not is_version_within(version, f"<{least}"):
         return None
     words = {"here": here, "least": least, "torch": combination.torch, "cuda": combination.cuda}
     return Finding(
@@ -48,22 +50,15 @@ def _check_minimum(
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
     """The number that `row` names, "" where it is not known or does not apply."""
+    cuda, torch = combination.cuda, combination.torch
     try:
-        return _find_minimum(knowledge, row, combination)
+        if row.least == "driver_floor":
+            return str(find_driver_floor(knowledge, cuda)) if cuda else ""
+        if row.least == "toolkit_msvc":
+            return str(find_toolkit(knowledge, cuda).msvc_min) if cuda else ""
+        return _find_release_minimum(knowledge, row, torch) if torch else ""
     except KnowledgeError:  # a release or toolkit that is not in the tables
         return ""
-
-
-def _find_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
-    if row.least in {"driver_floor", "toolkit_msvc"}:
-        return _find_toolkit_minimum(knowledge, row, combination.cuda) if combination.cuda else ""
-    return _find_release_minimum(knowledge, row, combination.torch) if combination.torch else ""
-
-
-def _find_toolkit_minimum(knowledge: Knowledge, row: MinimumVersion, cuda: str) -> str:
-    if row.least == "driver_floor":
-        return str(find_driver_floor(knowledge, cuda))
-    return str(find_toolkit(knowledge, cuda).msvc[0])
 
 
 def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str) -> str:
@@ -75,8 +70,3 @@ def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str)
         bound = re.search(r">=([\d.]+)", least)
         return bound[1] if bound else ""
     return least
-
-
-def _format_comparable_version(row: MinimumVersion, here: str) -> str:
-    """cpp_extension asks for cl.exe's own version: 19.44 where _MSC_VER is 1944."""
-    return f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tasks.core.errors import SettingsError
 from tasks.core.text_formatting import format_did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-@dataclass(frozen=True)
-class MirrorFact:
+class MirrorFact(Struct, frozen=True, kw_only=True):
     """Who mirrors, and for the prefix of a URL what is asked instead."""
 
     name: str
@@ -24,14 +24,6 @@ class MirrorFact:
     instead: Mapping[str, str]
     status: str
     note: str
-
-
-def read_mirrors(data: Mapping[str, Any]) -> dict[str, MirrorFact]:
-    """mirrors.yaml: presets."""
-    return {
-        name: MirrorFact(name, row["who"], dict(row["instead"]), row["status"], row["note"])
-        for name, row in data["presets"].items()
-    }
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:

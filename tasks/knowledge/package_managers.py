@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-@dataclass(frozen=True)
-class PackageManager:
+class PackageManager(Struct, frozen=True, kw_only=True):
     """Its command, and its names of what remedies ask for."""
 
     systems: tuple[str, ...]
@@ -19,8 +19,7 @@ class PackageManager:
     packages: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class PackageManagers:
+class PackageManagers(Struct, frozen=True, kw_only=True):
     """The known package managers, and the plain `names` of what they install.
 
     `releases`: for each release of a system ("debian-12") and word ("python"), the versions that it
@@ -29,7 +28,7 @@ class PackageManagers:
 
     names: Mapping[str, str]
     managers: tuple[PackageManager, ...]
-    releases: Mapping[str, Mapping[str, Sequence[str]]]
+    releases: Mapping[str, Mapping[str, Any]]
     anywhere: Mapping[str, str]
 
     def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
@@ -48,26 +47,6 @@ class PackageManagers:
         release = next((one for one in systems if one in self.releases), "")
         versions = self.releases.get(release, {})
         return all(version in versions.get(word, ()) for word, version in words.items())
-
-
-def read_package_managers(data: Mapping[str, Any]) -> PackageManagers:
-    """packagemanagers.yaml."""
-    managers = tuple(_read_managers(data["managers"]))
-    releases = {name: _drop_status(row) for name, row in data["releases"].items()}
-    return PackageManagers(
-        _drop_status(data["names"]), managers, releases, _drop_status(data["anywhere"])
-    )
-
-
-def _drop_status(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fact for name, fact in row.items() if name != "status"}
-
-
-def _read_managers(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]:
-    own = {"systems", "command", "status"}
-    for row in managers.values():
-        packages = {name: package for name, package in row.items() if name not in own}
-        yield PackageManager(tuple(row["systems"]), row["command"], packages)
 
 
 def find_install_command(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
@@ -19,7 +21,6 @@ from tasks.knowledge.versions import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.core.model import Arch
     from tasks.knowledge.facts import Channel, OfficialWheel, Release
     from tasks.knowledge.knowledge_files import Knowledge
 

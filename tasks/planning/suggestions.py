@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Arch, Host, InstalledToolkit
 from tasks.knowledge import Knowledge
@@ -98,7 +100,7 @@ def _list_releases(trial: what_if.WhatIf) -> Iterator[Release]:
     settings = trial.settings
     try:
         found = find_release(trial.knowledge, settings.torch.version)
-        yield replace(found, patch=settings.torch.version)
+        yield structs.replace(found, patch=settings.torch.version)
     except TorchyardError:
         pass
     if not find_source_reason(settings) and settings.torch.index == "auto":

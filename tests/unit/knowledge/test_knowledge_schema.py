@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.knowledge_files import find_type_errors
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, check_schema, load_knowledge
 
 
@@ -101,12 +98,21 @@ KINDS = {
         ("gpus", 'cc: "12.1"', "cc: 12.1", "names.NVIDIA GB10.cc", "wrong kind"),
         ("gpus", CARD, '"NVIDIA GB10": "12.1"', "names.NVIDIA GB10", "wrong kind"),
         ("gpus", "\nnames:", "\nnmaes:", "names", "is missing"),
-        ("toolkits", "gcc_max: 11", 'gcc_max: "11"', "11.8.gcc_max", "not a whole number"),
-        ("toolkits", "pypi: false", 'pypi: "no"', "11.8.pypi", "not true or false"),
+        ("toolkits", "gcc_max: 11", 'gcc_max: "11"', "releases.11.8.gcc_max", "not a whole number"),
+        ("toolkits", "pypi: false", 'pypi: "no"', "releases.11.8.pypi", "not true or false"),
         ("toolkits", "msvc: {min: 1910, ", "msvc: {", "releases.11.8.msvc.min", "is missing"),
-        ("toolkits", 'sm: ["3.5"', "sm: [3.5", "releases.11.8.sm", "wrong kind"),
+        ("toolkits", 'sm: ["3.5"', "sm: [3.5", "releases.11.8.sm.1", "wrong kind"),
         ("pytorch", "machine: x86_64, ", "", "releases.2.0.wheels.1.machine", "is missing"),
-        ("pytorch", 'msvc_min: "19.20"', "msvc_min: 19.20", "2.14.msvc_min", "not text (quote it)"),
+        (
+            "pytorch",
+            'msvc_min: "19.20"',
+            "msvc_min: 19.20",
+            "releases.2.14.msvc_min",
+            "not text (quote it)",
+        ),
+        ("toolkits", "gcc_max: 11", "gcc_max: true", "releases.11.8.gcc_max", "not a whole number"),
+        ("pytorch", "backend: setup_py", "backend: setup.py", "releases.2.0.backend", "'setup.py'"),
+        ("pytorch", "python: {first:", "python: {fist:", "releases.2.0.python.first", "is missing"),
         ("combinations", "    level: error\n", "", "known_bad.msvc-lnk1161.level", "is missing"),
         ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
@@ -117,7 +123,7 @@ KINDS = {
             "failures",
             "'Error 804\\b'",
             "'Error (804'",
-            "failures.cuda-804-driver.patterns",
+            "failures.cuda-804-driver.patterns.1",
             "regular",
         ),
     ],
@@ -131,13 +137,3 @@ def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917 
     assert told.value.location == f"{folder / name}.yaml: {at}"
     assert what in told.value.message
     assert "tasks.knowledge.knowledge_files_io" in told.value.hint
-
-
-def test_a_single_fact_is_judged_as_a_table_of_them_is() -> None:
-    kit = load_knowledge(KNOWLEDGE_FOLDER).toolkits["13.0"]
-    assert list(find_type_errors(kit)) == []
-    wrong: Any = "yes"
-    said = [("13.0.pypi", "'yes' is not true or false")]
-    assert list(find_type_errors(replace(kit, pypi=wrong))) == said
-    assert list(find_type_errors({"13.0": replace(kit, pypi=wrong)})) == said
-    assert [key for key, _ in find_type_errors([replace(kit, gcc_max=True)])] == ["13.0.gcc_max"]
