@@ -145,8 +145,8 @@ def _list_messages(entry: Failure) -> Iterator[str]:
 
 
 def _format_auto_fix(entry: Failure) -> str:
-    if not entry.heal:
+    if not entry.auto_fix:
         return ""
-    kind, _, header = entry.heal.partition(" ")
+    kind, _, header = entry.auto_fix.partition(" ")
     what = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
     return f" With `build.auto_fix: true` a build {what}, once."

@@ -105,8 +105,8 @@ def _explain_safely(
 
 def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) -> AutoFix | None:
     """What can be done about it in this stage that is not done yet."""
-    heal, _, header = (told.found.failure.heal if told.found.failure else "").partition(" ")
-    match heal:
+    fix, _, header = (told.found.failure.auto_fix if told.found.failure else "").partition(" ")
+    match fix:
         case "fewer-jobs":
             return _reduce_jobs(stage)
         case "submodules":

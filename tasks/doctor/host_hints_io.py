@@ -69,7 +69,7 @@ def build_profile_placeholders(
     }
     found = {name: value for name, value in known.items() if value}
     host = build_host_placeholders(knowledge, profile.host.python.minor, found.get("gcc", ""))
-    return {**host, **found, "heal": _offer_auto_fix(profile)}
+    return {**host, **found, "auto_fix": _offer_auto_fix(profile)}
 
 
 def suggest_other_torch(profile: Profile) -> str:

@@ -314,7 +314,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     `near` and `unless` say what else has to be there or must not; `rank` what it gives way to.
     `here` are remedies for one host and profile, the first of which all {words} are known there
-    goes before `remedy`; `heal` is what a build may do about it ("forced-include cfloat").
+    goes before `remedy`; `auto_fix` is what a build may do about it ("forced-include cfloat").
     """
 
     slug: str = field(name="id")
@@ -329,4 +329,4 @@ class Failure(Struct, frozen=True, kw_only=True):
     platform: str = ""
     rank: Rank = "cause"
     here: tuple[str, ...] = ()
-    heal: str = ""
+    auto_fix: str = ""

@@ -24,7 +24,7 @@ from tests.support.checkout import Heard, opened, write
 
 EXTENSION = """target: {gpus: ['12.0']}
 torch: {strategy: source}
-build: {heal: HEAL, jobs: 4}
+build: {auto_fix: HEAL, jobs: 4}
 extensions: [{name: rast, git: u, submodules: false, requires: [spam]}]
 """
 CSTDINT = 'k.cu(9): error: identifier "uint32_t" is undefined'
@@ -33,8 +33,8 @@ MEMORY = "cc1plus: out of memory allocating 65536 bytes"
 ISOLATED = "  File \"<string>\", line 1\nModuleNotFoundError: No module named 'torch'\nmetadata"
 
 
-def profile_of(yard: Path, heal: bool = True) -> Profile:
-    write(yard, EXTENSION.replace("HEAL", str(heal).lower()))
+def profile_of(yard: Path, auto_fix: bool = True) -> Profile:
+    write(yard, EXTENSION.replace("HEAL", str(auto_fix).lower()))
     subject = opened(yard)
     assert subject.opened is not None
     return subject.opened
@@ -96,7 +96,7 @@ def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
 
 
 def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
-    profile = profile_of(yard, heal=False)
+    profile = profile_of(yard, auto_fix=False)
     action = Action(yard / "a.log", CSTDINT, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
         run_with_auto_fix(stage_of(profile), action, profile)
