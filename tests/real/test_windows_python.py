@@ -48,12 +48,12 @@ def test_the_unit_tests_pass_on_a_python_for_windows(checkout: Wine) -> None:
 
 
 def test_a_command_ends_with_everyone_that_it_started(checkout: Wine) -> None:
-    told = pytest_of(checkout, "tests/unit/system/process/test_jobobject.py")
+    told = pytest_of(checkout, "tests/unit/system/test_jobobject.py")
     assert counted(told, "passed") >= 7, told
 
 
 def test_ninjas_share_a_semaphore_that_is_whole_after_each_end(checkout: Wine) -> None:
-    told = pytest_of(checkout, *(f"tests/unit/jobs/jobserver/test_{name}.py" for name in _POOL))
+    told = pytest_of(checkout, *(f"tests/unit/jobs/test_{name}.py" for name in _POOL))
     assert counted(told, "passed") >= 30, told
 
 

@@ -157,8 +157,8 @@ def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: st
     code = (
         "import sys; from pathlib import Path;"
         "from tasks.system import environments, package_installer;"
-        f"into = packages.Packages(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
-        "into.install(['ninja'])"
+        f"into = package_installer.PackageInstaller(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
+        "into.install_requirements(['ninja'])"
     )
     shutil.copytree(ROOT / "tasks", folder / "tasks")
     path = f"{windows(SITE)};{windows(at / 'lib')}"

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tasks.system import environments
-from tests.unit.wheels.files.test_wheelfile import sha256
+from tests.unit.wheels.test_wheelfile import sha256
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
 

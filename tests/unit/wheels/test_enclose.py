@@ -13,8 +13,8 @@ from tasks.wheels import wheel_archive_io, wheel_rewrite_io
 from tasks.wheels.wheel_rewrite_io import add_dist_info_files
 from tests.support.systems import posix_only
 from tests.support.torchwheels import MODULES, Venv, make
-from tests.unit.wheels.files.test_repack import compressed, good, listed, stored
-from tests.unit.wheels.files.test_wheelfile import INFO, PYTHON
+from tests.unit.wheels.test_repack import compressed, good, listed, stored
+from tests.unit.wheels.test_wheelfile import INFO, PYTHON
 
 ADDED = {"sboms/torchyard.cdx.json": b'{"bomFormat": "CycloneDX"}\n'}
 PLACE = f"{INFO}/sboms/torchyard.cdx.json"

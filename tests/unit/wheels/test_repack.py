@@ -11,7 +11,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels import wheel_archive_io, wheel_rewrite_io
-from tests.unit.wheels.files.test_wheelfile import FILES, INFO, NAME, PYTHON, record_of, sha256
+from tests.unit.wheels.test_wheelfile import FILES, INFO, NAME, PYTHON, record_of, sha256
 
 TEXT = b"the same words again and again; " * 400
 WHEN = (2026, 11, 21, 10, 30, 2)

@@ -24,7 +24,7 @@ from tests.support.peimages import dll
 from tests.support.rows import each_row
 from tests.support.smallwheels import wheel as small_wheel
 
-KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 HERE = SystemDlls(
     frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"})
 )

@@ -12,7 +12,7 @@ import pytest
 from tasks.wheels import wheel_record
 from tasks.wheels.installed_wheel_io import find_unmodified_wheel, hash_installed_record
 from tasks.wheels.wheel_record import RecordRow
-from tests.unit.wheels.files.test_wheelfile import sha256
+from tests.unit.wheels.test_wheelfile import sha256
 
 FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
 

@@ -21,7 +21,7 @@ from tests.support.systems import posix_only
 if sys.platform != "win32":
     import pty
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 COMPLETION = ROOT / "templates"
 PATIENCE = 60  # seconds until a shell that says nothing is given up
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="not run: there is no bash")

@@ -25,7 +25,7 @@ from tasks.settings.schema import Settings
 from tests.support.checkout import Heard, opened, write
 from tests.support.rows import each_row
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SOURCE = (
     "target: {gpus: ['12.0']}\ntorch: {strategy: source}\nextensions: [simple-knn]\n"
     "toolkit: {version: '13.0'}\ninstall: {into: /opt/env/bin/python}\n"
