@@ -157,7 +157,8 @@ def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: st
     code = (
         "import sys; from pathlib import Path;"
         "from tasks.system import environments, package_installer;"
-        f"into = package_installer.PackageInstaller(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
+        f"places = {uv}, Path('log').absolute(), Path('out');"
+        "into = package_installer.PackageInstaller(sys.executable, *places);"
         "into.install_requirements(['ninja'])"
     )
     shutil.copytree(ROOT / "tasks", folder / "tasks")
