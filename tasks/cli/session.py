@@ -162,8 +162,9 @@ _NON_BUILDING_COMMANDS = frozenset(
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database. A profile that cannot be opened may have any name,
-    so unsafe characters are replaced.
+    """Return the file name of doit's database.
+
+    A profile that cannot be opened may have any name, so unsafe characters are replaced.
     """
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
@@ -179,8 +180,9 @@ class DoitSetup:
 def open_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
-    """Open `profile` for doit. Raises `TorchyardError` if it is broken, unless the requested task
-    works with a broken profile.
+    """Open `profile` for doit.
+
+    Raises `TorchyardError` if it is broken, unless the requested task works with a broken profile.
     """
     configure_stream(sys.stderr)  # doit reports load errors there
     _reject_unknown_assignments(argv)
@@ -212,8 +214,9 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a profile with a matrix: each entry is opened separately, so
-    the profile itself may be broken.
+    """Return True for `doit lock` of a profile with a matrix.
+
+    Each entry is opened separately, so the profile itself may be broken.
     """
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
@@ -316,9 +319,10 @@ def _can_run_when_broken(argv: Sequence[str]) -> bool:
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
-    """Return True if the command only reads settings and task names: help, list without --status,
-    and settings. Such a command runs no program that settings name: the user may not have read them
-    yet.
+    """Return True for help, list without --status, and settings.
+
+    These read settings and task names only. They must not run a program that the settings name: the
+    user may not have read them yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -331,8 +335,9 @@ def _is_read_only_command(argv: Sequence[str]) -> bool:
 
 
 def _needs_install_check(argv: Sequence[str]) -> bool:
-    """Return True if the run uses install.into. That environment may be gone, and other tasks must
-    still open the profile.
+    """Return True if the run uses install.into.
+
+    That environment may be gone, and other tasks must still open the profile.
     """
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
@@ -358,8 +363,9 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if a GPU was added or removed since the host was pinned. Nothing is rebuilt
-    for that.
+    """Yield a notice if a GPU was added or removed since the host was pinned.
+
+    Nothing is rebuilt for that.
     """
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return

@@ -21,8 +21,9 @@ _BUILDING_TASKS = {"build", *STAGE_VERBS}
 
 
 def list_exit_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run: INT, TERM, and HUP (a closed terminal) unless it is
-    ignored, as under nohup.
+    """Return the signals that end a run: INT, TERM, and HUP (a closed terminal).
+
+    HUP is left out if it is ignored, as under nohup.
     """
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
@@ -60,8 +61,9 @@ class Reporter:
             self.console.print_header()
 
     def add_failure(self, task: Any, fail: Any) -> None:
-        """Report a failed task, but not the dependents that doit skips. `execute` has already
-        reported an extension that failed while others ran.
+        """Report a failed task, but not the dependents that doit skips.
+
+        `execute` has already reported an extension that failed while others ran.
         """
         if isinstance(fail, UnmetDependency):
             return
@@ -70,8 +72,9 @@ class Reporter:
             self.console.report_failure(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
-        """Finish the run once doit has saved its state. Exit signals are ignored from here on, so
-        that the result is reported.
+        """Finish the run once doit has saved its state.
+
+        Exit signals are ignored from here on, so that the result is reported.
         """
         _ignore_exit_signals()
         type(self).exit_code = self.code
@@ -88,8 +91,9 @@ class Reporter:
         self.console.report_failure("clean", exception.get_msg())
 
     def _exit_on_signal(self, number: int, _: object) -> None:
-        """End the run once: terminate child processes, let doit save its state, and exit with 128 +
-        number.
+        """End the run in order, once.
+
+        Child processes are terminated, doit saves its state, and the exit code is 128 + number.
         """
         _ignore_exit_signals()
         self.console.interrupted, self.code = True, 128 + number

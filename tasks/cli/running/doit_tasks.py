@@ -30,16 +30,19 @@ DoitTask = dict[str, Any]
 
 
 def resolve_user_path(path: str) -> str:
-    """Return the absolute path of what the user typed, "" for "". Relative paths start at the
-    folder where doit was started: `doit -f` changes the working directory.
+    """Return the absolute path of what the user typed, "" for "".
+
+    Relative paths start at the folder where doit was started: `doit -f` changes the working
+    directory.
     """
     typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", typed)) if path else ""
 
 
 def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
-    """Yield a task per stage, a group for the extensions, and the two tasks that users run: build
-    and validate. Stages that are absent from the profile get a task that prints the reason.
+    """Yield a task per stage, the group of extensions, and the tasks `build` and `validate`.
+
+    A stage that is absent from the profile gets a task that prints the reason.
     """
     plan = yard.plan
     yield from _generate_group_tasks(plan)  # first: doit adds subtasks to an existing group only
@@ -124,8 +127,9 @@ def _build_absent_task(yard: Session, name: str, reason: str) -> DoitTask:
 
 
 def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
-    """Return the files that `doit clean` removes for a stage: its manifests, and the JUnit file of
-    validate. Work trees, environments and wheels are kept.
+    """Return the files that `doit clean` removes: manifests, and the JUnit file of validate.
+
+    Work trees, environments and wheels are kept.
     """
     return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
 

@@ -79,7 +79,7 @@ class Session:
 
     @cached_property
     def record(self) -> RunRecorder:
-        """Return the recorder of the run, which writes to `records` and begins with the run header."""
+        """Return the recorder of the run. The run header comes first."""
         from tasks.runlog.run_record_io import RunRecorder  # noqa: PLC0415 - only where something is done
 
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
@@ -99,8 +99,9 @@ def execute_stage(yard: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _run_despite_failures(yard: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage after those whose manifests it may lack. If one of these failed, fail the stage
-    afterwards, so that the exit code is 1.
+    """Run a stage after those whose manifests it may lack.
+
+    If one of these failed, fail the stage afterwards, so that the exit code is 1.
     """
     yard.parallel = yard.parallel or _create_parallel_stages(yard)
     failed: set[PurePath] = set()
@@ -117,8 +118,9 @@ def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
 
 
 def _find_refusal(yard: Session, stage: Stage) -> TaskFailed | None:
-    """Return why a stage cannot start, or None. The finding of the gate is reported with the first
-    stage it stops, and not again.
+    """Return why a stage cannot start, or None.
+
+    The finding of the gate is reported with the first stage it stops, and not again.
     """
     if yard.refusal and (yard.busy or _needs_gate(yard, stage)):
         return TaskFailed(yard.refusal, report=False)
@@ -139,8 +141,9 @@ def _prepare_stage(yard: Session, stage: Stage) -> None:
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
-    """Turn a `TorchyardError` or a disk error into a failed task. Anything else is a bug and
-    raised.
+    """Turn a `TorchyardError` or a disk error into a failed task.
+
+    Anything else is a bug and raised.
     """
     try:
         act()
@@ -170,8 +173,9 @@ def _run_stage(yard: Session, stage: Stage) -> None:
 
 
 def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Remove the stage's manifests, run its action and write the new ones. Return the outputs, the
-    outcome, and the automatic fix of a failure, if any.
+    """Remove the stage's manifests, run its action and write the new ones.
+
+    Return the outputs, the outcome, and the automatic fix of a failure, if any.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
@@ -191,8 +195,10 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
 
 
 def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
-    """Return the runner of the requested extensions. At most one per core and at most
-    `_MAX_PARALLEL` run at once: each is a Python process that has torch loaded.
+    """Return the runner of the requested extensions.
+
+    At most one per core and at most `_MAX_PARALLEL` run at once: each is a Python process that has
+    torch loaded.
     """
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
@@ -226,8 +232,10 @@ def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
 
 
 def is_due(stage: Stage) -> bool:
-    """Return True if doit will run the stage. False also if there are manifests but no record of
-    the last run: doit then decides when it reaches the stage.
+    """Return True if doit will run the stage.
+
+    False also if there are manifests but no record of the last run: doit then decides when it
+    reaches the stage.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -282,8 +290,10 @@ def _check_gate(yard: Session, stage: Stage) -> None:
 
 
 def _needs_gate(yard: Session, stage: Stage) -> bool:
-    """Return False once the gate is passed, for validate, and for a stage that only inspects an
-    existing result (a source tree on every run, an existing build).
+    """Return True if the gate must pass before the stage starts.
+
+    Not once the gate is passed, not for validate, and not for a stage that only inspects what
+    exists (a source tree on every run, an existing build).
     """
     only_looks = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (yard.gate_passed or only_looks or stage.kind == "validate")
@@ -291,6 +301,7 @@ def _needs_gate(yard: Session, stage: Stage) -> bool:
 
 def _enter_build_folder(yard: Session, stage: Stage) -> None:
     """Create the build folder, lock it and pin the host, once per run, before the first action.
+
     Validate does not create a build folder that does not exist.
     """
     if yard.entered or (stage.kind == "validate" and not Path(yard.layout.build).is_dir()):

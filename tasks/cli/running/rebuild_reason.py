@@ -13,10 +13,9 @@ from tasks.runlog.stage_record_io import ChangeExplainer
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return the rebuild reasons in short, else the differences from torchyard.lock, else a
-    default.
+    """Return the rebuild reasons in short, or the differences from torchyard.lock, or a default.
 
-    For a stage with an up-to-date check, "unfinished" is returned if that check finds no change.
+    If the stage's up-to-date check finds no change, the last run did not finish.
     """
     if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(found)

@@ -86,6 +86,7 @@ def finalize_run(yard: Session, code: int) -> None:
 
 def _record_end(yard: Session, outcome: str, code: int) -> None:
     """Record the end of the run, also of one that had nothing to do, if there is a build folder.
+
     Such a run locks the folder only while it writes, and writes nothing if another run holds the
     lock.
     """
