@@ -36,7 +36,7 @@ class Decision:
 class DepsResults:
     """The results of deps: deps.json, cache.json, and the environment that follows from them.
 
-    All are None before deps has run.
+    A field is None before deps has run.
     """
 
     deps: DepsManifest | None = None

@@ -79,7 +79,10 @@ class Session:
 
     @cached_property
     def record(self) -> RunRecorder:
-        """Return the recorder of the run. The run header comes first."""
+        """Return the recorder of the run, which writes to the folder `records`.
+
+        The run header is written first.
+        """
         from tasks.runlog.run_record_io import RunRecorder  # noqa: PLC0415 - only where something is done
 
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
