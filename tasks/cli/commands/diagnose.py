@@ -1,8 +1,8 @@
 """`doit diagnose`: explain why the last build, or any log, failed.
 
 Prints the first real error, the cause in a sentence, what to do, and the path of the whole log. An
-uncertain cause is marked. Problems that would stop a build now, in the settings or found by `doit
-doctor`, come first.
+uncertain cause is marked. Problems that would stop a build now come first: invalid settings, and
+the findings of `doit doctor`.
 """
 
 from __future__ import annotations

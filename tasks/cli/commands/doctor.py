@@ -1,7 +1,7 @@
 """`doit doctor`: find what could stop this profile on this machine before anything is built.
 
-It only inspects; `--accept` pins the GPUs and toolkits that are present now. The network is used
-only to test whether hosts accept a connection. A build runs the quick part (some milliseconds)
+Only `--accept` changes anything: it pins the GPUs and toolkits that are present now. The network is
+used only to test whether hosts accept a connection. A build runs the quick part (some milliseconds)
 before it writes anything.
 """
 

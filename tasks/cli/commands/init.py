@@ -287,7 +287,8 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
 ) -> None:
     """Ask, plan and write config/local.yaml.
 
-    Raises `TorchyardError` if an answer is invalid or the file exists; nothing is written then.
+    Raises `TorchyardError` if an answer is invalid, or if another file exists and `force` is not
+    set; nothing is written then.
     """
     path = subject.root / LOCAL_SETTINGS_PATH
     ask = is_interactive() and not yes
