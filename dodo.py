@@ -1,4 +1,7 @@
-"""Load, plan, yield tasks. `doit list` shows them; README.md tells how to use them."""
+"""Open the profile and yield its tasks to doit.
+
+README.md explains the use; `doit list` shows the tasks.
+"""
 
 import gc
 import os
@@ -12,13 +15,13 @@ from doit import get_var
 from doit.exceptions import InvalidDodoFile
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Until the reporter takes it there is nothing to end in order, and nobody wants a traceback
+    # Until the reporter handles SIGINT there is nothing to clean up, and a traceback does not help
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 if gc.isenabled():
-    gc.disable()  # nothing that is loaded goes away again: to look for it would be in vain
+    gc.disable()  # objects created at load live until exit: a collection would free nothing
 
-# pydantic would read the metadata of every package here for plugins, and load those it finds
+# Otherwise pydantic reads the metadata of every installed package for plugins, and loads them
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from tasks.cli.session import open_session
@@ -40,5 +43,5 @@ DOIT_CONFIG = _SETUP.doit_config
 
 
 def task_torchyard() -> Iterator[dict[str, Any]]:
-    """Every task there is."""
+    """Yield every task."""
     yield from _SETUP.tasks()

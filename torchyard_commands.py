@@ -1,8 +1,8 @@
-"""Plugins of doit: its commands and its sqlite3 backend, as they are in a checkout of torchyard.
+"""doit's commands and sqlite3 backend, adapted to a checkout of torchyard.
 
-Anywhere else they are doit's own. doit chooses its plugins before it reads dodo.py, so they are
-entry points (pyproject.toml), and `pip install -e .` installs this file only. What they do is in
-`tasks` of the checkout.
+Outside a checkout they behave like those of doit. doit chooses its plugins before it reads dodo.py,
+so they are entry points (pyproject.toml), and `pip install -e .` installs this file only. The
+implementation is in `tasks` of the checkout.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 
 
 def _checkout(folder: Path | None = None) -> Path | None:
-    """Return the folder, the current one by default, if it is a checkout; `tasks` can be imported
-    then.
+    """Return `folder`, by default the current one, if it is a checkout, else None.
+
+    `tasks` is importable afterwards.
     """
     here = folder or Path.cwd()
     files = (here / "dodo.py", here / "tasks" / "cli" / "running" / "database.py")
@@ -47,7 +48,7 @@ if _checkout() is not None:
 
 
 def _has_checkout(params: Any) -> bool:
-    """Return True if doit is going to load the dodo.py of a checkout."""
+    """Return True if doit will load the dodo.py of a checkout."""
     dodo = Path(params.get("dodoFile", "")).absolute()
     folders = (dodo.parent, *(dodo.parent.parents if params.get("seek_file") else ()))
     found = next((folder for folder in folders if (folder / dodo.name).is_file()), None)
@@ -55,7 +56,7 @@ def _has_checkout(params: Any) -> bool:
 
 
 def open_database(name: str, codec: Any, *, module_name: str | None = None) -> Any:
-    """Return doit's database; doit calls this once it has read dodo.py."""
+    """Return doit's database; doit calls this after it has read dodo.py."""
     if _checkout() is None:
         return SqliteDB(name, codec, module_name=module_name)
     from tasks.cli.running.database import Database  # noqa: PLC0415 - only in a checkout
@@ -64,7 +65,7 @@ def open_database(name: str, codec: Any, *, module_name: str | None = None) -> A
 
 
 class _Printing(Command):  # type: ignore[misc]
-    """A command that copes with closed, full or unread output."""
+    """A command that handles closed, full or unread standard output."""
 
     def parse_execute(self, in_args: list[str]) -> Any:
         """Return the exit code: 1 if standard output could not be written."""
@@ -77,7 +78,7 @@ class _Printing(Command):  # type: ignore[misc]
 
 
 class _Loading(DoitCmdBase):  # type: ignore[misc]
-    """A command that loads the tasks of a checkout, and opens no database."""
+    """A command that loads the tasks of a checkout without opening a database."""
 
     def load_session(self, params: Any, args: list[str]) -> Any:
         """Set `task_list`; return the session of dodo.py, None if the profile cannot be opened."""
@@ -88,13 +89,13 @@ class _Loading(DoitCmdBase):  # type: ignore[misc]
 
 
 class Help(_Printing, _Loading, DoitsHelp):  # type: ignore[misc]
-    """Without a name, what to do when; otherwise the page of a task."""
+    """`doit help`: an overview, or the page of one task."""
 
     name = "help"
     doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Show it; doit shows the pages of its own commands."""
+        """Print the overview or a page; doit prints the pages of its commands."""
         if not args and _checkout() is not None:
             from tasks.cli.doit_overrides import show_overview  # noqa: PLC0415 - only in a checkout
 
@@ -114,12 +115,12 @@ class Help(_Printing, _Loading, DoitsHelp):  # type: ignore[misc]
 
 
 class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
-    """The script that asks `tasks.cli.complete`."""
+    """`doit tabcompletion`: the shell script that calls `tasks.cli.complete`."""
 
     name = "tabcompletion"
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
-        """Write it to standard output."""
+        """Write the script to standard output."""
         script = f"completion.{opt_values['shell']}"
         here = _checkout()
         if here is None or not (here / "templates" / script).is_file():
@@ -129,12 +130,15 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
 
 
 class _Explaining(DoitCmdBase):  # type: ignore[misc]
-    """Explain an unknown word or option with `tasks.cli.doit_overrides`."""
+    """A command that explains unknown words and options with `tasks.cli.doit_overrides`."""
 
     task_list: Any = ()  # until dodo.py is read
 
     def parse_execute(self, in_args: list[str]) -> Any:
-        """Raises `InvalidCommand` in our words; `--help` and `-h` are no mistake."""
+        """Run the command; show help for `--help` and `-h`.
+
+        Raises `InvalidCommand` with torchyard's message for anything else that doit rejects.
+        """
         try:
             return super().parse_execute(in_args)
         except (CmdParseError, InvalidCommand) as error:
@@ -148,16 +152,16 @@ class _Explaining(DoitCmdBase):  # type: ignore[misc]
 
 
 class Run(_Printing, _Explaining, DoitsRun):  # type: ignore[misc]
-    """What `doit build` is."""
+    """`doit run`, the default command: `doit build` is short for `doit run build`."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Return the reporter's exit code: doit returns 2 if a task that failed had dependents."""
+        """Return the reporter's exit code: doit returns 2 if a failed task has dependents."""
         code = super().execute(params, args)
         return getattr(params["reporter"], "exit_code", code) if code and _checkout() else code
 
 
 class List(_Printing, _Explaining, _Loading, DoitsList):  # type: ignore[misc]
-    """The tasks in the order in which they run; doit prints what a script asks for."""
+    """`doit list`: the tasks in the order in which they run. Output for scripts is doit's."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
         """Print the list."""
@@ -174,7 +178,7 @@ class List(_Printing, _Explaining, _Loading, DoitsList):  # type: ignore[misc]
 
 
 class Clean(_Printing, _Explaining, DoitsClean):  # type: ignore[misc]
-    """doit's own, which prints the files that it removes."""
+    """`doit clean`, which prints the files that it removes."""
 
     def clean_tasks(self, tasks: Any, dryrun: bool, cleanforget: bool) -> None:
         """Remove the results of these tasks."""
@@ -192,22 +196,22 @@ class Clean(_Printing, _Explaining, DoitsClean):  # type: ignore[misc]
 
 
 class Forget(_Printing, _Explaining, DoitsForget):  # type: ignore[misc]
-    """doit's own."""
+    """`doit forget`, with explained errors."""
 
 
 class Ignore(_Printing, _Explaining, DoitsIgnore):  # type: ignore[misc]
-    """doit's own."""
+    """`doit ignore`, with explained errors."""
 
 
 class ResetDep(_Printing, _Explaining, DoitsResetDep):  # type: ignore[misc]
-    """doit's own."""
+    """`doit reset-dep`, with explained errors."""
 
 
 class Info(_Printing, _Explaining, DoitsInfo):  # type: ignore[misc]
-    """doit's own, which fails with a `KeyError` for a word that is no task."""
+    """`doit info`, without doit's `KeyError` for an unknown task."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Print the facts of a task. Raises `InvalidCommand` if there is no such task."""
+        """Print the facts of a task. Raises `InvalidCommand` if the task does not exist."""
         try:
             return super().execute(params, args)
         except KeyError:

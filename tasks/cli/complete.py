@@ -1,8 +1,8 @@
-"""What may come next on a command line of doit, for the completion of a shell: `python -m
-tasks.cli.complete -- "doit val"` prints a word a line, with `--told` and a tab what it is.
+"""Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-It opens no profile and imports nothing that takes time: doit itself would take half a second. What
-goes wrong is silent, for a person is in the middle of a line.
+Prints one word per line; with `--told`, a tab and a description follow. No profile is opened and
+nothing slow is imported: doit would take half a second. Errors are silent because the user is
+typing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Completions = Iterator[tuple[str, str]]
 
 
 def find_completions(line: str, root: Path = _ROOT) -> Completions:
-    """The words that can stand where `line` ends, each with what it is."""
+    """Yield the words that can complete `line`, each with a description."""
     *before, word = line.split(" ")
     before = [one for one in before[1:] if one]
     for name, meaning in _select_completions(before, word, root):
@@ -85,7 +85,7 @@ def _complete_options(command: str) -> Completions:
 
 
 def _is_value_option(last: str) -> bool:
-    """Whether the word before is an option with a value, which the shell completes as a file."""
+    """Return True if the option `last` takes a value, which the shell completes as a file."""
     options = (option for one in COMMAND_PAGES for option in one.options if option.value)
     return last in {f"--{option.name}" for option in options}
 
@@ -100,7 +100,10 @@ def _read_profile_name(before: list[str]) -> str:
 
 
 def _complete_extensions(root: Path, profile: str) -> Completions:
-    """`extensions:NAME` of the settings; a later file's list replaces an earlier one's."""
+    """Yield `extensions:NAME` for each extension in the settings.
+
+    The list of a later file replaces the list of an earlier one.
+    """
     import yaml  # noqa: PLC0415 - only here
 
     listed: list[Any] = []
@@ -116,7 +119,7 @@ def _complete_extensions(root: Path, profile: str) -> Completions:
 
 
 def main(argv: list[str]) -> None:
-    """Print them."""
+    """Print the completions."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     for name, meaning in find_completions(argv[-1]):
         sys.stdout.write(f"{name}\t{meaning}\n" if "--told" in argv else f"{name}\n")

@@ -1,6 +1,6 @@
-"""What was decided for a profile, each with its reason, and what the work is expected to take.
+"""List the decisions for a profile, each with its reason, and estimate what a build costs.
 
-What deps left says what is there; before it ran, it is what it will look for.
+Before deps has run, the decisions say what deps will look for; afterwards, what it found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.stages.env.model import Environment
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about `key`, and why; `why` is "" where the value says it."""
+    """A decision about `key`, and its reason; `why` is "" if the value explains itself."""
 
     key: str
     value: str
@@ -34,8 +34,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class DepsResults:
-    """What is here already: the manifests deps.json and cache.json, and the environment that comes
-    of them. None where deps has yet to run.
+    """The results of deps: deps.json, cache.json, and the environment that follows from them.
+
+    A field is None before deps has run.
     """
 
     deps: DepsManifest | None = None
@@ -45,8 +46,9 @@ class DepsResults:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What work takes, as far as it is known: seconds, MiB of the largest compiler, GiB on disk,
-    and the same in words; and whose word that is.
+    """The known cost of work: seconds, MiB of the largest compiler process, GiB on disk.
+
+    `disk` is the disk usage as text, `by` the source of the estimate.
     """
 
     seconds: float | None = None
@@ -60,7 +62,7 @@ _NO_ESTIMATE = CostEstimate()
 
 
 def list_decisions(profile: Profile, found: DepsResults) -> tuple[Decision, ...]:
-    """In the order in which one follows from the other."""
+    """Return the decisions, each after those that it depends on."""
     return tuple(_yield_decisions(profile, found))
 
 
@@ -170,8 +172,10 @@ def _build_jobs_decision(build: Build) -> Decision:
 
 @dataclass(frozen=True)
 class StageCost:
-    """A stage that would run: the seconds it took last time, and the MiB of its largest compiler,
-    None where nobody knows. It may run, and need not, where it is not `certain`.
+    """A stage that would run, with the cost of its last run.
+
+    `seconds` it took, and MiB of its largest compiler process; None if unknown. `certain` is False
+    if the stage may turn out to be up to date.
     """
 
     stage: str
@@ -182,8 +186,9 @@ class StageCost:
 
 @dataclass(frozen=True)
 class ExpectedCost:
-    """What the stages that would run take; `at_most`, as some of them may turn out not to.
-    `unknown` are those that nothing is known of.
+    """The cost of the stages that would run. `unknown` are the stages without an estimate.
+
+    `at_most`: some of the stages may turn out to be up to date.
     """
 
     known: CostEstimate
@@ -210,8 +215,9 @@ class ExpectedCost:
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
-    """What `work` takes by its records; where a stage has none, what is known of builds like this
-    one (`facts`) stands for all of it.
+    """Return the cost of `work`, by its records.
+
+    If a stage has no record, the `facts` about similar builds replace the whole estimate.
     """
     past = tuple(work)
     unknown = tuple(one.stage for one in past if one.seconds is None)
@@ -234,7 +240,10 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
 def estimate_compile_seconds(
     runs: Iterable[Mapping[str, Any]], objects: int | None
 ) -> float | None:
-    """Seconds that compiling `objects` takes, None for all of them, by the last whole build."""
+    """Return the seconds for compiling `objects` files (None: all), or None if unknown.
+
+    Scaled from the last whole build.
+    """
     whole = [run for run in runs if run["decision"] in {"configure", "wipe"}]
     if not whole:
         return None

@@ -1,4 +1,4 @@
-"""Output of `doit list`, `doit help` and `doit clean`, and the error for a refused command line.
+"""Print `doit list`, `doit help` and `doit clean`, and explain rejected command lines.
 
 torchyard_commands.py calls these functions in a checkout, from its subclasses of doit's commands.
 """
@@ -33,8 +33,9 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the tasks of `names`, all of them if there are none. Raises `InvalidCommand` for a name
-    that is no task.
+    """Print the tasks in `names`, or all if it is empty.
+
+    Raises `InvalidCommand` for an unknown task.
     """
     from tasks.cli.help_text import TaskRow, render_task_list  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
@@ -63,7 +64,7 @@ def _select_tasks(
 
 
 def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> None:
-    """Print the help page of the task `name`. Raises `InvalidCommand` if there is no such task."""
+    """Print the help page of the task `name`. Raises `InvalidCommand` for an unknown task."""
     docs = {task.name: task.doc or "" for task in tasks}
     console = session.console if session else Console(None)
     profile = session.layout.profile if session else read_default_profile()
@@ -72,13 +73,13 @@ def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> 
 
 
 def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
-    """Remove the results of these stages, and print what was removed."""
+    """Remove the results of these stages and print what was removed."""
     for line in _remove_results(session, names, dryrun=dryrun):
         session.console.print_report(line)
 
 
 def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> Iterator[str]:
-    """Remove the results of these stages; yield the lines to print."""
+    """Remove the results of these stages and yield the lines to print."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
     done, found = "would remove" if dryrun else "removed", False
@@ -102,7 +103,7 @@ def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> I
 
 
 def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
-    """How each stage stands, in the words of `doit explain`; a command always runs."""
+    """Return the state of each stage, in the words of `doit explain`. Commands have no state."""
     from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only where it is asked for
 
     if yard is None:
@@ -136,7 +137,7 @@ def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Itera
 
 
 def show_overview() -> None:
-    """`doit help` without a name: no profile is opened for it."""
+    """Print the overview of `doit help`. It opens no profile."""
     from tasks.cli.help_text import render_overview  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
@@ -146,7 +147,10 @@ def show_overview() -> None:
 
 
 def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
-    """Whether doit refused `--help` or `-h`, as in `doit init --help`: the page is shown then."""
+    """Show the help page if doit rejected `--help` or `-h`, as in `doit init --help`.
+
+    Return True if a page was shown.
+    """
 
     wrong = error.__context__
     docs = {task.name: task.doc or "" for task in tasks}
@@ -162,8 +166,10 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
 
 
 def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
-    """What doit refuses of the command line `words`, told by us where a word or an option means
-    nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
+    """Return torchyard's error for an unknown word or option in `words`, else doit's `error`.
+
+    `rest` is the part of the command line that doit had not parsed yet, `tasks` the tasks it has
+    read so far.
     """
     from tasks.settings.layers_io import list_profiles  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
@@ -196,7 +202,7 @@ _SETTING_SYNTAX = "a setting goes into config/local.yaml, or is TORCHYARD__SECTI
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The words after `doit`; `tasks` and `profiles` are those that there are."""
+    """The words after `doit`, and the existing tasks and profiles."""
 
     words: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -204,16 +210,16 @@ class CommandLine:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Whatever may stand after `doit`."""
+        """Return every name that may follow `doit`."""
         return tuple(dict.fromkeys((*HELP_PAGES, *self.tasks, *DOIT_COMMANDS)))
 
     def has_profile(self, profile: str) -> bool:
-        """Whether there is that profile, or the one that it is a cell of."""
+        """Return True if the profile exists, or the profile of this matrix entry."""
         return profile.partition("@")[0] in self.profiles
 
 
 def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
-    """`stray` is no task."""
+    """Return the error for a word that is not a task."""
     at = line.words.index(stray)
     if stray == "profile":
         after = [one for one in line.words[at + 1 : at + 3] if one != "="]
@@ -236,7 +242,7 @@ def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
 
 
 def explain_rejected_option(line: CommandLine, name: str, said: str) -> TorchyardError:
-    """`name`, without its dashes, means nothing where it stands, or `said` is wrong with it."""
+    """Return the error for option `name` (no dashes): unknown here, or with problem `said`."""
     at = _find_option_index(line, name)
     typed, _, value = line.words[at].partition("=")
     after = [value] if value else list(line.words[at + 1 : at + 2])
@@ -247,7 +253,10 @@ def explain_rejected_option(line: CommandLine, name: str, said: str) -> Torchyar
 
 
 def find_help_topic(line: CommandLine, name: str) -> str | None:
-    """Whose page `--help` or `-h` asks for, "" for that of all; None where `name` is no such."""
+    """Return the task whose page `--help` or `-h` requests.
+
+    "" is the overview, None means that `name` is another option.
+    """
     at = _find_option_index(line, name)
     return _find_owner(line, at) if line.words[at] in _HELP_FLAGS else None
 
@@ -269,17 +278,17 @@ def _explain_unknown_option(line: CommandLine, at: int, said: str) -> TorchyardE
 
 
 def _find_owner(line: CommandLine, at: int) -> str:
-    """The task, or command, that the word there stands behind; "" for none."""
+    """Return the task or command that the word at index `at` belongs to, or "" for none."""
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 
 def _find_option_index(line: CommandLine, name: str) -> int:
-    """Which word holds the option."""
+    """Return the index of the word that contains the option, or 0."""
     return next((n for n, one in enumerate(line.words) if _has_option(one, name)), 0)
 
 
 def _has_option(typed: str, name: str) -> bool:
-    """Whether that word of the command line holds the option."""
+    """Return True if this word of the command line contains the option."""
     if typed.startswith("--"):
         return typed[2:].partition("=")[0] == name
     return len(name) == 1 and typed.startswith("-") and name in typed
@@ -288,7 +297,7 @@ def _has_option(typed: str, name: str) -> bool:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """A profile was meant, and `dropped` is how it was written."""
+    """Return the error for a profile that was written as `dropped` instead of profile=NAME."""
     if line.has_profile(name):
         return SettingsError(
             f"{wrong}: {_PROFILE_SYNTAX}", hint=_format_corrected_line(line, dropped, name)
@@ -303,7 +312,7 @@ def _explain_profile_syntax(
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:
-    """The line with that profile, and without what was typed for it."""
+    """Return the command line with profile=NAME instead of `dropped`."""
     rest = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
     named = any(one in line.names for one in rest)
     return _format_command([*rest, *([] if named else ["build"]), f"profile={profile}"])

@@ -1,6 +1,6 @@
-"""Write the files of this checkout that are generated: `python -m tasks.cli.generated_files`.
+"""Write the generated files of this checkout: `python -m tasks.cli.generated_files`.
 
-Tests compare each of them with what this module would write.
+Tests compare each file with the output of this module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms of what is told of a task."""
+"""Help texts of commands and stages, as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandOption:
-    """`--name VALUE` of a command, or `--name` alone where it is a flag (`value` is "")."""
+    """`--name VALUE` of a command, or the flag `--name` if `value` is ""."""
 
     name: str
     meaning: str
@@ -17,8 +17,9 @@ class CommandOption:
 
 @dataclass(frozen=True)
 class CommandPage:
-    """A task beside the stages: a line for the list, what it does beyond that, an example. `group`
-    is where it stands in the list, `takes` what is named after it without an option.
+    """A command: one line for the list, details, and an example.
+
+    `group` is its heading in the list, `takes` the positional argument.
     """
 
     name: str
@@ -32,8 +33,10 @@ class CommandPage:
 
 @dataclass(frozen=True)
 class StagePage:
-    """A stage for who has not read the code: `settings` are dotted keys, or sections; `log` is what
-    it leaves in build/PROFILE/logs, "" where that is nothing.
+    """A stage, described for readers who do not know the code.
+
+    `settings` are dotted keys or sections. `log` is the file name in build/PROFILE/logs, "" without
+    a log.
     """
 
     name: str
@@ -229,7 +232,7 @@ COMMAND_PAGES = (
     ),
 )
 
-# What doit brings itself and a person may want, with what it does here
+# doit's commands that are useful to users, with what they do in torchyard
 DOIT_COMMANDS = {
     "list": "the tasks in a line each; --status: how each stands, --all: each extension too",
     "help": "this; help NAME tells of one task",
@@ -239,7 +242,7 @@ DOIT_COMMANDS = {
     "tabcompletion": "completion for --shell bash or zsh (docs/terminal.md)",
 }
 
-# `doit help`: by what a person is about to do
+# Overview of `doit help`: commands by the user's intention
 TYPICAL_STEPS = (
     (
         "the first build",

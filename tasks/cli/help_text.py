@@ -1,4 +1,4 @@
-"""Pages and lists in lines for a terminal."""
+"""Render help pages and task lists as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tasks.core.model import compute_build_folder
 from tasks.core.text_layout import format_labeled_lines, measure_columns, wrap_text
 
 _PAGE_KEY_WIDTH, _PAGE_INDENT, _COLUMN_GAP = 11, 2, 2
-_MAX_NAME_WIDTH = 30  # columns of a name beside what is said of it
-_STATE_WIDTH = len("up to date")  # columns of the widest
+_MAX_NAME_WIDTH = 30  # columns of a name beside its description
+_STATE_WIDTH = len("up to date")  # columns of the widest state
 HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
     one.name: one
     for one in (help_pages.BUILD_PAGE, *help_pages.STAGE_PAGES, *help_pages.COMMAND_PAGES)
@@ -20,7 +20,7 @@ HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
 
 
 def render_overview(room: int, profile: str) -> Iterator[str]:
-    """`doit help`; `profile` is the one that is taken where none is named."""
+    """Yield the lines of `doit help`; `profile` is the default profile."""
     for need, steps in help_pages.TYPICAL_STEPS:
         yield need
         yield from _render_pairs(
@@ -37,8 +37,9 @@ def render_overview(room: int, profile: str) -> Iterator[str]:
 
 
 def render_page(name: str, here: str, room: int, profile: str) -> Iterator[str] | None:
-    """`doit help NAME`, None where there is no such task. `here` is what its stage does in this
-    profile, "" where that is not known.
+    """Return the lines of `doit help NAME`, or None if there is no such task.
+
+    `here` describes what the stage does in this profile; "" if unknown.
     """
     found = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(found, help_pages.CommandPage):
@@ -97,7 +98,7 @@ def _format_option(option: help_pages.CommandOption) -> str:
 def _render_pairs(
     pairs: Sequence[tuple[str, str]], room: int, indent: int = _PAGE_INDENT
 ) -> Iterator[str]:
-    """Names, and beside them what is said of each, as far as a name leaves room for it."""
+    """Yield names with their descriptions beside them; long names share the width with the text."""
     widest = max(measure_columns(name) for name, _ in pairs)
     width = indent + min(widest, _MAX_NAME_WIDTH, room // 2 - indent) + _COLUMN_GAP
     for name, text in pairs:
@@ -106,7 +107,7 @@ def _render_pairs(
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task of the list: with `state` where it was asked for."""
+    """A task of the list; `state` is set if states were requested."""
 
     name: str
     doc: str
@@ -114,8 +115,9 @@ class TaskRow:
 
 
 def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
-    """`doit list`: build, the stages in their order, then the commands by what they are for. What
-    we do not know, a subtask with its group, stands where doit has it.
+    """Yield the lines of `doit list`: build, the stages in order, then the commands by group.
+
+    Subtasks follow their group. Unknown tasks are last, in doit's order.
     """
     rest = {row.name: row for row in found}
     width = min(

@@ -1,7 +1,7 @@
-"""A profile, opened: settings and host read, the plan made, and every task that doit is to know.
+"""Open a profile: read settings and host, make the plan, and define every task for doit.
 
-Opening writes nothing and asks nobody outside this machine. Where the profile is broken, the tasks
-that help with that open all the same.
+Opening writes nothing and uses no network. If the profile is broken, the tasks that help to fix it
+are still available.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tasks.system.screen import configure_stream
 
 
 def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
-    """All of them, as `tasks.cli.help` tells them."""
+    """Yield a doit task for each command of `tasks.cli.help_pages`."""
     for command in COMMAND_PAGES:
         task: DoitTask = {
             "basename": command.name,
@@ -56,12 +56,12 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
         if command.takes:
             task["pos_arg"] = f"{command.takes.lower()}s"
         if command.name == "init":
-            task["io"] = {"capture": False}  # it asks, and is answered
+            task["io"] = {"capture": False}  # it is interactive
         yield task
 
 
 def _build_parameter(option: CommandOption) -> DoitTask:
-    """A file or a folder is meant from where doit was started."""
+    """Return a doit parameter. Paths are relative to the folder where doit was started."""
     typed = _OPTION_TYPES.get(option.value, str) if option.value else bool
     default = "" if option.value else False
     told = {"name": option.name, "long": option.name, "help": option.meaning}
@@ -75,7 +75,7 @@ def _resolve_destination(typed: str) -> str:
 
 
 def _resolve_python(typed: str) -> str:
-    """A name alone is looked for on PATH."""
+    """Return an absolute path, but keep a bare name: it is looked up on PATH."""
     return typed if PurePath(typed).name == typed else resolve_user_path(typed)
 
 
@@ -109,9 +109,10 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     host_of: HostReader = host_probe.read_host,
     local: str | None = None,
 ) -> Profile:
-    """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
-    where that is pinned; `local` stands for what config/local.yaml holds. Raises `BuildError` where
-    it cannot be planned.
+    """Load and plan a profile. Raises `TorchyardError` if it cannot be planned.
+
+    `knowledge` is loaded if not given. `host_of` inspects this machine, or reads the pin file if
+    there is one. `local` replaces the content of config/local.yaml.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -141,7 +142,7 @@ def _plan_profile(
 
 
 def build_host_query(settings: Settings) -> host_probe.HostQuery:
-    """What the settings have the host asked."""
+    """Return the host query that these settings need."""
     return host_probe.HostQuery(settings.python, settings.toolkit.path)
 
 
@@ -161,13 +162,16 @@ _NON_BUILDING_COMMANDS = frozenset(
 
 
 def build_database_name(profile: str) -> str:
-    """The name of doit's database; a profile that cannot be opened may be called anything."""
+    """Return the file name of doit's database.
+
+    A profile that cannot be opened may have any name, so unsafe characters are replaced.
+    """
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
 @dataclass(frozen=True)
 class DoitSetup:
-    """What dodo.py hands to doit."""
+    """Configuration and tasks that dodo.py passes to doit."""
 
     doit_config: Mapping[str, Any]
     tasks: Callable[[], Iterator[DoitTask]]
@@ -176,8 +180,11 @@ class DoitSetup:
 def open_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
-    """Open `profile`. Raises `SettingsError`, unless a task was asked for that helps with it."""
-    configure_stream(sys.stderr)  # doit says there what is refused at load
+    """Open `profile` for doit.
+
+    Raises `TorchyardError` if it is broken, unless the requested task works with a broken profile.
+    """
+    configure_stream(sys.stderr)  # doit reports load errors there
     _reject_unknown_assignments(argv)
     try:
         with add_profile_to_errors(profile):
@@ -194,7 +201,7 @@ def open_session(
         "dep_file": str(root / build_database_name(profile)),
         "reporter": _create_reporter(yard),
         "verbosity": 2,
-        "continue": True,  # one extension that fails is no reason to lose another
+        "continue": True,  # build other extensions after one fails
         "torchyard_session": yard,  # for torchyard_commands.py; doit ignores it
     }
 
@@ -207,7 +214,10 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Whether each build is opened by itself: that the profile alone cannot be is no matter."""
+    """Return True for `doit lock` of a profile with a matrix.
+
+    Each entry is opened separately, so the profile itself may be broken.
+    """
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     try:
@@ -229,7 +239,7 @@ def _create_reporter(yard: Session | None) -> type[Reporter]:
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:
-    """doit takes every NAME=VALUE and says nothing of those that nobody asks for."""
+    """Raise `SettingsError` for an unknown NAME=VALUE; doit ignores those silently."""
     for word in argv:
         name, equals, value = word.partition("=")
         if equals and name.isidentifier() and name != "profile":
@@ -309,8 +319,10 @@ def _can_run_when_broken(argv: Sequence[str]) -> bool:
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
-    """Return True if the command only reads settings and task names: help, list without --status,
-    and settings. Settings that the user has not read yet must not run a program then.
+    """Return True for help, list without --status, and settings.
+
+    These read settings and task names only. They must not run a program that the settings name: the
+    user may not have read them yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -323,7 +335,10 @@ def _is_read_only_command(argv: Sequence[str]) -> bool:
 
 
 def _needs_install_check(argv: Sequence[str]) -> bool:
-    """Whether install.into is meant: it may be gone, and the profile is open to the other tasks."""
+    """Return True if the run uses install.into.
+
+    That environment may be gone, and other tasks must still open the profile.
+    """
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return False
@@ -332,12 +347,12 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:
-    """Without options and what is set."""
+    """Return the arguments without options and assignments."""
     return [one for one in argv if not one.startswith("-") and "=" not in one]
 
 
 def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
-    """What is said under the head of a run that builds."""
+    """Yield the notices below the header of a run that builds."""
     from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only where something is built
 
     yield from opened.loaded.warnings
@@ -348,7 +363,10 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """A card that came or went since the host was pinned: said, never acted on."""
+    """Yield a notice if a GPU was added or removed since the host was pinned.
+
+    Nothing is rebuilt for that.
+    """
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
     now = {gpu.capability for gpu in host_probe.list_gpus()}

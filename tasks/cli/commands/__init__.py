@@ -1,1 +1,1 @@
-"""Tasks that tell a person something; none of them changes what is built."""
+"""Commands that inspect, share or remove builds. No command changes what is built."""

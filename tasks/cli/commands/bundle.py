@@ -1,6 +1,7 @@
-"""`doit bundle`: everything that this profile is built of, in one folder or archive, for a machine
-without a network (`offline: PATH`). torchyard itself and what belongs to the checkout (settings,
-patches, sources in its folders) is not in it.
+"""`doit bundle`: collect everything this profile is built from in one folder or archive.
+
+A machine without a network builds from it with `offline: PATH`. torchyard and the files of the
+checkout (settings, patches, sources in its folders) are not included.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from tasks.system.output import print_report, print_warning, show_progress
 
 
 def run(subject: SelectedProfile, dest: str = "") -> None:
-    """Collect it at `dest`. Raises `BuildError` where there is no finished build, or the lock holds
-    another one.
+    """Collect the bundle at `dest`.
+
+    Raises `TorchyardError` if there is no finished build, or if the lock holds another one.
     """
     if not dest:
         raise TorchyardError(
@@ -44,7 +46,10 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """What was built, which has to be what is locked."""
+    """Return the section of what was built.
+
+    Raises `TorchyardError` if it differs from the locked one.
+    """
     for name, why in finished.left_out.items():
         means = "it is not in the bundle, and will not be there offline"
         print_warning(f"{name} is optional and was not built ({why}): {means}")
@@ -126,7 +131,7 @@ def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Pat
 
 
 def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
-    """The wheels and sdists that the build kept, with their digests."""
+    """Yield the wheels and sdists that the build kept, with their digests."""
     layout = finished.layout
     if finished.choice.strategy == "prebuilt":
         wheel = manifests.read_manifest(layout.compute_manifest_path("wheel"), Wheel)
@@ -141,7 +146,10 @@ def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
 
 
 def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[str, str]]:
-    """A tarball that came from a URL; one of the checkout's own is there already."""
+    """Copy source tarballs that came from a URL and yield their paths.
+
+    A tarball in the checkout is there already.
+    """
     for stage in finished.profile.plan.stages:
         job = stage.job
         if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:

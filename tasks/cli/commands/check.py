@@ -1,4 +1,4 @@
-"""`doit check`: lint, types and tests of torchyard itself, and its site where that can be built."""
+"""`doit check`: lint, type-check and test torchyard, and build its site if mkdocs is installed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHECKS = (
     ("pytest", "-q", "tests/unit"),
 )
 _SITE_BUILD = ("mkdocs", "build", "--strict", "--quiet")
-_QUIET_ENV = {"NO_MKDOCS_2_WARNING": "1"}  # what its theme says of other programs, in each run
+_QUIET_ENV = {"NO_MKDOCS_2_WARNING": "1"}  # silence the theme's notice about MkDocs 2
 
 
 def run(subject: SelectedProfile) -> None:
-    """Run each in turn and stop at the first that fails."""
+    """Run the checks in order and stop at the first failure."""
     missing = [check[0] for check in _CHECKS if importlib.util.find_spec(check[0]) is None]
     if missing:
         raise MissingToolError(

@@ -1,7 +1,8 @@
-"""`doit diagnose`: why the last build failed, or what any log tells: the first real error, the
-cause in a sentence, what to do, and where the whole log is. Where the cause is not sure it says so.
+"""`doit diagnose`: explain why the last build, or any log, failed.
 
-What would keep a build from beginning now, settings or what `doit doctor` finds, is said first.
+Prints the first real error, the cause in a sentence, what to do, and the path of the whole log. An
+uncertain cause is marked. Problems that would stop a build now come first: invalid settings, and
+the findings of `doit doctor`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """One or more stages that failed in the same way: the log, None where there is none, and what,
-    where and todo of the record, where that tells it. `stage` is "" where only a log is known.
+    """One or more stages that failed in the same way.
+
+    `log` is the path of the log, if there is one. `error` holds what, where and todo of the record,
+    if it has them. `stage` is "" if only a log is known.
     """
 
     stage: str
@@ -39,8 +42,10 @@ class StageFailure:
 
 
 def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
-    """What the newest run could not do; where it failed in nothing, or there is no record of it,
-    the newest log of a stage that left no manifest; () for nothing at all.
+    """Return the failures of the newest run.
+
+    If that run had no failure, or no run is recorded, return the newest log of a stage without a
+    manifest; () if there is no such log.
     """
     newest = next(run_record_io.read_runs(find_records_folder(subject)), None)
     stages = [one for one in newest.stages if one.outcome == "failed"] if newest else []
@@ -57,12 +62,12 @@ def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
 
 
 def find_records_folder(subject: SelectedProfile) -> Path:
-    """Where each run of a profile leaves one."""
+    """Return the folder that holds the record of each run of a profile."""
     return subject.build / "records" / "runs"
 
 
 def find_logs_folder(subject: SelectedProfile) -> Path:
-    """Where the stages of a profile leave them."""
+    """Return the folder that holds the stage logs of a profile."""
     return subject.build / "logs"
 
 
@@ -73,7 +78,7 @@ def _find_stage_log(one: StageRun) -> Path | None:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Of any stage where the plan is not known."""
+    """Return the newest log of an unfinished stage, or of any stage if there is no plan."""
     if subject.opened:
         stages = [stage for stage in subject.opened.plan.stages if not _has_outputs(stage)]
         logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
@@ -92,8 +97,9 @@ KeyRows = list[tuple[str, str]]
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of `log`, or of what failed last; `json` is a file to write it to. That
-    nothing failed is an answer, too.
+    """Print the diagnosis of `log`, or of the last failure. `json` is the path of an output file.
+
+    If nothing failed, that is printed.
     """
     now = () if log else tuple(_list_current_problems(subject))
     ones = (StageFailure("", Path(log)),) if log else find_failures(subject)
@@ -117,7 +123,7 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
 
 
 def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
-    """What a build would not get past before its first stage: who finds it, what, what to do."""
+    """Yield what would stop a build before its first stage: source, problem, hint."""
     if told := subject.problem:
         yield (
             "settings",
@@ -131,7 +137,7 @@ def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str,
 
 
 def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
-    """What was found where nothing failed, and where it was looked for."""
+    """Return the row for no failure, with the folders that were searched."""
     runs, logs = find_records_folder(subject), find_logs_folder(subject)
     what = f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
     return "no failed run", what, "to read another log: doit diagnose --log FILE"
@@ -146,7 +152,7 @@ def _build_problem_document(key: str, what: str, todo: str) -> dict[str, Any]:
 
 
 def _format_stage_rows(one: StageFailure, found: FailureExplanation | None) -> KeyRows:
-    """The stage, and its error where no log tells that."""
+    """Return the stage, and its recorded error if there is no diagnosis of a log."""
     rows = [("stage", one.stage)] if one.stage else []
     if found is None:
         keys = (("error", "what"), ("where", "where"), ("to do", "todo"))
@@ -159,7 +165,7 @@ def _build_failure_document(one: StageFailure, found: FailureExplanation | None)
 
 
 def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
-    """In the form of a diagnosis, of what no log told."""
+    """Return a diagnosis document for an error without a log."""
     empty = dict.fromkeys(("cause", "first_error", "evidence", "goes_by", "log"))
     words = {
         "explanation": error.get("what"),
@@ -174,7 +180,10 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """What the log tells; the profile has a say only in a log of its own."""
+    """Return the explanation of a log.
+
+    The profile is considered only for logs in its build folder.
+    """
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
@@ -184,7 +193,11 @@ def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
 
 
 def _format_diagnosis_rows(told: FailureExplanation, of: StageFailure) -> KeyRows:
-    """What a build said to do, it says again: a remedy may be written by hand."""
+    """Return the rows of a diagnosis.
+
+    The hint of the recorded error comes before the one from the log: it may have been written by
+    hand.
+    """
     rows, found = [], told.found
     if error := found.first_error:
         rows.append(("first error", error.text))

@@ -1,8 +1,8 @@
-"""`doit doctor`: what could stop this profile on this machine, before anything is built.
+"""`doit doctor`: find what could stop this profile on this machine before anything is built.
 
-It looks and changes nothing; `--accept` alone pins the cards and toolkits that are here now.
-Nothing is asked of the network but whether a host takes a connection. `gate` is the part that costs
-some milliseconds, which a build looks at before it writes anything.
+Only `--accept` changes anything: it pins the GPUs and toolkits that are present now. The network is
+used only to test whether hosts accept a connection. A build runs the quick part (some milliseconds)
+before it writes anything.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tasks.system.hardware import host_probe
 from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_argument
 
-_LEVEL_MARKS = {"problem": "PROBLEM"}  # what must not be missed
-_FINDING_INDENT = 28  # of what was seen
+_LEVEL_MARKS = {"problem": "PROBLEM"}  # in capitals: must not be overlooked
+_FINDING_INDENT = 28  # columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """A line for each symptom, what is longer than `columns` going on below. Commands are left in
-    one piece, to be copied.
+    """Yield a line per check result, wrapped at `columns`.
+
+    Commands are not wrapped, so that they can be copied.
     """
     room = max(columns - _FINDING_INDENT, 30)
     before = ""
@@ -61,13 +62,11 @@ def _format_hint(todo: str, room: int) -> Iterator[str]:
 _MAX_TABLE_WIDTH = 120
 _MANDATORY_CHECKS: frozenset[CheckId] = frozenset(
     {"compiler", "git"}
-)  # without them the stages go no further
+)  # stages cannot run without them
 
 
 def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
-    """Print a line for each thing that was looked at; `BuildError` when one of them is a
-    problem.
-    """
+    """Print a line per check. Raises `TorchyardError` if there is a problem."""
     if accept and _accept_host(subject) and not subject.opened:
         again = add_profile_argument("look again with doit doctor", subject.name)
         print_report(f"{subject.name} did not open with what was pinned: {again}")
@@ -87,14 +86,17 @@ def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
 
 
 def check_before_build(subject: SelectedProfile) -> None:
-    """What a build asks before its first stage. Raises `BuildError` that lists the problems."""
+    """Run the quick checks before the first stage of a build.
+
+    Raises `TorchyardError` that lists the problems.
+    """
     found = run_host_checks(subject, GATE_CHECK_IDS)
     _raise_problems(found)
     _warn_about_submodules(subject, found)
 
 
 def refuse_known_bad(subject: SelectedProfile) -> None:
-    """Raise the same `BuildError` as `gate` for a combination that is known not to work."""
+    """Raise the same `TorchyardError` as a build would for a combination that is known to fail."""
     _raise_problems(run_host_checks(subject, frozenset({"known-bad"})))
 
 
@@ -116,7 +118,10 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
 
 
 def _warn_about_submodules(subject: SelectedProfile, found: Iterable[CheckResult]) -> None:
-    """Of what else would be known only when torch is there, after gigabytes or hours."""
+    """Print warnings about submodules.
+
+    Otherwise the user would learn of them only once torch is there, after gigabytes or hours.
+    """
     ignored = subject.opened.loaded.settings.doctor.ignore if subject.opened else ()
     for symptom in _filter_by_level(found, "warning"):
         if symptom.id == "submodules" and symptom.id not in ignored:
@@ -126,7 +131,7 @@ def _warn_about_submodules(subject: SelectedProfile, found: Iterable[CheckResult
 def run_host_checks(
     subject: SelectedProfile, wanted: frozenset[CheckId] = ALL_CHECK_IDS
 ) -> tuple[CheckResult, ...]:
-    """What the wanted checks say; a problem that doctor.ignore names is no longer one."""
+    """Return the results of the wanted checks. Problems in doctor.ignore get the level ignored."""
     profile = subject.opened
     host = profile.host if profile else _read_fallback_host(subject)
     knowledge = (
@@ -147,7 +152,7 @@ def run_host_checks(
 
 
 def _read_fallback_host(subject: SelectedProfile) -> Host:
-    """Of a profile that does not open nothing is known, and nothing pinned."""
+    """Return the host facts without settings or pin, for a profile that does not open."""
     return host_probe.read_host(
         host_probe.HostQuery("auto", None), subject.root / "build" / "host.json"
     )
@@ -169,7 +174,7 @@ def _filter_by_level(found: Iterable[CheckResult], level: Level) -> list[CheckRe
 
 
 def _format_level_counts(found: Collection[CheckResult]) -> str:
-    """`2 problems: compiler, disk; 1 ignored: memory`, or what there is of it."""
+    """Return `2 problems: compiler, disk; 1 ignored: memory`, without the empty part."""
     problems = _filter_by_level(found, "problem")
     told = (
         _format_check_names(problems, "problem" + "s" * (len(problems) > 1)),
@@ -190,13 +195,15 @@ def _format_problem(symptom: CheckResult) -> str:
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
-    """Forget what was pinned and pin what is here now; the next build rebuilds what that changes.
-    Also where what was pinned is what keeps the profile from opening. Whether that could be done.
+    """Replace the pinned host by the present one; the next build rebuilds what that changes.
+
+    This also works if the pinned host prevents the profile from opening. Return False if the
+    settings cannot be read.
     """
     try:
         settings = subject.read_settings().settings
     except TorchyardError:
-        return False  # told with what is found
+        return False  # reported among the findings
     pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
     asked = host_probe.HostQuery(settings.python, settings.toolkit.path)

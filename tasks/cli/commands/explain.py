@@ -1,8 +1,7 @@
-"""`doit explain`: what the settings come to here, what `doit build` would do now, stage by stage,
-why, and how long. It changes nothing.
+"""`doit explain`: print the decisions and what `doit build` would do now, with reasons and cost.
 
-A stage that files alone, or its own look at the world, tell to run `runs`; one that only reads what
-such a stage leaves `may run`: where that comes out the same, it does not.
+It changes nothing. A stage `runs` if files or its up-to-date check say so. A stage that only reads
+outputs of such a stage `may run`: if those come out the same, it does not.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _CHANGED_REASON = "what it made, or what it is made from, was changed since"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What would become of a stage, and why; `outlook` is compile's."""
+    """Whether a stage would run, and why; `preview` is set for compile."""
 
     stage: str
     verdict: Literal["up to date", "runs", "may run"]
@@ -54,9 +53,10 @@ class Verdict:
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
-    of a profile that is broken, and the error of `doit build` for a combination that is known to
-    fail.
+    """Print the decisions, a line per stage in order, and the expected cost.
+
+    Raises the problem of a broken profile, and the error of `doit build` for a combination that is
+    known to fail.
     """
     opened = subject.require_profile()
     plan = opened.plan
@@ -84,7 +84,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
 
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
-    """What builds like this one take, by the facts, on this machine's cores and disks."""
+    """Return the cost of similar builds, from the knowledge, on the cores and disks here."""
     cost, room = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
     disks = tuple(
         folder_facts_io.list_disks(build_probe_request(subject.root, profile.host, profile))
@@ -101,7 +101,7 @@ def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decision
 
 
 def show_decisions(decided: Iterable[decisions.Decision]) -> None:
-    """What was decided, a row each."""
+    """Print one row per decision."""
     last = ""
     for decision in decided:
         _show_row("" if decision.key == last else decision.key, str(decision))
@@ -119,7 +119,7 @@ def _format_verdict(verdict: Verdict) -> tuple[str, str, str]:
 
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
-    """What deps left, where that is still what it would leave."""
+    """Return the results of deps if they are up to date, else empty ones."""
     deps, env = (next(one for one in plan.stages if one.kind == room) for room in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return decisions.DepsResults()
@@ -134,7 +134,7 @@ def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsRe
 
 
 def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decisions.StageCost]:
-    """What the stages that would run took last time."""
+    """Yield the last cost of each stage that would run."""
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
         stage = stages[verdict.stage]
@@ -163,7 +163,7 @@ def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> decisi
 
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
-    """The verdicts, in the order in which the stages would run."""
+    """Yield the verdicts in the order in which the stages would run."""
     moving: set[str] = set()
     environment = None
     for stage in plan.stages:
@@ -198,7 +198,10 @@ def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None
 
 
 def _list_source_reasons(stage: Stage) -> tuple[str, ...]:
-    """It looks at the tree every time; only what it would find counts."""
+    """Return why source would run.
+
+    The stage inspects the tree on every run; only what it would find counts.
+    """
     return tuple(
         dict.fromkeys((*stage_record_io.find_rebuild_reasons(stage), *foresee_source(stage.job)))
     )

@@ -1,7 +1,7 @@
-"""`doit history`: the runs of a profile, the newest last, a line each: when, what was asked, what
-came of it, how long it took, and what was rebuilt and why.
+"""`doit history`: print one line per run, the newest last.
 
-It reads records alone, so it works with a broken profile too.
+A line has the time, the command, the outcome, the duration, and the rebuilt stages with reasons.
+Only records are read, so the command works with a broken profile too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tasks.system.output import print_report
 from tasks.system.profile_hint import format_profile_argument
 
 _MAX_HISTORY_WIDTH = 120
-_COLUMN_WIDTHS = (16, 16, 24, 12)  # columns of all but the last, at most
+_COLUMN_WIDTHS = (16, 16, 24, 12)  # maximum widths of all columns but the last
 _HISTORY_GAP = "  "
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print a line for each run; `json` is a file to write all of them to."""
+    """Print a line per run; `json` is the path of a file for all runs."""
     folder = subject.build / "records" / "runs"
     known = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     if json:
@@ -72,7 +72,7 @@ def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
 
 
 def _list_rebuilt_stages(one: Run) -> Iterator[str]:
-    """`deps, env: first time`: those that ran for the same reason, one after the other."""
+    """Yield `deps, env: first time`: consecutive stages with the same reason."""
     for reason, stages in groupby(one.active_stages, key=lambda stage: stage.full_reason):
         names = ", ".join(stage.name for stage in stages)
         yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
@@ -96,7 +96,7 @@ def _parse_start_time(when: str) -> datetime.datetime | None:
 
 
 def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
-    """No column is wider than what is in it; the last has what is left."""
+    """Yield the rows. A column is as wide as its content; the last one takes the rest."""
     widths = [
         min(max(map(measure_columns, cells)), most)
         for cells, most in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)

@@ -1,8 +1,10 @@
-"""`doit init`: at most four questions (card, way, extensions, where), and config/local.yaml of the
-answers. What is given as an option is not asked; without a terminal, or with `--yes`, nothing is.
+"""`doit init`: ask at most four questions and write config/local.yaml.
 
-What comes of the answers is planned before the file is written. One that is there already is
-replaced with `--force` alone, and kept beside it.
+The questions are GPU, strategy, extensions and location. An option on the command line replaces its
+question. Without a terminal, or with `--yes`, nothing is asked.
+
+The plan is made from the answers before the file is written. An existing file is replaced only with
+`--force`, and a backup is kept beside it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class GivenOptions:
-    """What stood on the command line, which is not asked for again; "" where nothing did."""
+    """Options of the command line, which replace questions; "" if not given."""
 
     card: str = ""
     way: str = ""
@@ -53,7 +55,7 @@ class GivenOptions:
 
 
 def is_interactive() -> bool:
-    """Whether somebody is there to answer."""
+    """Return True if standard input and output are terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -65,7 +67,10 @@ def collect_answers(
     ask: bool,
     room: int,
 ) -> init_answers.Answers:
-    """What was given, what is asked for and `usual` for the rest. Raises `BuildError`."""
+    """Return the given options, the answers to the questions, and `usual` for the rest.
+
+    Raises `TorchyardError` for an invalid option.
+    """
     for line in wrap_text(_INTRODUCTION if ask else _explain_no_questions(given), room):
         print_report(line)
     got = usual
@@ -90,7 +95,7 @@ def _explain_no_questions(given: GivenOptions) -> str:
 
 @contextmanager
 def _attribute_errors(option: str) -> Iterator[None]:
-    """An answer of the command line that means nothing is told with its option."""
+    """Set the option as the location of errors that an option of the command line causes."""
     try:
         yield
     except TorchyardError as error:
@@ -212,7 +217,7 @@ def _ask_location(
 
 
 def _list_active_environments() -> tuple[str, ...]:
-    """Environments that the shell has active, but for the one that runs doit."""
+    """Return the active environments of the shell, except the one that runs doit."""
     named = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
     ours = Path(sys.prefix).resolve()
     return tuple(dict.fromkeys(one for one in named if one and Path(one).resolve() != ours))
@@ -220,8 +225,9 @@ def _list_active_environments() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """A line, what helps to answer it (with `table`: a word, a tab and what it means), and what
-    Return means, "" where that is nothing.
+    """A question. `default` is the meaning of Return, "" if an answer is required.
+
+    `facts` help to answer it. With `table`, a fact is a word, a tab and its meaning.
     """
 
     title: str
@@ -231,7 +237,7 @@ class Question:
 
 
 def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T | None:
-    """The answer, None for Return."""
+    """Ask until the answer is valid; return it, or None for Return."""
     print_report("")
     print_report(question.title)
     for fact in question.facts:
@@ -250,7 +256,7 @@ def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T 
 
 
 def _read_answer(default: str) -> str:
-    """What was typed. Raises `BuildError` where nobody answers any more."""
+    """Return the typed text. Raises `TorchyardError` at the end of input."""
     from rich.prompt import Prompt  # noqa: PLC0415 - only where somebody is asked
     from rich.text import Text  # noqa: PLC0415
 
@@ -279,8 +285,10 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     yes: bool = False,
     force: bool = False,
 ) -> None:
-    """Ask, plan, write. Raises `BuildError` where an answer cannot be meant or the file is there
-    already; nothing is written then.
+    """Ask, plan and write config/local.yaml.
+
+    Raises `TorchyardError` if an answer is invalid, or if another file exists and `force` is not
+    set; nothing is written then.
     """
     path = subject.root / LOCAL_SETTINGS_PATH
     ask = is_interactive() and not yes
@@ -324,8 +332,10 @@ def _require_absent(path: Path, profile: str) -> None:
 def _add_companions(
     subject: SelectedProfile, got: init_answers.Answers, known: init_answers.InitFacts
 ) -> init_answers.Answers:
-    """With those that were found and can be planned: nobody asked for them, and none may stop what
-    somebody did ask for. Raises `BuildError` where that cannot be planned.
+    """Add the companion packages found in the environment that can be planned.
+
+    The user did not request them, so none may break the request. Raises `TorchyardError` if the
+    request cannot be planned without them.
     """
     if not got.companions:
         return got
@@ -352,8 +362,9 @@ def _add_companions(
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """The profile with the new file; or its problem, where that is not of the new file's making.
-    Raises `BuildError` where it is.
+    """Return the profile with the new file, or its problem if the new file does not cause it.
+
+    Raises `TorchyardError` if the new file causes the problem.
     """
     try:
         return _open_with_answers(subject, text, knowledge), None
@@ -375,7 +386,7 @@ def _open_with_answers(subject: SelectedProfile, text: str, knowledge: Knowledge
 
 
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
-    """Raises `BuildError` where another file is there and nobody said that it may be replaced."""
+    """Write the file. Raises `TorchyardError` if another one exists and `force` is not set."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
         print_report(f"{LOCAL_SETTINGS_PATH} says that already")
@@ -394,25 +405,23 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
         print_report(
             f"what {LOCAL_SETTINGS_PATH} held is in {kept.relative_to(path.parents[1]).as_posix()}"
         )
-    write_atomic(
-        path.resolve(), text, _read_file_mode(path)
-    )  # a link stays, and leads to the new one
+    write_atomic(path.resolve(), text, _read_file_mode(path))  # write through a symbolic link
     print_report(f"wrote {LOCAL_SETTINGS_PATH}, which counts in every profile")
 
 
 def _read_file_mode(path: Path) -> int:
-    """Who may read the file that is there may read the next one; nobody else."""
+    """Return the permissions of the existing file, 0o644 without one, for the new file."""
     return stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
 
 
 def _choose_backup_path(path: Path) -> Path:
-    """A name that no earlier one has: local.yaml.bak, local.yaml.bak2, …"""
+    """Return the first free name: local.yaml.bak, local.yaml.bak2, …"""
     names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
     return next(name for name in names if not name.exists())
 
 
 def _format_difference(before: str, after: str) -> Iterator[str]:
-    """In lines, without what either holds of secrets."""
+    """Yield a unified diff with secrets masked."""
     yield from unified_diff(
         mask_settings_text(before),
         mask_settings_text(after),

@@ -1,5 +1,6 @@
-"""What a person answered, read and held against the knowledge, and config/local.yaml of it. Pure
-but for the look whether a path is there.
+"""Parse the answers of `doit init`, check them against the knowledge, and format config/local.yaml.
+
+Pure except for checks whether a path exists.
 """
 
 from __future__ import annotations
@@ -54,14 +55,15 @@ _URL_PATTERN = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
 _PLAIN_SCALAR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"}
 
-ExtensionEntry = str | Mapping[str, str]  # an extension by its name, or with its source
+ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its source
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The four of them. None leaves a key to the profile. `python` is the interpreter that has the
-    torch, or the one that an environment of another Python asks for; `into` where all of it goes.
-    `companions` are asked of nobody: they follow from what lies there.
+    """The answers to the four questions. None leaves a key to the profile.
+
+    `python` is the interpreter that has the torch, or the one whose release the build must match;
+    `into` is the install target. `companions` are not asked for: they are found in the target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -73,7 +75,10 @@ class Answers:
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
-    """`RTX 5090, 8.9`, `cpu` (no card), or `auto`. Raises `KnowledgeError` that suggests."""
+    """Return the GPUs in `RTX 5090, 8.9`, `cpu` (no GPU) or `auto`.
+
+    Raises a `TorchyardError` with a suggestion.
+    """
     if text.strip().lower() in {"cpu", *_NONE_WORDS}:
         return ()
     if text.strip().lower() == "auto":
@@ -87,7 +92,10 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
 
 
 def _require_gpu(name: str, knowledge: Knowledge) -> None:
-    """`cpu` and `auto` are whole answers."""
+    """Raise an error unless the GPU is known.
+
+    `cpu` and `auto` are allowed only as whole answers.
+    """
     word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
     if word in _EXCLUSIVE_ANSWERS:
         raise SettingsError(
@@ -97,7 +105,7 @@ def _require_gpu(name: str, knowledge: Knowledge) -> None:
 
 
 def parse_strategy(text: str) -> str:
-    """One of `WAYS`. Raises `SettingsError` that suggests."""
+    """Return one of `STRATEGIES`. Raises `SettingsError` with a suggestion."""
     word = text.strip().lower()
     if word in STRATEGIES:
         return word
@@ -108,8 +116,10 @@ def parse_strategy(text: str) -> str:
 
 
 def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
-    """Names of known ones, `3dgs` (the two of Gaussian Splatting), folders and git URLs, with
-    commas between; `none`. Raises `SettingsError` that suggests.
+    """Return the extensions in a comma-separated list.
+
+    Entries are known names, `3dgs` (the two of Gaussian Splatting), folders and git URLs; `none` is
+    an empty list. Raises `SettingsError` with a suggestion.
     """
     if text.strip().lower() in _NONE_WORDS:
         return ()
@@ -139,7 +149,7 @@ def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEn
 
 
 def _derive_extension_name(place: str) -> str:
-    """An extension's name, of the last part of where it is."""
+    """Return an extension name from the last part of its location."""
     last = re.split(r"[/\\:]", place.rstrip("/\\"))[-1]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "mine"
 
@@ -149,7 +159,7 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def format_local_yaml(answers: Answers) -> str:
-    """The file: what was answered, and nothing else."""
+    """Return the text of config/local.yaml, with the answers only."""
     return (
         "\n".join(
             [SCHEMA_LINE.format(""), _FILE_HEADER.rstrip(), "", *_format_yaml_lines(answers)]
@@ -188,7 +198,7 @@ def _format_yaml_item(one: ExtensionEntry) -> str:
 
 
 def _quote_yaml_scalar(text: str) -> str:
-    """As YAML reads it back: quoted where it could be taken for something else."""
+    """Return the text as YAML, quoted if YAML could read it as another type."""
     if _PLAIN_SCALAR.fullmatch(text) and text.lower() not in _YAML_WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)
@@ -207,7 +217,7 @@ _RECENT_GPUS = (
 
 @dataclass(frozen=True)
 class CompanionSettings:
-    """Whether somebody has `set` them, and those that the `local` file says, None for none."""
+    """Whether companions are `set` anywhere, and those in the `local` file, None if not set."""
 
     set: bool = False
     local: tuple[str, ...] | None = None
@@ -215,8 +225,9 @@ class CompanionSettings:
 
 @dataclass(frozen=True)
 class InitFacts:
-    """`settings` are the defaults where the profile is broken; `build` is its folder, as people
-    name it.
+    """The facts behind questions and answers.
+
+    `settings` are the defaults if the profile is broken; `build` is the build folder for display.
     """
 
     root: Path
@@ -229,31 +240,34 @@ class InitFacts:
 
     @property
     def visible_gpus(self) -> tuple[str, ...]:
-        """The cards here as the settings take them: by name, a new one by its capability."""
+        """Return the GPUs of this machine: known ones by name, others by capability."""
         return tuple(dict.fromkeys(map(self._name_gpu, self.host.gpus)))
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
-        """What is taken where nobody answers: the profile's own, the cards here, the default."""
+        """Return the default answer: the profile's GPUs, those of this machine, or a known one."""
         if self.settings.target.gpus != "auto":
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
 
     def list_recent_gpus(self) -> Iterator[tuple[str, str]]:
-        """Some that people have bought lately, with their capability."""
+        """Yield some recent GPUs with their capability."""
         for name in _RECENT_GPUS:
             yield name, str(resolve_gpu(self.knowledge, name).arch)
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
-        """The three, for these cards, by the profile's other settings."""
+        """Return the three strategies for these GPUs, with the profile's other settings."""
         return compare_strategies(self._override_settings(gpus), self.host, self.knowledge)
 
     def inspect_interpreter(self, into: str) -> InterpreterInfo:
-        """What that interpreter is."""
+        """Return the facts of the interpreter `into`."""
         return inspect_interpreter(find_interpreter(into, self.root), "install.into")
 
     def find_companions(self, found: InterpreterInfo) -> tuple[str, ...]:
-        """The companions that lie there: each belongs to the torch that gives way."""
+        """Return the companions that are installed there.
+
+        Each belongs to the torch that is replaced.
+        """
         sites = list(map(Path, found.sites))
         names = self.knowledge.companions
         return tuple(
@@ -274,11 +288,14 @@ class InitFacts:
 
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
-    """Looked at now: cards that were pinned may be others by now."""
+    """Return the facts, with the GPUs that are present now.
+
+    The pinned GPUs may be outdated.
+    """
     try:
         settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
     except TorchyardError:
-        settings = Settings()  # told once the answers are planned
+        settings = Settings()  # reported when the answers are planned
     pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     host = replace(
         host_probe.read_host(build_host_query(settings), pin), gpus=host_probe.list_gpus()
@@ -296,7 +313,10 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
 
 
 def _read_companion_settings(subject: SelectedProfile) -> CompanionSettings:
-    """Where the settings cannot be read nothing is known of them, and none is to be guessed."""
+    """Return the companion settings.
+
+    If the settings cannot be read, companions count as set, so that none are guessed.
+    """
     try:
         loaded = load_settings(subject.root / "config", subject.name, os.environ)
     except TorchyardError:
@@ -314,17 +334,19 @@ def _probe_disks(subject: SelectedProfile, settings: Settings, host: Host) -> tu
 
 
 def build_default_answers(known: InitFacts) -> Answers:
-    """What is written where nobody answers anything. Companions that a file to be replaced says
-    stay.
+    """Return the answers for the case that nothing is asked or answered.
+
+    Companions in the file to be replaced are kept.
     """
     own = known.settings.target.gpus != "auto"
     return Answers(gpus=None if own else known.default_gpus, companions=known.companions.local)
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """With the interpreter `text`: the one that has the torch, or the one that all is put into; a
-    folder of an environment stands for its Python. One of another release than the profile's is
-    what is built for, too. Raises `BuildError`.
+    """Return the answers with the interpreter `text`; a folder means the Python of its environment.
+
+    With strategy existing the interpreter has the torch, otherwise it is the install target. If its
+    release differs from the profile's, the build targets that release. Raises `TorchyardError`.
     """
     into = str(Path(text).expanduser())
     if (folder := known.root / into).is_dir():
@@ -339,7 +361,7 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
 
 
 def format_strategy_cost(way: StrategyOption, on: tuple[Disk, ...]) -> str:
-    """`about 3 h, 6.2 GiB of disk` on this machine, "" where nothing is known."""
+    """Return `about 3 h, 6.2 GiB of disk` for this machine, or "" if the cost is unknown."""
     cost = way.cost.scale_to_cores(capacity.count_usable_cores())
     parts = (
         f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else "",

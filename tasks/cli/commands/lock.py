@@ -1,6 +1,7 @@
-"""`doit lock`: write down in torchyard.lock what this profile was built of, so that it is built of
-the same again. `--check` tells in what lock and build differ, `--update` locks what the refs stand
-for now, which the next build takes. Of a profile with a matrix every build has a section.
+"""`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
+
+`--check` compares lock and build. `--update` locks the commits that the refs point to now, and the
+next build uses them. A profile with a matrix has a section per build.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from tasks.system.profile_hint import add_profile_to_errors, format_profile_argu
 
 
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
-    """Write the section of this profile, or only compare; with a matrix those of all its builds.
-    Raises `BuildError` where there is no finished build, and with `check` where the two differ.
+    """Write or compare the section of this profile, or those of all its matrix entries.
+
+    Raises `TorchyardError` if there is no finished build, or, with `check`, if lock and build
+    differ.
     """
     names = _list_build_names(subject)
     if names == [subject.name]:
@@ -50,7 +53,10 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """The builds of a matrix; the profile itself beside them where it is built, or locked."""
+    """Return the matrix entries, preceded by the profile if it is built or locked itself.
+
+    Without a matrix, only the profile.
+    """
     name, cell = split_profile_name(subject.name)
     found = (
         []
@@ -67,14 +73,16 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
 def _lock_matrix_entry(
     subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
-    """Do it for one of several; why it is not done is told, and keeps no other. A machine is not to
-    blame for a build that it cannot make, and another may have locked that: it stays as it is.
+    """Lock or compare one matrix entry. A failure is printed and does not stop the other entries.
+
+    "impossible" means that this machine cannot build the entry. Its section is kept: another
+    machine may have locked it.
     """
     try:
         with add_profile_to_errors(name):
             lock_file.parse_section(
                 _read_lock_text(subject), name
-            )  # what is damaged is told also of what cannot be built
+            )  # report a damaged lock file also for entries that cannot be built
             _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
     except UnsatisfiableError as error:
         print_report(
@@ -88,8 +96,9 @@ def _lock_matrix_entry(
 
 
 def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
-    """A build of the matrix. One that no machine can plan (torchvision for that torch) is not to be
-    in it.
+    """Open a matrix entry. A `SettingsError` hints at matrix.exclude.
+
+    An entry that no machine can plan (torchvision for that torch) should be excluded.
     """
     try:
         return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
@@ -148,7 +157,10 @@ def _require_no_differences(name: str, told: list[str]) -> None:
 def _collect_built_section(
     profile: opened.Profile, held: lock_file.LockSection | None
 ) -> lock_file.LockSection:
-    """What was built; of an optional extension that was not, what is locked already."""
+    """Return the section of what was built.
+
+    Optional extensions that were not built keep their locked entries.
+    """
     finished = FinishedBuild(profile)
     for name, why in finished.left_out.items():
         if held and name in held.extensions:
@@ -160,7 +172,10 @@ def _collect_built_section(
 
 
 def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> lock_file.LockSection:
-    """With the commits that the refs stand for now; their submodules are known after a build."""
+    """Return the section with the commits that the refs point to now.
+
+    Their submodules are known only after a build.
+    """
     moved = dict(_find_new_commits(profile, held))
     extensions = {name: moved.get(name, made) for name, made in held.extensions.items()}
     torch = moved.get("", held.torch)
@@ -170,7 +185,7 @@ def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> loc
 def _find_new_commits(
     profile: opened.Profile, held: lock_file.LockSection
 ) -> Iterator[tuple[str, lock_file.LockedInputs]]:
-    """By name, "" for torch."""
+    """Yield each component whose ref points to a new commit, by extension name, "" for torch."""
     for stage in profile.plan.stages:
         job = stage.job
         name = job.name if isinstance(job, ExtensionJob) else ""

@@ -1,6 +1,7 @@
-"""`doit matrix`: the builds of a profile's matrix and how each stands; `--build` builds those that
-are not up to date, one after another, and publishes; `--workflow` writes the same matrix for GitHub
-Actions or Slurm.
+"""`doit matrix`: list the builds of a profile's matrix and their state.
+
+`--build` builds those that are not up to date, one after another, and publishes them. `--workflow`
+writes the same matrix for GitHub Actions or Slurm.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tasks.system.manifests import build_record_path
 from tasks.system.output import print_report, print_warning
 from tasks.system.screen import print_status_rows
 
-# The last two are of a run that builds
+# Only a run that builds sets the last two
 EntryState = Literal[
     "up to date", "not built", "stale", "failed", "impossible", "built", "unpublished"
 ]
@@ -46,7 +47,7 @@ EntryState = Literal[
 
 @dataclass(frozen=True)
 class EntryStatus:
-    """A cell, the profile that builds it (`NAME@CELL`), how that stands and why, in a few words."""
+    """A matrix entry, the profile that builds it (`NAME@CELL`), its state, and a short reason."""
 
     cell: str
     profile: str
@@ -55,8 +56,9 @@ class EntryStatus:
 
 
 def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
-    """Every cell of the profile `name`. Raises `SettingsError` where the settings are not
-    well-formed.
+    """Yield the status of each matrix entry of the profile `name`.
+
+    Raises `SettingsError` if the settings are not well-formed.
     """
     knowledge, host_of = load_knowledge(root / "config" / "knowledge"), _build_cached_reader()
     for cell in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
@@ -64,7 +66,10 @@ def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
 
 
 def _build_cached_reader() -> HostReader:
-    """Looks once for all that ask the same: to find a Python takes half a second."""
+    """Return a host reader that probes once per query: finding a Python takes half a second.
+
+    A pin file is always read.
+    """
     seen: dict[host_probe.HostQuery, Host] = {}
 
     def read_host(asked: host_probe.HostQuery, pin: PurePath) -> Host:
@@ -101,8 +106,9 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
 
 
 def _is_interrupted(stage: Stage) -> bool:
-    """Whether it left no manifest, and its log is younger than what it finished last. A manifest
-    that `doit clean` withdrew has its record still.
+    """Return True if the stage has no manifest and its log is newer than its last record.
+
+    A stage whose manifest `doit clean` removed still has its record.
     """
     log = Path(getattr(stage.job, "log", ""))
     if all(Path(path).exists() for path in stage.outputs) or not log.is_file():
@@ -120,7 +126,7 @@ _STATE_HINTS = {
 
 
 def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
-    """Build what is not up to date, in order, and say what came of each."""
+    """Build the entries that are not up to date, in order, and yield the new statuses."""
     due = [one for one in found if one.state not in {"up to date", "impossible"}]
     for one in found:
         if one in due:
@@ -129,13 +135,16 @@ def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntrySta
 
 
 def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
-    """Put the wheels of all that are built onto the index; what is there already costs a look."""
+    """Publish the wheels of all built entries and yield the new statuses.
+
+    Wheels already on the index are only checked.
+    """
     for one in found:
         yield _publish_entry(root, one) if one.state in _DONE_STATES else one
 
 
 def require_all_done(found: Sequence[EntryStatus]) -> None:
-    """Raise `BuildError` where one is not done."""
+    """Raise `TorchyardError` if an entry is not done."""
     left = [one for one in found if one.state not in _DONE_STATES]
     if not left:
         return
@@ -163,7 +172,10 @@ def _publish_entry(root: Path, one: EntryStatus) -> EntryStatus:
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:
-    """Why it failed, "" where it did not. It gets all the environment, settings too."""
+    """Run a task of a profile; return why it failed, or "" on success.
+
+    The process gets the whole environment, including settings.
+    """
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     said: list[str] = []
@@ -180,21 +192,23 @@ def _run_doit(root: Path, task: str, profile: str) -> str:
 
 
 def _extract_failure_reason(said: Sequence[str]) -> str:
-    """What stands below the first stage that failed; without one, what was refused at load."""
+    """Return the line below the first failed stage, or else the error at load."""
     failed = (line for before, line in pairwise(said) if before.startswith("Failed "))
     refused = (line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: "))
     return next(failed, "") or next(refused, "")
 
 
 _WORKFLOW_TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2"}
-_MAX_WORKFLOW_JOBS = 256  # jobs of one matrix (docs.github.com, "Usage limits")
+_MAX_WORKFLOW_JOBS = 256  # jobs per matrix (docs.github.com, "Usage limits")
 _RUNNER_PYTHON = "3.12"  # a Python that torchyard itself runs on
 _OLDEST_PYTHON = (3, 11)  # pyproject.toml
 
 
 def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
-    """Show it, or write it to the file `out`. Raises `BuildError` where a kind, or the name of the
-    profile, is none that such a file could hold.
+    """Print the workflow, or write it to the file `out`.
+
+    Raises `TorchyardError` if the kind is unknown, or if the profile's name or the number of builds
+    is not allowed in such a file.
     """
     if kind not in _WORKFLOW_TEMPLATES:
         raise TorchyardError(
@@ -241,14 +255,17 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 
 
 def _format_pythons(asked: str) -> str:
-    """Those to set up, the last of them to run doit; a path is of this machine."""
+    """Return the Python versions to set up; the last one runs doit.
+
+    A path is dropped: it belongs to this machine.
+    """
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
         return _RUNNER_PYTHON
     return f"{asked}\n{_RUNNER_PYTHON}" if parse_major_minor(asked) < _OLDEST_PYTHON else asked
 
 
 def _warn_about_local_settings(loaded: LoadedSettings, kind: str) -> None:
-    """A runner has the repository alone."""
+    """Warn about local settings: a GitHub runner has only the repository."""
     local = sorted(
         key
         for key, where in loaded.origin.items()
@@ -264,8 +281,9 @@ def _warn_about_local_settings(loaded: LoadedSettings, kind: str) -> None:
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """List, and with `build` do it; `out` and `json` are files to write to. Raises `BuildError`
-    where a build failed, or the settings hold no matrix.
+    """List the builds; with `build`, build them. `out` and `json` are paths of output files.
+
+    Raises `TorchyardError` if a build failed, or if the settings have no matrix.
     """
     name, _ = split_profile_name(subject.name)
     if workflow:

@@ -1,5 +1,7 @@
-"""`doit publish`: the wheels of this profile onto a static package index, that pip and uv take by
-its URL from behind any web server. `--check` reads all of it and changes nothing.
+"""`doit publish`: put the wheels of this profile on a static package index.
+
+pip and uv can use it by its URL behind any web server. `--check` reads the whole index and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     because: str = "",
     unyank: str = "",
 ) -> None:
-    """Publish, check, yank or take that back. Raises `BuildError` with all that is wrong."""
+    """Publish, check, yank or unyank. Raises `TorchyardError` that lists all problems."""
     profile = subject.require_profile()
     asked = profile.loaded.settings.publish
     place = dest or asked.dest
@@ -50,7 +52,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
 
 
 def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
-    """Where it is written: there, or here to be sent."""
+    """Return the folder to write the index to: the target, or one that is uploaded afterwards."""
     if package_index_io.is_local_index(place):
         return (subject.root / place).absolute()
     return subject.root / "build" / "index"
@@ -107,7 +109,10 @@ def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) ->
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
-    """What the stages of this profile left in the wheelhouse, whole."""
+    """Yield the wheels of this profile in the wheelhouse.
+
+    Raises `BadArtifactError` for one that is missing or changed.
+    """
     found = list(_list_artifacts(profile))
     if not found:
         raise TorchyardError(

@@ -1,9 +1,8 @@
-"""`doit purge`: remove what this profile made and nobody else needs.
+"""`doit purge`: remove what this profile built and no other profile needs.
 
-That is its build folder and the wheels in the wheelhouse that no other
-profile's manifest names. What was installed into a person's own interpreter (strategy existing)
-stays, and so does what may be the only copy: what install.into replaced, and sources in which
-somebody worked.
+That is its build folder, and the wheels in the wheelhouse that no other profile's manifest names.
+Packages installed into the user's interpreter (strategy existing) are kept. So is what may be the
+only copy: backups of install.into, and sources with local changes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tasks.wheels import wheelhouse_io
 
 
 def run(subject: SelectedProfile, yes: bool = False) -> None:
-    """Show what would go, and with `yes` remove it."""
+    """Show what would be removed; with `yes`, remove it."""
     layout = subject.require_profile().layout
     build = Path(layout.build)
     if build.exists() and not files.is_owned(build):
@@ -56,7 +55,7 @@ def _show_removals(paths: Iterable[Path], verb: str) -> None:
 
 
 def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
-    with files.lock_folder(build):  # nobody is at work in it
+    with files.lock_folder(build):  # no other run uses it
         for wheel in wheels:
             _remove_wheel(wheel)
         if but:
@@ -66,7 +65,7 @@ def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> 
 
 
 def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
-    """What must not go, by its path in the build folder: why, and what to do."""
+    """Yield what must be kept, by its path in the build folder, with the reason and a hint."""
     if why := _explain_kept_backup(build / "replaced"):
         yield "replaced", why
     if trees := find_user_changes(build / "src"):
@@ -84,7 +83,7 @@ def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
 
 
 def _explain_kept_backup(replaced: Path) -> str:
-    """Why what was replaced must not go, and what to do; "" where there is nothing."""
+    """Return why the backups must be kept, with a hint; "" if there are none."""
     stamps = list(install_journal_io.list_stamps(replaced))
     if there := [
         one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
@@ -95,7 +94,7 @@ def _explain_kept_backup(replaced: Path) -> str:
 
 
 def _remove_wheel(wheel: Path) -> None:
-    """With the line on where it is from, and the statement."""
+    """Remove a wheel with the file that records its origin, and its statement."""
     wheel.unlink()
     wheelhouse_io.resolve_statement_path(wheel).unlink(missing_ok=True)
     Path(wheelhouse_io.resolve_origin_path(wheel)).unlink(missing_ok=True)
@@ -113,7 +112,7 @@ def _find_unshared_wheels(build: Path, house: Path) -> Iterator[Path]:
 
 
 def _list_wheel_names(build: Path) -> Iterator[str]:
-    """The wheels that the manifests of a build folder name."""
+    """Yield the wheels that the manifests of a build folder name."""
     for manifest in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
         try:
             found = json.loads(manifest.read_text(encoding="utf-8"))

@@ -1,5 +1,7 @@
-"""`doit report`: one HTML file of a run, `trace.json` for ui.perfetto.dev and `report.md` for a bug
-report, from its record and from what lies in the build folder. Nothing in them tells who or where.
+"""`doit report`: write a run as report.html, trace.json (ui.perfetto.dev) and report.md.
+
+report.md is for a bug report. The files are made from the record of a run and the files in the
+build folder, and contain no user names, host names or home folders.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ from tasks.system.hardware import operating_system
 from tasks.system.jinja_templates import render_template
 from tasks.system.output import print_report
 
-_MAX_NAMED_RUNS = 5  # runs that an error names
+_MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the three files of the run of that name, or of the last one that did something, beside
-    an earlier one. Raises `BuildError` where there is none.
+    """Write the three files for the named run, or for the last one that did something.
+
+    It is compared with an earlier run. Raises `TorchyardError` if there is no such run.
     """
     build = subject.build
     records = build / "records" / "runs"
@@ -68,7 +71,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
 
 
 def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
-    """The run, whether it is the last one that did something, and the runs before it."""
+    """Return the run, True if it is the last one that did something, and the earlier runs."""
     found = read_runs(records)
     if not name:
         first = next(found, None)
@@ -123,7 +126,7 @@ def _write_report(folder: Path, texts: dict[str, str]) -> None:
 
 
 def read_manifests(build: PurePath) -> ManifestDocuments:
-    """The manifests below `build`; one that is gone, cut or of another make is {}."""
+    """Return the manifests below `build`; {} for one that is missing, truncated or malformed."""
     folder = Path(build)
     source, deps, wheel, validation = (
         _read_manifest(folder / f"{name}.json") for name in ("source", "deps", "wheel", "validate")

@@ -1,7 +1,7 @@
-"""`doit restore`: put back what this profile replaced in a person's own environment.
+"""`doit restore`: restore what this profile replaced in the user's environment.
 
-It goes by what was kept in build/PROFILE/replaced, not by the settings: install.into may be gone
-from them, or the profile be broken. No network is needed.
+The backup in build/PROFILE/replaced decides, not the settings: install.into may have been removed
+from them, or the profile may be broken. No network is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.system.profile_hint import add_profile_argument, format_profile_argum
 
 
 def run(subject: SelectedProfile, yes: bool = False) -> None:
-    """Show what would be put back, and with `yes` do it."""
+    """Show what would be restored; with `yes`, restore it."""
     build = subject.build
     stamps = [
         stamp
@@ -44,7 +44,7 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
 def _restore_all(build: Path, subject: SelectedProfile) -> None:
     if not (build / "replaced").is_dir():
         return
-    with files.lock_folder(build):  # nobody is at work in it
+    with files.lock_folder(build):  # no other run uses it
         manifests.remove_manifests(build / "install.json")
         stage_record_io.note_removal(build / "install.json", "doit restore")
         problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
@@ -58,7 +58,7 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
 
 
 def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
-    """One that cannot be put back keeps no other from it."""
+    """Restore each environment and yield the errors. A failure does not stop the others."""
     for stamp in stamps:
         try:
             _restore_stamp(stamp)
@@ -69,7 +69,7 @@ def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
 def _show_replaced(stamp: Path) -> None:
     held, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
     if change and change.result:
-        held, change = change.result, None  # only to be written down
+        held, change = change.result, None  # committed, only the record is missing
     if held:
         print_report(f"in {held.prefix}:")
         for line in install_journal_io.describe_rollback(held):

@@ -1,6 +1,4 @@
-"""`doit settings`: every resolved value with the file and line, or the variable, that it came
-from.
-"""
+"""`doit settings`: print every resolved value with its origin (file and line, or variable)."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ from tasks.system.output import print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the table, or the problem that keeps the profile from loading; `json` is a file to
-    write to.
+    """Print the table, or the problem that prevents loading. `json` is the path of an output file.
+
+    Raises the problem of a broken profile as a `TorchyardError`.
     """
     loaded, problem = _load_settings(subject)
     rows = _build_setting_rows(loaded) if loaded else []
@@ -33,7 +32,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     width = max((len(row["key"]) for row in rows), default=0)
     room = screen.read_terminal_width(
         screen.WIDE_COLUMNS, sys.maxsize
-    )  # a pipe has each key in a line
+    )  # no wrapping in a pipe: one key per line
     for row in rows:
         text = f"{_format_value(row['value'])}   # {row['from']}"
         screen.print_labeled_text(row["key"], text, min(width + 2, room // 2), room)
@@ -44,7 +43,10 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
 
 def _load_settings(subject: SelectedProfile) -> tuple[LoadedSettings | None, TorchyardError | None]:
-    """Settings that are well-formed are shown even when the plan cannot be made of them."""
+    """Return the settings and the problem of the profile.
+
+    Well-formed settings are returned even if no plan can be made from them.
+    """
     try:
         return subject.read_settings(), subject.problem
     except TorchyardError as error:

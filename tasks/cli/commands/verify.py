@@ -1,5 +1,7 @@
-"""`doit verify WHEEL`: a wheel against its RECORD, its SBOM, the statement beside it, the manifests
-of this profile, and what it declares to need. It changes nothing, and installs nothing.
+"""`doit verify WHEEL`: check a wheel without changing or installing anything.
+
+The wheel is compared with its RECORD, its SBOM, the statement beside it, the manifests of this
+profile, and its declared requirements.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
-    """Print a table for each wheel; `ValidationFailedError` where a check of one has failed."""
+    """Print a table per wheel. Raises `ValidationFailedError` if a check failed."""
     named = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
     if not named:
         raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
@@ -52,7 +54,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
 
 
 def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
-    """What read the machine code when it was built, where this profile built anything."""
+    """Return the machine-code reader of the build, or the default one if nothing was built."""
     if subject.opened is None:
         return MachineCodeReader()
     try:
@@ -65,7 +67,7 @@ def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
 
 
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
-    """What this profile's manifests have of a wheel of that name."""
+    """Return what the manifests of this profile record about a wheel of that name."""
     if subject.opened is None:
         return RecordedWheel(why="this profile does not open")
     for stage in subject.opened.plan.stages:

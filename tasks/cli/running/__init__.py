@@ -1,1 +1,1 @@
-"""What doit knows as tasks, and how a stage of them is executed, reported and ended."""
+"""The doit side of the command line: tasks, execution of stages, reporter and database."""

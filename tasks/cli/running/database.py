@@ -1,7 +1,7 @@
-"""doit's database, in the table and file of doit's sqlite3 backend.
+"""Read and write doit's database, in the table and file of doit's sqlite3 backend.
 
-No run ends because of the database: a damaged file is renamed, and one that cannot be opened, read
-or written costs a warning and a check of all stages in the next run.
+The database never ends a run. A damaged file is renamed; one that cannot be opened, read or written
+costs a warning and a check of all stages in the next run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
 class Database:
-    """A backend of doit: a mapping for each task, written to the file by `dump`."""
+    """A backend of doit: one mapping per task, written to the file by `dump`."""
 
     def __init__(self, name: str, codec: Any) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class Database:
         self._connection = _open_database(name)
 
     def get(self, task_id: str, dependency: str) -> Any:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key, or None if it is not set."""
         if task_id not in self._cache:
             self._cache[task_id] = self._read_task(task_id)
         return self._cache[task_id].get(dependency)
@@ -41,7 +41,7 @@ class Database:
         self._changed.add(task_id)
 
     def in_(self, task_id: str) -> bool:
-        """Return True if something is known about the task."""
+        """Return True if the task is in the database."""
         return task_id in self._cache or self._select("task_id", task_id) is not None
 
     def remove(self, task_id: str) -> None:
@@ -57,7 +57,7 @@ class Database:
         self._delete("delete from doit")
 
     def dump(self) -> None:
-        """Write what has changed, and close the file."""
+        """Write the changes and close the file."""
         rows = [(task_id, self._codec.encode(self._cache[task_id])) for task_id in self._changed]
         try:
             with closing(self._connection) as connection, connection:
@@ -138,7 +138,7 @@ def set_aside_damaged_database(path: Path) -> None:
 
 
 def _is_damaged(path: Path) -> bool:
-    """A full disk, a lock or a file of another user proves no damage."""
+    """Return True if SQLite reports damage, not for a full disk, a lock or denied access."""
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as opened:
             return bool(opened.execute("pragma quick_check(1)").fetchone() != ("ok",))

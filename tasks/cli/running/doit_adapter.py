@@ -1,7 +1,7 @@
-"""What doit is told to report to: a run's head, its failures and its end go to the console.
+"""Implement doit's reporter: the header, failures and end of a run go to the console.
 
-The stages' own lines come from `tasks.cli.running.execute`. INT and TERM are taken here, because
-doit makes the reporter before it runs anything.
+Lines of the stages come from `tasks.cli.running.execute`. INT and TERM are handled here because
+doit creates the reporter before it runs anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _BUILDING_TASKS = {"build", *STAGE_VERBS}
 
 
 def list_exit_signals() -> tuple[signal.Signals, ...]:
-    """A terminal that is closed ends the run like TERM, unless nohup was asked to prevent that."""
+    """Return the signals that end a run: INT, TERM, and HUP (a closed terminal).
+
+    HUP is left out if it is ignored, as under nohup.
+    """
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
         return (signal.SIGINT, signal.SIGTERM)
@@ -34,13 +37,13 @@ def _ignore_exit_signals() -> None:
 
 
 class Reporter:
-    """doit tells it what happens; the stages' own lines come from `execution`."""
+    """doit's reporter. Lines of the stages come from `execute`."""
 
     desc = "torchyard's lines"
     console: Console
     selected: set[str]
     end: Callable[[int], None]
-    exit_code: int  # of the run, once it is over
+    exit_code: int  # of the run, set at its end
 
     def __init__(self, outstream: Any, options: Any) -> None:
         self.building = False
@@ -50,7 +53,7 @@ class Reporter:
             signal.signal(number, self._exit_on_signal)
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
-        """The tasks are known; those that build get the head."""
+        """Store the selected tasks; print the header if one of them builds."""
         self.selected.update(map(str, selected_tasks or ()))
         rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
         self.building = self.console.plan is not None and bool(_BUILDING_TASKS & rooms)
@@ -58,8 +61,9 @@ class Reporter:
             self.console.print_header()
 
     def add_failure(self, task: Any, fail: Any) -> None:
-        """A task failed; what depends on it is not tried, which needs no word of its own. One that
-        was at work beside others has been told already (`execution`).
+        """Report a failed task, but not the dependents that doit skips.
+
+        `execute` has already reported an extension that failed while others ran.
         """
         if isinstance(fail, UnmetDependency):
             return
@@ -68,24 +72,28 @@ class Reporter:
             self.console.report_failure(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
-        """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
+        """Finish the run once doit has saved its state.
+
+        Exit signals are ignored from here on, so that the result is reported.
+        """
         _ignore_exit_signals()
         type(self).exit_code = self.code
         if self.building:
             self.end(self.code)
 
     def runtime_error(self, msg: str) -> None:
-        """doit itself cannot go on."""
+        """Report an error of doit itself."""
         self.code = 2
         self.console.report_failure("doit", msg)
 
     def cleanup_error(self, exception: Any) -> None:
-        """A clean action failed."""
+        """Report a failed clean action."""
         self.console.report_failure("clean", exception.get_msg())
 
     def _exit_on_signal(self, number: int, _: object) -> None:
-        """INT and TERM end the run in order, once: children are ended, doit saves its state, and
-        128 + number is the exit code.
+        """End the run in order, once.
+
+        Child processes are terminated, doit saves its state, and the exit code is 128 + number.
         """
         _ignore_exit_signals()
         self.console.interrupted, self.code = True, 128 + number
@@ -94,7 +102,7 @@ class Reporter:
         raise SystemExit(self.code)
 
     def _ignore_event(self, *_: Any) -> None:
-        """doit tells more than a person wants to read."""
+        """Ignore an event of doit that needs no output."""
 
     get_status = execute_task = add_success = _ignore_event
     skip_uptodate = skip_ignore = teardown_task = _ignore_event
@@ -103,9 +111,10 @@ class Reporter:
 def build_reporter_class(
     console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
-    """A doit reporter class that speaks through `console`, and puts into `selected` what a person
-    asked for: doit makes the instance itself. A run that builds ends by `end`, which is given the
-    exit code.
+    """Return a reporter class bound to `console`: doit creates the instance itself.
+
+    The instance adds the requested tasks to `selected`. At the end of a run that builds, `end` is
+    called with the exit code.
     """
     ended = end or (lambda _: console.print_summary())
     given = {"console": console, "selected": selected, "end": staticmethod(ended)}

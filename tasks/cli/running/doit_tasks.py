@@ -1,9 +1,8 @@
-"""Stages as doit tasks.
+"""Convert stages to doit tasks.
 
-With `tasks.cli.running.execute` and the reporter this is the only place that knows doit. Measured
-quirks of doit 0.37 that are minded here: one `config_changed` per task, absolute paths as text for
-both targets and file_deps, fresh dicts each time, and no claim left standing while an action is at
-work.
+Only this module, `tasks.cli.running.execute` and the reporter depend on doit. They handle quirks
+measured with doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
+file_deps, fresh dicts each time, and no manifest may remain while an action runs.
 """
 
 from __future__ import annotations
@@ -31,19 +30,22 @@ DoitTask = dict[str, Any]
 
 
 def resolve_user_path(path: str) -> str:
-    """A path that a person typed, from the folder where doit was started: `doit -f` leaves it."""
+    """Return the absolute path of what the user typed, "" for "".
+
+    Relative paths start at the folder where doit was started: `doit -f` changes the working
+    directory.
+    """
     typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", typed)) if path else ""
 
 
 def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
-    """A task for each stage, a group for the extensions, and the two a person types: build and
-    validate.
+    """Yield a task per stage, the group of extensions, and the tasks `build` and `validate`.
+
+    A stage that is absent from the profile gets a task that prints the reason.
     """
     plan = yard.plan
-    yield from _generate_group_tasks(
-        plan
-    )  # first: doit puts a subtask into a group that is there already
+    yield from _generate_group_tasks(plan)  # first: doit adds subtasks to an existing group only
     for stage in plan.stages:
         yield _build_task(yard, stage)
     if "validate" not in plan.absent:
@@ -125,14 +127,15 @@ def _build_absent_task(yard: Session, name: str, reason: str) -> DoitTask:
 
 
 def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
-    """Return the files of a stage that `doit clean` removes: its manifests, and validate's file for
-    other programs; not work trees, environments or wheels.
+    """Return the files that `doit clean` removes: manifests, and the JUnit file of validate.
+
+    Work trees, environments and wheels are kept.
     """
     return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
 
 
 def remove_manifests(stage: Stage) -> None:
-    """Remove the results of a stage, as `doit clean` does."""
+    """Remove the results of a stage for `doit clean`."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.remove_manifests(*list_result_files(stage))

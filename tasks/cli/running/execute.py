@@ -1,7 +1,6 @@
-"""The one way a stage is executed, and what a run needs for it.
+"""Execute the stages of a run: one at a time, the extensions in parallel.
 
-Extensions do not wait for one another: whichever doit comes to first, all are at work
-(`tasks.cli.running.execute`).
+When doit reaches one extension, all requested extensions that are due and not blocked start.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ StageAction = Callable[[Any], tuple[Any, ...]]
 
 _MAX_PARALLEL = 4  # extensions at once
 _INCOMPLETE_MESSAGE = "an extension failed; this stage ran without it"
-_TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # what takes all of them
+_TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # tasks that need every extension
 _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 @dataclass
 class Session:
-    """One run over one profile: its plan, its console, and the lock that is taken with the first
-    action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
-    stage that really has something to do, and `refused` is what it said; `busy` says that another
-    run holds the lock. `attempt` runs a stage's
-    action, and tells what was done about a failure of it. `always`: a person asked for every stage
-    anew. `selected` are the tasks that a person asked for, once doit knows; `notify` says who is
-    told of the run's end.
+    """The state of one run of one profile: plan, console, and the lock taken by the first action.
+
+    `gate` raises a `TorchyardError` for anything that would stop a build. The first stage with
+    something to do calls it, once; `refusal` is its message. `busy`: another run holds the lock.
+    `attempt` runs the action of a stage and returns the outputs and a description of the automatic
+    fix. `rebuild_all`: the user requested a rebuild of every stage. `selected`: the requested
+    tasks, filled in once doit has read them. `notify`: how the end of the run is reported.
     """
 
     plan: Plan
@@ -80,14 +79,17 @@ class Session:
 
     @cached_property
     def record(self) -> RunRecorder:
-        """What is kept of the run, in the folder `records`; it begins with `head`."""
+        """Return the recorder of the run, which writes to the folder `records`.
+
+        The run header is written first.
+        """
         from tasks.runlog.run_record_io import RunRecorder  # noqa: PLC0415 - only where something is done
 
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
 
 
 def execute_stage(yard: Session, stage: Stage) -> TaskFailed | None:
-    """What doit calls for a stage. Extensions are at work side by side, whichever it came to."""
+    """Run a stage for doit. Extensions run in parallel, whichever one doit reaches first."""
     if refusal := _find_refusal(yard, stage):
         yard.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -100,8 +102,9 @@ def execute_stage(yard: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _run_despite_failures(yard: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage after those whose manifests it may lack. If one of these failed, fail the stage
-    afterwards, so that the exit code is 1.
+    """Run a stage after those whose manifests it may lack.
+
+    If one of these failed, fail the stage afterwards, so that the exit code is 1.
     """
     yard.parallel = yard.parallel or _create_parallel_stages(yard)
     failed: set[PurePath] = set()
@@ -118,11 +121,14 @@ def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
 
 
 def _find_refusal(yard: Session, stage: Stage) -> TaskFailed | None:
-    """Why it cannot begin; what the gate found is told with the first stage that it stopped."""
+    """Return why a stage cannot start, or None.
+
+    The finding of the gate is reported with the first stage it stops, and not again.
+    """
     if yard.refusal and (yard.busy or _needs_gate(yard, stage)):
         return TaskFailed(yard.refusal, report=False)
     failure = _capture_failure(lambda: _prepare_stage(yard, stage))
-    if failure and yard.busy:  # no stage has failed: none could begin
+    if failure and yard.busy:  # report the run: no stage failed, none could start
         yard.refusal = failure.get_msg()
         yard.console.report_failure(yard.layout.profile, yard.refusal, "Busy")
         return TaskFailed(yard.refusal, report=False)
@@ -138,7 +144,10 @@ def _prepare_stage(yard: Session, stage: Stage) -> None:
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
-    """A `BuildError` becomes a failed task, anything else stays a bug."""
+    """Turn a `TorchyardError` or a disk error into a failed task.
+
+    Anything else is a bug and raised.
+    """
     try:
         act()
     except TorchyardError as error:
@@ -152,11 +161,11 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
 
 
 def _run_stage(yard: Session, stage: Stage) -> None:
-    """One stage, and the record of it."""
+    """Run one stage and record it."""
     from tasks.cli.running import rebuild_reason  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     if stage.kind == "extensions" and not yard.rebuild_all and _is_current(stage):
-        return  # doit forgets what waited for a stage that failed; the others cost seconds
+        return  # doit drops the state of tasks behind a failed one; other stages take seconds
     reason = rebuild_reason.format_rebuild_reason(stage)
     yard.console.begin_stage(stage, reason)
     speaking, kept = output.label_output(stage.name), yard.record.record_stage(stage.name, reason)
@@ -167,7 +176,10 @@ def _run_stage(yard: Session, stage: Stage) -> None:
 
 
 def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Withdraw its claim, act, publish. With what was done about a failure on the way."""
+    """Remove the stage's manifests, run its action and write the new ones.
+
+    Return the outputs, the outcome, and the automatic fix of a failure, if any.
+    """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
 
@@ -186,8 +198,10 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
 
 
 def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
-    """The extensions that were asked for, as many at once as there are cores, and not many: each
-    has a Python with a torch in it.
+    """Return the runner of the requested extensions.
+
+    At most one per core and at most `_MAX_PARALLEL` run at once: each is a Python process that has
+    torch loaded.
     """
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
@@ -197,7 +211,7 @@ def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
             return failure
         yard.console.report_failure(
             stage.name, failure.get_msg()
-        )  # now, and not when doit comes to it
+        )  # now, not when doit reaches this stage
         return TaskFailed(failure.get_msg(), report=False)
 
     return ParallelStages(
@@ -210,7 +224,7 @@ def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
 
 
 def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
-    """The extensions that were asked for: all of them, or some by name, and what these read."""
+    """Yield the requested extensions: all, or those named and the ones they read from."""
     stages = yard.plan.find_stages("extensions")
     named = {name for name in yard.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
@@ -221,7 +235,11 @@ def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
 
 
 def is_due(stage: Stage) -> bool:
-    """Whether doit will run it when it comes to it: where that is not sure, it shall find out."""
+    """Return True if doit will run the stage.
+
+    False also if there are manifests but no record of the last run: doit then decides when it
+    reaches the stage.
+    """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     if not all(Path(path).is_file() for path in stage.outputs):
@@ -234,14 +252,14 @@ def is_due(stage: Stage) -> bool:
 
 
 def _is_current(stage: Stage) -> bool:
-    """Whether its last result is that of what is asked now, by files alone."""
+    """Return True if the last result matches the current request, judged by files only."""
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     return stage_record_io.read_last_record(stage) is not None and not is_due(stage)
 
 
 def _translate_disk_error(error: OSError) -> TorchyardError | None:
-    """What a person can do something about; None where it is a bug of ours."""
+    """Return an error that the user can act on, or None if the `OSError` is a bug."""
     where = str(error.filename)
     if error.errno == errno.ENOSPC:
         return NoSpaceError("the disk is full", location=where, hint="free some room")
@@ -258,12 +276,12 @@ def _classify_outcome(outputs: Any, *, changed: bool) -> Outcome:
 
 
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
-    """An action outside the stages, its expected failures told the same way."""
+    """Run the action of a command. Expected failures are reported as those of a stage are."""
     return _capture_failure(lambda: act(**params))
 
 
 def _check_gate(yard: Session, stage: Stage) -> None:
-    """Ask the gate, once."""
+    """Call the gate unless it has been passed or the stage does not need it."""
     if not _needs_gate(yard, stage):
         return
     try:
@@ -275,16 +293,19 @@ def _check_gate(yard: Session, stage: Stage) -> None:
 
 
 def _needs_gate(yard: Session, stage: Stage) -> bool:
-    """Not once the gate is passed, nor where a stage only looks (a tree each time, a build that is
-    there).
+    """Return True if the gate must pass before the stage starts.
+
+    Not once the gate is passed, not for validate, and not for a stage that only inspects what
+    exists (a source tree on every run, an existing build).
     """
     only_looks = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (yard.gate_passed or only_looks or stage.kind == "validate")
 
 
 def _enter_build_folder(yard: Session, stage: Stage) -> None:
-    """What the first action of a run does for all of them: own the build folder, lock it, pin the
-    host. Where nothing was built yet there is nothing to own for who only looks.
+    """Create the build folder, lock it and pin the host, once per run, before the first action.
+
+    Validate does not create a build folder that does not exist.
     """
     if yard.entered or (stage.kind == "validate" and not Path(yard.layout.build).is_dir()):
         return
@@ -305,16 +326,16 @@ def _read_bytes(path: PurePath) -> bytes:
     return file.read_bytes() if file.is_file() else b""
 
 
-_POLL_SECONDS = 0.5  # seconds: on Windows an interrupt does not end a wait, and is seen after it
+_POLL_SECONDS = 0.5  # on Windows an interrupt does not end a wait and is noticed after it
 _Failure = TypeVar("_Failure")
 
 
 @dataclass
 class ParallelStages(Generic[_Failure]):
-    """`stages` are those that the run wants, in their order, `most` of them at once.
+    """Runs `stages`, the requested ones in plan order, at most `most` at once.
 
-    `act` does one and returns None, or what is told of its failure; `is_due` says whether it has to
-    run, as doit will find; `stopped` whether a person interrupted the run.
+    `act` runs one and returns None or its failure. `is_due` returns True if doit would run the
+    stage. `stopped` returns True if the user interrupted the run.
     """
 
     stages: tuple[Stage, ...]
@@ -328,9 +349,10 @@ class ParallelStages(Generic[_Failure]):
     _threads: ThreadPoolExecutor | None = None
 
     def wait_for_stage(self, stage: Stage) -> _Failure | None:
-        """What came of one that doit has come to, and for which nothing has to be waited any more.
+        """Start a stage that doit has reached, wait for it, and return its failure or None.
 
-        Whatever its action raised is raised here; an interrupt when all threads have ended.
+        Exceptions of its action are raised here. An interrupt is raised once all threads have
+        ended.
         """
         with self._lock:
             if stage.name not in self._at_work:
@@ -369,11 +391,11 @@ class ParallelStages(Generic[_Failure]):
             return self.act(stage)
 
     def _is_blocked(self, stage: Stage) -> bool:
-        """Whether it reads what another of them is still to leave, or did not manage to."""
+        """Return True if the stage waits for outputs of another stage that is running or failed."""
         return any(not self._is_satisfied(other) for other in self._list_predecessors(stage))
 
     def _is_due(self, stage: Stage) -> bool:
-        """Asked once where it waits for nobody: a folder of sources is read for it."""
+        """Call `is_due` once per unblocked stage and cache a False: it reads a source folder."""
         if stage.name in self._idle:
             return False
         due = self.is_due(stage)

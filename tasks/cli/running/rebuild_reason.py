@@ -1,4 +1,4 @@
-"""Why a stage runs, in words: what files tell, and what its room knows of a manifest that moved."""
+"""Explain why a stage runs: changed files, and what its package says about a changed manifest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tasks.runlog.stage_record_io import ChangeExplainer
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """As `records.reason`, and what torchyard.lock holds otherwise; of a stage that asks whether
-    its source moved the answer is known.
+    """Return the rebuild reasons in short, or the differences from torchyard.lock, or a default.
+
+    If the stage's up-to-date check finds no change, the last run did not finish.
     """
     if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(found)
@@ -26,7 +27,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """What torchyard.lock holds for a stage and is not there; nothing of one without a result."""
+    """Return what torchyard.lock pins for a stage and the build lacks; () without a result."""
     if stage.uptodate_check != "stale":
         return ()
     up_to_date = load_stage_module(stage, "up_to_date")
@@ -40,7 +41,7 @@ def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
-    """As `records.reasons`."""
+    """Return the reasons of `find_rebuild_reasons`, with changed manifests explained."""
     return stage_record_io.find_rebuild_reasons(stage, _build_manifest_explainer(stage))
 
 

@@ -1,5 +1,7 @@
-"""What is known of a run before it begins, for its record: this machine, what was asked, what was
-decided, and the stages of the plan.
+"""Write the header and the end of a run's record, and notify the user.
+
+The header holds what is known before the run starts: the host, the requested settings, the
+resolution and the stages of the plan.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tasks.system.output import print_warning
 
 
 def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> dict[str, Json]:
-    """The facts of `begin`; `selected` are the tasks that a person asked for."""
+    """Return the facts of the `begin` line; `selected` are the tasks that the user requested."""
     return {
         "command": sorted(selected),
         "profile": name,
@@ -67,24 +69,26 @@ def _find_predecessors(stage: Stage, left: dict[PurePath, str]) -> list[Json]:
     return list(dict.fromkeys(left[path] for path in stage.inputs if path in left))
 
 
-_LONG_RUN_SECONDS = 10.0  # seconds after which nobody may be looking
+_LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be away
 
 
 def finalize_run(yard: Session, code: int) -> None:
-    """The run is over, and `code` is what doit is going to exit with."""
+    """Record the end of the run, print the summary and notify. `code` is doit's exit code."""
     console = yard.console
     took, ran = time.monotonic() - console.started, console.ran > 0
     stopped = console.interrupted
     _record_end(yard, "interrupted" if stopped else "failed" if code else "done", code)
     console.print_summary()
     if (ran or (code and yard.entered)) and not stopped:
-        yard.lock_stack.close()  # whoever is told may build again
+        yard.lock_stack.close()  # first: the notified user may start another build
         _notify_user(yard, took, code)
 
 
 def _record_end(yard: Session, outcome: str, code: int) -> None:
-    """Of a run that found nothing to do as well, where there is a build folder: it then holds the
-    lock for as long as it writes, and leaves it where another run is at work.
+    """Record the end of the run, also of one that had nothing to do, if there is a build folder.
+
+    Such a run locks the folder only while it writes, and writes nothing if another run holds the
+    lock.
     """
     if yard.entered:
         yard.record.finish_record(outcome, code)
@@ -106,7 +110,7 @@ def _notify_user(yard: Session, took: float, code: int) -> None:
     if not yard.notify.command:
         return
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # all is saved: who does not want to wait need not
+        signal.signal(number, signal.SIG_DFL)  # all is saved: Ctrl-C may end the wait
     message = (
         f"torchyard: {profile} {'failed' if code else 'is done'} after {format_duration(took)}"
     )
