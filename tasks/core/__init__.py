@@ -1,1 +1,3 @@
-"""What every package shares: errors, the model, hashing, redaction, text formatting and quoting."""
+"""Share basic values between all packages: errors, model, hashing, redaction, formatting,
+quoting.
+"""

@@ -28,7 +28,9 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters: shades of a bar from empty to full, the mark of a cut text, a separator."""
+    """Characters for drawing: the shades of a bar from empty to full, the mark of truncated text,
+    and a separator.
+    """
 
     shades: str
     more: str
@@ -67,7 +69,10 @@ def format_progress_lines(
 
 
 def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> str:
-    """`heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s`"""
+    """Return the names of heavy jobs and slow outputs, as many as fit in `columns`.
+
+    Example: `heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s`.
+    """
     text = ""
     for many, slow in _SHOWN_ITEM_COUNTS:
         heavy = _format_named_items("heavy", at_work.heavy[:many], glyphs)
@@ -88,7 +93,9 @@ def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs
 def format_progress_line(
     head: str, text: str, progress: Progress | None, columns: int, glyphs: Glyphs
 ) -> str:
-    """`head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text`, in `columns` columns."""
+    """Return `head: text`, or `head [███▌ ] 612/1368 45 %, 31 min left, text`, in `columns`
+    columns.
+    """
     if progress is None or not progress.total:
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
@@ -142,7 +149,7 @@ def measure_columns(text: str) -> int:
 MIN_TEXT_COLUMNS = 24  # of a text, however narrow the terminal and however deep its indent
 _COMMAND_INDENT = 6  # spaces before a command that has its own line below a hint
 _LINE_START = re.compile(r" *(?:(?:→|->|-) )?")
-# Commands in a hint: by how they begin, up to where the sentence continues
+# Commands in a hint: the beginning of a command, up to the word where the sentence continues
 _COMMAND_ARGUMENTS = (
     r"(?:(?<![,;:.)]) (?!\(|(?:and|or|then|into|in|for|to|by|with|where|which|beside|up)\b)\S+)*"
 )
