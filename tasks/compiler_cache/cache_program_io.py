@@ -77,7 +77,7 @@ class CacheCounts:
 
 @dataclass
 class CacheMeasurement:
-    """A running or finished measurement of a compiler cache.
+    """The measurement of a compiler cache during a block of commands.
 
     `env` is the environment for the commands of the block. `counts` is set after the block, None if
     the counts are unknown. `hit_rate` can be called within the block and returns a share from 0 to
@@ -126,7 +126,7 @@ def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
 
 
 def is_program_installed(program: str) -> bool:
-    """Return True if the program is on PATH."""
+    """Return True if the program exists and can be executed."""
     return shutil.which(program) is not None
 
 
@@ -140,8 +140,7 @@ def find_outdated_version(kind: str) -> str:
 def measure_cache(
     cache: CompilerCache, env: Mapping[str, str], log: PurePath
 ) -> Iterator[CacheMeasurement]:
-    """Count the cache hits and misses of the commands in the block, which must use the yielded
-    `env`.
+    """Count the cache hits and misses of the commands in the block, which must use its `env`.
 
     `log` is a file for the counting. The counts of sccache include all other users of its server.
     The counts are set even if the block fails.
@@ -183,8 +182,9 @@ def read_log_counts(log: Path) -> CacheCounts:
 
 
 def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
-    """Parse the `stats` of `sccache --show-stats --stats-format json`, which count from the start
-    of its server.
+    """Parse the `stats` of `sccache --show-stats --stats-format json`.
+
+    They count from the start of sccache's server.
     """
     return CacheCounts(
         _sum_counts(stats["cache_hits"]),
@@ -211,8 +211,7 @@ def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> C
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
-    """Start sccache's server before the first compiler does, so that it is not a process of the
-    build.
+    """Start sccache's server before a compiler does, so that it is not a process of the build.
 
     A server that is already running keeps the settings that it was started with.
     """
@@ -257,7 +256,7 @@ def _find_sccache_settings() -> tuple[str, ...]:
     return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()
 
 
-# ccache caches nothing for cl.exe if the variable CL is set, and CUDA 13.2 and later need it
+# ccache caches nothing for cl.exe if CL is set, and torchyard sets CL for CUDA 13.2 and later
 _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
 
 

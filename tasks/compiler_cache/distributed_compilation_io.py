@@ -79,7 +79,7 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
 def find_usable_workers(
     asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """Return the workers that can be used, and warn about each other one with the reason.
+    """Return the workers that can be used, and warn about each of the others with the reason.
 
     `compilers` are the C and the C++ compiler. `program` is the path of distcc or icecc.
     """
@@ -189,10 +189,7 @@ def _check_scheduler(one: Worker) -> str:
 
 
 def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return why icecc cannot reach a daemon on this machine, "" if it can.
-
-    Compiles a probe.
-    """
+    """Compile a probe and return why icecc cannot reach a daemon on this machine, "" if it can."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder, log = Path(name), Path(name, "icecc.log")
         (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
@@ -336,7 +333,7 @@ def _build_variables(
 ) -> dict[str, str]:
     """Return the variables for the compilers.
 
-    The user's own distcc variables stay, except the hosts, because some may be left out.
+    The user's distcc variables stay, except the hosts, because some hosts may be left out.
     """
     program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
     given = {

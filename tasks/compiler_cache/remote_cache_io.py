@@ -59,10 +59,9 @@ def open_remote_environment(
 def _split_remote_variables(
     found: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Split the environment into the variables that do not concern a remote cache, and those that
-    do.
+    """Split off the variables of a remote cache from the environment.
 
-    The latter are {} if the remote cache cannot be used.
+    They are {} if the remote cache cannot be used.
     """
     if not found.kind:
         return dict(env), {}
@@ -87,7 +86,7 @@ def _split_remote_variables(
 def _build_ccache_config(
     found: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
 ) -> str:
-    """Return a ccache configuration with the user's own settings and those of the remote cache.
+    """Return a ccache configuration with the user's settings and those of the remote cache.
 
     The user's settings are copied because ccache does not read the user's files with this one.
     ccache expands $NAME in the values.
@@ -139,9 +138,7 @@ def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> st
 
 
 def _read_ccache_features(found: CompilerCache) -> str:
-    """Return ccache's features, "file-storage http-storage redis-storage", which depend on its
-    build.
-    """
+    """Return the features of this ccache build, "file-storage http-storage redis-storage"."""
     try:
         told = shell.capture_output(
             Command((found.path, "--version"), shell.build_host_env(), "ask ccache")

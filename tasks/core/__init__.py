@@ -1,3 +1,1 @@
-"""Share basic values between all packages: errors, model, hashing, redaction, formatting,
-quoting.
-"""
+"""Share errors, the model, hashing, redaction, formatting and quoting between all packages."""

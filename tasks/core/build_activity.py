@@ -66,7 +66,7 @@ class BuildSnapshot:
 
 @dataclass(frozen=True)
 class GovernorDecision:
-    """The number of concurrent jobs, which includes the paused ones, and the jobs to pause."""
+    """The number of concurrent jobs, including the paused ones, and the jobs to pause."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
@@ -86,9 +86,9 @@ def classify_command(command: str) -> JobKind:
 
 
 def classify_output(output: str) -> JobKind:
-    """Return the job kind of an output, by the source suffix that CMake keeps in object names.
+    """Return the job kind of an output, by the source suffix that CMake keeps in an object's name.
 
-    Other objects count as C++.
+    An object without a source suffix counts as C++.
     """
     source, suffix = output.rpartition(".")[::2]
     return (
@@ -159,8 +159,9 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Describe a shortage of memory, "" if there is none: `memory is full (1.6 of 1.7 GiB), 5
-        compilers are paused`.
+        """Describe a shortage of memory, "" if memory is not short.
+
+        Example: `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`.
         """
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         verb = "compiler is" if self.paused == 1 else "compilers are"
@@ -188,7 +189,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two jobs that use most whole GiB of memory; among equals, the oldest."""
+    """Return the two jobs that use most memory in whole GiB; among equals, the oldest."""
     known = (
         HeavyJob(_strip_object_suffix(job.output), job.resident_mib, job.age)
         for job in jobs

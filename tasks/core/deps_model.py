@@ -74,8 +74,8 @@ class CompilerCache:
     """The manifest cache.json: the compiler cache that is used as compiler launcher.
 
     It is separate from deps.json, which the extensions read: adding, removing or upgrading a cache
-    does not rebuild them. `kind` is "" if there is no cache. `own` has the settings that the user
-    made in the cache's configuration, by the cache's own names ("max_size").
+    does not rebuild them. `kind` is "" without a cache. `own` has the settings that the user made
+    in the cache's configuration, by the cache's names ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -133,14 +133,14 @@ class DepsJob:
     `base` is the interpreter that the environment is created from, or the one that has the torch if
     `existing`. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the folder of an
     installed toolkit. `cache` is the setting build.cache. `cache_package` is the requirement that
-    installs a compiler cache if there is none, "" if none may be downloaded. `launchers` are the
-    compiler launchers that build.env names, by variable.
+    installs a compiler cache if none is installed, "" if none may be downloaded. `launchers` are
+    the compiler launchers that build.env names, by variable.
 
     `limits` are the compiler versions that the toolkit and the sources accept; of them, only
-    `gcc_max` is an input of the stage. `compiles` says whether a later stage needs a compiler.
-    `locked` has the packages that torchyard.lock pins for the environment, `locked_toolkit` those
-    for `toolkit_folder`. These are not inputs, because the installed packages may already match
-    them.
+    `gcc_max` is in the fingerprint of the stage. `compiles` says whether a later stage needs a
+    compiler. `locked` has the packages that torchyard.lock pins for the environment,
+    `locked_toolkit` those for `toolkit_folder`. Both are not in the fingerprint, because the
+    installed packages may already match them.
     """
 
     base: str

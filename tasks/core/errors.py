@@ -1,10 +1,9 @@
-"""Define the exceptions of torchyard, one class for each way to recover, and redact secrets in
-text.
+"""Define the exceptions of torchyard, and redact secrets in text.
 
-An error says what happened, where, and what to do, in that order. This module does not depend on
-doit: `tasks.cli.running.execute` turns a `TorchyardError` into a failed task (exit 1), and
-`dodo.py` turns a `SettingsError` into a load failure (exit 3). Any other exception is a bug in
-torchyard and keeps its traceback.
+There is one class for each way to recover. An error says what happened, where, and what to do, in
+that order. This module does not depend on doit: `tasks.cli.running.execute` turns a
+`TorchyardError` into a failed task (exit 1), and `dodo.py` turns a `SettingsError` into a load
+failure (exit 3). Any other exception is a bug in torchyard and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -69,8 +68,10 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redact_secrets(text: str) -> str:
-    """Replace passwords and tokens in `text` by `***`: credentials in URLs, authorization headers,
-    values of variables with a secret name, and tokens with a known prefix.
+    """Replace passwords and tokens in `text` by `***`.
+
+    These are credentials in URLs, authorization headers, values of variables with a secret name,
+    and tokens with a known prefix.
     """
     if "@" in text and "://" in text:
         text = _URL_CREDENTIALS.sub("***@", text)
@@ -125,12 +126,12 @@ OFFLINE_HINT = (
 
 
 class TorchyardError(Exception):
-    """The root of all errors that the user can act on.
+    """An error that the user can act on, and the root of all others.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
-    with a line. `hint` is the next step, a command if there is one. Log diagnosis can add four
+    with a line. `hint` is the next step, as a command if possible. Log diagnosis can add four
     attributes: the `cause` in a sentence, an `excerpt` of compiler output, the path of the whole
-    `log`, and the machine-readable `diagnosis`, None if there is none.
+    `log`, and the machine-readable `diagnosis`, which is None by default.
     """
 
     cause = ""
@@ -157,20 +158,15 @@ class TorchyardError(Exception):
 
 
 class SettingsError(TorchyardError):
-    """The settings are invalid or contradict each other.
-
-    Found at load time without network access; exit 3.
-    """
+    """Invalid or contradictory settings, found at load time without network access; exit 3."""
 
 
 class KnowledgeError(TorchyardError):
-    """The facts in config/knowledge do not contain or do not allow a GPU, architecture or
-    release.
-    """
+    """A GPU, architecture or release that config/knowledge does not know or rules out."""
 
 
 class CommandFailedError(TorchyardError):
-    """A child process ended with an exit code that means failure.
+    """A child process that ended with an exit code that means failure.
 
     `exit_description` says how the process ended, without its first error. `log_offset` is the byte
     offset in the log where its output begins. `output` is the end of its output, for callers that
@@ -189,43 +185,40 @@ class CommandFailedError(TorchyardError):
 
 
 class InterruptedRunError(TorchyardError):
-    """The user interrupted the run while this stage was running."""
+    """A stage that was running when the user interrupted the run."""
 
 
 class MissingToolError(TorchyardError):
-    """A required program, compiler or library is missing.
-
-    `hint` has the command that installs it.
-    """
+    """A missing program, compiler or library. `hint` has the command that installs it."""
 
 
 class FetchError(TorchyardError):
-    """A download failed: no answer, no such version, or the wrong bytes."""
+    """A failed download: no answer, no such version, or the wrong bytes."""
 
 
 class NotOwnedError(TorchyardError):
-    """A folder that torchyard did not create would be changed or removed."""
+    """A folder to change or remove that torchyard did not create."""
 
 
 class LostEditsError(TorchyardError):
-    """Continuing would lose the user's uncommitted changes. Nothing was changed."""
+    """Uncommitted changes of the user that would be lost. Nothing was changed."""
 
 
 class BadArtifactError(TorchyardError):
-    """A wheel or library is invalid: RECORD, tags, digest or machine code."""
+    """An invalid wheel or library: RECORD, tags, digest or machine code."""
 
 
 class MissingCodeError(BadArtifactError):
-    """A wheel lacks machine code for one of the target GPUs."""
+    """A wheel without machine code for one of the target GPUs."""
 
 
 class NoSpaceError(TorchyardError):
-    """The disk has less free space than the stage needs."""
+    """Too little free disk space for the stage."""
 
 
 class BusyError(TorchyardError):
-    """Another run holds the lock of this build directory."""
+    """A build directory that is locked by another run."""
 
 
 class ValidationFailedError(TorchyardError):
-    """The build is complete, but one or more validation checks failed."""
+    """A complete build that failed one or more validation checks."""

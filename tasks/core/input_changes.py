@@ -122,8 +122,9 @@ def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterato
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
-    """Return a line for each change, `build.type: now Debug, was Release`, in the order of
-    `words`.
+    """Return a line for each change, in the order of `words`.
+
+    Example: `build.type: now Debug, was Release`.
     """
     order = {key: place for place, key in enumerate(words)}
     ordered = sorted(changes, key=lambda one: order.get(one.path[0], len(order)))

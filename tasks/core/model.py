@@ -27,9 +27,7 @@ _MACHINE_CODE_NAME = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
 
 @dataclass(frozen=True, order=True)
 class Arch:
-    """A compute capability with its suffix: `12.0`, `9.0a` (one chip only) or `12.0f` (one
-    family).
-    """
+    """A compute capability with suffix: `12.0`, `9.0a` (one chip only) or `12.0f` (one family)."""
 
     major: int
     minor: int
@@ -189,9 +187,8 @@ class Layout:
         return self.root / "templates"
 
     def compute_manifest_path(self, name: str) -> PurePath:
-        """Return the path of the manifest `name`.
-
-        `extensions:smoke` is in the subfolder `extensions`.
+        """Return the path of the manifest `name`, with a subfolder for each `:`
+        (`extensions:smoke`).
         """
         return self.build.joinpath(*f"{name}.json".split(":"))
 
@@ -231,10 +228,8 @@ CheckStatus = Literal["passed", "failed", "not run"]
 class ValidationResult:
     """The result of one check.
 
-    `detail` says what was found, or why the check did not run; `remedy` says what to do.
-
-    `cause` is the slug of a known failure (config/knowledge/failures.yaml), "" if no known failure
-    matches.
+    `detail` says what was found, or why the check did not run; `remedy` says what to do. `cause` is
+    the slug of a known failure (config/knowledge/failures.yaml), "" if no known failure matches.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 Ninja restarts its count after it regenerates its own build files, and lowers the total during a run
 when steps turn out to be up to date. The durations of steps differ a hundredfold, so estimates are
-coarse, and there is none before `_ESTIMATE_BASIS`.
+coarse and start only after `_ESTIMATE_BASIS`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _STALL_SECONDS = 120.0  # a longer time without a finished step is reported
 class Progress:
     """The state of a build after a step.
 
-    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds, None if there
-    is no estimate. `at_work` describes the running jobs. `silent` is the time in seconds since a
-    step finished.
+    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds, None without
+    an estimate. `at_work` describes the running jobs. `silent` is the time in seconds since a step
+    finished.
     """
 
     done: int
@@ -86,7 +86,7 @@ class Progress:
 
     @property
     def time_left(self) -> str:
-        """Return the estimate, such as `31 min left`, "" if there is none."""
+        """Return the estimate, such as `31 min left`, "" without an estimate."""
         return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
     @property
@@ -107,7 +107,7 @@ class Progress:
 
 @dataclass
 class ProgressMeter:
-    """Computes the progress of one build from its output lines."""
+    """The progress of one build, computed from its output lines."""
 
     _total: int = 0
     _start: tuple[float, int] = (0.0, 0)
@@ -148,7 +148,7 @@ class ProgressMeter:
 
 @dataclass
 class ProgressThrottle:
-    """Limits progress lines in a log to one a minute, and to none in a shorter build."""
+    """A limit for progress lines in a log: one a minute, none in a build that takes less."""
 
     _when: float = 0.0
 

@@ -42,10 +42,9 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements whose markers hold on `system`.
+    """Return the requirements whose markers hold on `system` with the running Python.
 
-    `machine` is an ELF machine name; by default, it is the machine of this host. The Python is the
-    running one.
+    `machine` is an ELF machine name, by default the machine of this host.
     """
     where = dict(_SYSTEM_MARKERS[system])
     if machine in _ELF_MACHINES:
@@ -62,7 +61,7 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, there: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package whose version differs in `there` (name →
+    """Return a sentence for each locked package with another version in `there` (name →
     version).
     """
     return tuple(

@@ -11,7 +11,7 @@ from tasks.core.model import Arch, Host, Interpreter, Strategy, System
 
 @dataclass(frozen=True)
 class Combination:
-    """The versions of everything that a build combines, for the known-bad check.
+    """The versions of everything that a build combines.
 
     None means unknown. `cuda` is the version of nvcc, in full if known. `msvc` is _MSC_VER
     ("1944"), `msvc_tools` the version of the toolset ("14.44.35207"), `visual_studio` the version
@@ -39,7 +39,7 @@ class Combination:
 
 
 class UnsatisfiableError(SettingsError):
-    """The settings are valid, but this host or the known facts do not allow them.
+    """Valid settings that this host or the known facts do not allow.
 
     `hint` helps if no change of the settings does; `tasks.planning.suggestions` searches for such a
     change.
@@ -64,8 +64,9 @@ class ToolkitResolution:
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """Return the full version of a toolkit that was found ("13.2.86"), else the release, None
-        for none.
+        """Return the full version ("13.2.86") of a toolkit that was found, else the release.
+
+        None means that there is no toolkit.
         """
         found = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return found.get(self.home) or self.version or None

@@ -13,9 +13,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def sanitize_comment(text: str) -> str:
-    """Return `text` for a one-line comment, with control characters and surrogates replaced by
-    "?".
-    """
+    """Return `text` for a one-line comment, with "?" for control characters and surrogates."""
     return _SURROGATES.sub("?", _CONTROL_CHARACTERS.sub("?", text))
 
 
@@ -76,8 +74,9 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return a variable name that POSIX shells accept and do not reserve, else raise
-    `TorchyardError`.
+    """Return a variable name that POSIX shells accept and do not reserve.
+
+    Raises `TorchyardError` for any other name.
     """
     if not SHELL_IDENTIFIER.fullmatch(text):
         raise create_name_error(text, "a POSIX shell")
@@ -171,8 +170,9 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
 
 def check_cmd_name(text: str) -> str:
-    """Return a variable name that cmd accepts, also in a list of `for`, else raise
-    `TorchyardError`.
+    """Return a variable name that cmd accepts, also in a list of `for`.
+
+    Raises `TorchyardError` for any other name.
     """
     if not SHELL_IDENTIFIER.fullmatch(text):
         raise create_name_error(text, "cmd")

@@ -18,9 +18,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rough_duration(seconds: float) -> str:
-    """Return a duration with the precision of an estimate: `20 s`, `31 min`, `1 h`, `2 h 05
-    min`.
-    """
+    """Return a duration, rounded like an estimate: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
     if seconds < 55:
         return f"{max(10, _round_to_step(10, seconds))} s"
     minutes = _round_to_step(1, seconds / 60)
@@ -38,9 +36,7 @@ _MIB_PER_GIB = 1024
 
 
 def format_size(mib: float) -> str:
-    """Return a size in MiB below 1 GiB, else in GiB: `512 MiB`, `4.6 GiB`, `24 GiB`, `1,200
-    GiB`.
-    """
+    """Return a size in MiB or GiB: `512 MiB`, `4.6 GiB`, `24 GiB`, `1,200 GiB`."""
     return f"{round(mib)} MiB" if round(mib) < _MIB_PER_GIB else f"{format_gib(mib)} GiB"
 
 
@@ -63,16 +59,14 @@ def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> s
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
-    """Return the first `most` reasons and the number of others: `the archs changed (and 2
-    more)`.
-    """
+    """Return `most` reasons and the number of others: `the archs changed (and 2 more)`."""
     left = len(reasons) - most
     return ", ".join(reasons[:most]) + (f" (and {left} more)" if left > 0 else "")
 
 
 def find_nearest_word(word: str, known: Iterable[str]) -> str:
     """Return the known word that is most similar to `word`, "" if none is similar."""
-    import difflib  # noqa: PLC0415 - for mistakes alone
+    import difflib  # noqa: PLC0415 - only for mistakes
 
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

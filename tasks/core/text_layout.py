@@ -28,8 +28,10 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters for drawing: the shades of a bar from empty to full, the mark of truncated text,
-    and a separator.
+    """Characters for drawing.
+
+    `shades` are the shades of a bar from empty to full, `more` the mark of truncated text,
+    `between` a separator.
     """
 
     shades: str
@@ -93,9 +95,7 @@ def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs
 def format_progress_line(
     head: str, text: str, progress: Progress | None, columns: int, glyphs: Glyphs
 ) -> str:
-    """Return `head: text`, or `head [███▌ ] 612/1368 45 %, 31 min left, text`, in `columns`
-    columns.
-    """
+    """Return `head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text` with progress."""
     if progress is None or not progress.total:
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
@@ -108,8 +108,9 @@ def format_progress_line(
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
-    """Return columns for a name and cells for the bar, 0 for what does not fit. The length of the
-    name does not move the bar.
+    """Return columns for a name and cells for the bar, 0 for each that does not fit.
+
+    The length of the name does not move the bar.
     """
     least, most = _BAR_COLUMNS
     cells = min(columns - len("[], ") - _MIN_NAME_COLUMNS, most)
@@ -170,7 +171,9 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
     """Yield `key` and beside it `text`, indented to the column `indent`, or less on a narrow
-    terminal. A key that is wider than the indent gets its own line.
+    terminal.
+
+    A key that is wider than the indent gets a separate line.
     """
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
@@ -183,8 +186,9 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap lines that are too wide, each with its own indent. A command on its own line is not
-    wrapped. `encode` returns a line as the stream can show it.
+    """Wrap lines that are too wide, each with its own indent.
+
+    A command on its own line is not wrapped. `encode` returns a line as the stream can show it.
     """
     return "\n".join(
         line for part in text.split("\n") for line in _wrap_indented_line(part, columns, encode)

@@ -41,9 +41,7 @@ _COPY_HINT = "copy the bundle again, or make it again: doit bundle"
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The files that were verified against the manifest: size and modification time by path and
-    digest.
-    """
+    """The files that were verified against the manifest: size and time by path and digest."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
@@ -139,9 +137,7 @@ def _is_same_bundle(one: Bundle | None, other: Bundle) -> bool:
 
 
 def try_read_bundle(folder: Path) -> Bundle | None:
-    """Read the manifest of a bundle like `read_bundle`, but return None if there is no valid
-    bundle.
-    """
+    """Read the manifest of a bundle, or return None if there is no valid bundle."""
     try:
         return read_bundle(folder)
     except TorchyardError:
@@ -173,8 +169,9 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
-    install whatever they find in a folder. Return the new paths by their names in the bundle.
+    """Link or copy the wheels and sdists into `dest`, and return the new paths by bundle name.
+
+    Everything else in `dest` is removed, because pip and uv install whatever they find in a folder.
     """
     listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)]
     found = {name: dest / PurePosixPath(name).name for name in listed}
@@ -328,9 +325,7 @@ class PackageCollector:
         files.replace_path(arriving, target)
 
     def download_packages(self, locked: LockedPackages, index: str = "") -> None:
-        """Download the locked packages from an index. pip skips files that are already in the
-        folder.
-        """
+        """Download the locked packages from an index. pip skips files that are in the folder."""
         if not locked:
             return
         listed = self.scratch / "bundle.txt"

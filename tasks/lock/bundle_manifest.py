@@ -1,5 +1,6 @@
-"""Define the manifest of a bundle, which holds everything that a profile is built from, and make a
-plan use it.
+"""Define the manifest of a bundle, and redirect a plan to a bundle.
+
+A bundle holds everything that a profile is built from, in one folder or archive.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ class Bundle:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan with all sources taken from `folder`, where the bundle is or will be
-    unpacked.
+    """Return the plan that fetches from `folder`, where the bundle is or will be unpacked.
 
     No fingerprint changes, because the sources are the same.
     """

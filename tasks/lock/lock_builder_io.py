@@ -1,6 +1,6 @@
 """Create a section of torchyard.lock from the finished build of a profile.
 
-The values come from its manifests, checkouts and environment, the digests of packages from the
+The values come from its manifests, checkouts and environment; the digests of packages come from the
 index.
 """
 
@@ -187,8 +187,9 @@ class FinishedBuild:
         return {**known, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
-        """Return the path relative to the checkout; of an outside folder, only the name, because it
-        differs on other machines.
+        """Return the path relative to the checkout, or only the name of an outside folder.
+
+        The location of an outside folder differs on other machines.
         """
         path = Path(location)
         inside = path.is_relative_to(self.layout.root)

@@ -25,11 +25,10 @@ Packages = dict[Annotated[str, Field(pattern=values.SDIST_PATTERN)], tuple[Sha25
 
 
 class LockedInputs(StrictModel):
-    """The sources of torch, an extension or a companion package: one of git, sdist, wheel, tarball
-    and path.
+    """The sources of torch, an extension or a companion package.
 
-    A path has no pin. `requires` are the packages that its build imported, `packages` those that
-    were installed as its dependencies.
+    One of git, sdist, wheel, tarball and path is set; a path has no pin. `requires` are the
+    packages that its build imported, `packages` those that were installed as its dependencies.
     """
 
     git: str = ""
@@ -86,9 +85,7 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
-    """Return the lines of each profile, and the number of lines before them, without parsing
-    them.
-    """
+    """Return the unparsed lines of each profile, and the number of lines before them."""
     found: dict[str, tuple[int, list[str]]] = {}
     current: list[str] | None = None
     for number, line in enumerate(text.splitlines(keepends=True)):
@@ -107,7 +104,7 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Parse the section of `profile`, None if there is no such section.
+    """Parse the section of `profile`, None if the file has no such section.
 
     Raises `SettingsError` with the line of a key or value that is invalid.
     """

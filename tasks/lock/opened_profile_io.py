@@ -64,7 +64,7 @@ def load_pinned_plan(
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock import bundle_archive_io  # noqa: PLC0415
-    from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most ask a network
+    from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most use the network
 
     bundle = bundle_archive_io.read_bundle(place)
     bundle_archive_io.require_complete_bundle(place, bundle)
@@ -132,7 +132,7 @@ class Profile:
     @property
     def cost(self) -> Cost:
         """Return the estimated cost of the build on one core, as far as the facts allow."""
-        from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - of no use to list tasks
+        from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - not needed to list tasks
 
         choice = self.choice
         return estimate_strategy_cost(

@@ -67,9 +67,7 @@ def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
 
 
 def _meets_requirement(wheel: str, requirement: str) -> bool:
-    """Return True if the wheel's version meets the requirement, including a local part if it has
-    one.
-    """
+    """Return True if the wheel's version meets the requirement, also its local part."""
     version = _parse_wheel_version(wheel)
     return version is not None and Requirement(requirement).specifier.contains(
         version, prereleases=True
@@ -77,7 +75,7 @@ def _meets_requirement(wheel: str, requirement: str) -> bool:
 
 
 def _parse_wheel_version(wheel: str) -> Version | None:
-    """Return the version in a wheel's file name, None if the name is invalid, such as an edited
+    """Return the version in a wheel's file name, None for an invalid name, such as an edited
     one.
     """
     try:

@@ -104,8 +104,9 @@ def find_url_mistake(url: str) -> str:
 
 
 def parse_cache_address(url: str) -> tuple[str, int] | None:
-    """Return host and port to connect to, None for a bucket, whose host only the cache program
-    knows.
+    """Return host and port to connect to, None for a bucket.
+
+    Only the cache program knows the host of a bucket.
     """
     parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":

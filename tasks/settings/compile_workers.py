@@ -49,8 +49,7 @@ _ICECC_LOCAL = re.compile(r"ICECC\[\d+\].* building myself, but telling localhos
 
 @dataclass(frozen=True)
 class Worker:
-    """A machine that compiles up to `slots` jobs at once; for icecream, the scheduler of several
-    machines.
+    """A machine that compiles up to `slots` jobs at once; for icecream, the scheduler of machines.
 
     `user` is the user name for ssh, "" for a plain connection. `packed` enables lzo compression.
     """
@@ -75,10 +74,10 @@ class Worker:
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts, and the path of the wrapper script that
-    distributes compilations.
+    """The settings build.distribute and build.hosts, and the path of the wrapper script.
 
-    They are not part of any fingerprint, because they do not change the output.
+    The script distributes compilations. These settings are not part of any fingerprint, because
+    they do not change the output.
     """
 
     kind: DistributorKind = "off"

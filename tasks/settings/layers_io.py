@@ -1,8 +1,8 @@
 """Load layered settings: default.yaml, the profile, local.yaml, the environment and a matrix entry.
 
 The matrix entry is chosen with `profile=NAME@ENTRY`. Each leaf keeps its layer and line. YAML is
-read strictly: no tags, no duplicate keys. A version that YAML would parse as a number (`python:
-3.10` is 3.1) is reported with its line instead of silently changed.
+read strictly: no tags, no duplicate keys. A version that YAML would parse as a number is reported
+with its line instead of silently changed: `python: 3.10` is 3.1 in YAML.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
 
 def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
     """Return the settings of a matrix entry, which override all other layers."""
-    from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only where a matrix is asked for
+    from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only for a matrix entry
 
     tree: Tree = {}
     for axis, value in find_matrix_entry(loaded.settings.matrix, profile, name).items():

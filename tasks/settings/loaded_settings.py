@@ -37,8 +37,9 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key, and `config/local.yaml:12` or a variable's name; "" for both if only defaults
-    are involved or the error names no setting.
+    """Return the key, and `config/local.yaml:12` or a variable's name.
+
+    Both are "" if only defaults are involved or the error names no setting.
     """
     found = _SETTING_KEY.fullmatch(error.location)
     if found is None or found["list"] not in Settings.model_fields:

@@ -1,8 +1,9 @@
 """Expand a matrix into entries, each with a name and the settings that it replaces.
 
 The expansion follows GitHub: every combination of the axes, minus those that `exclude` matches.
-Each `include` is then added to the combinations whose axes it does not change, or becomes an
-additional entry if there are none (docs.github.com, "Running variations of jobs in a workflow").
+Each `include` is then added to the combinations whose axes it does not change. An `include` that
+fits no combination becomes an additional entry (docs.github.com, "Running variations of jobs in a
+workflow").
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ _MAX_GPU_NAMES_LENGTH = 40  # characters; a longer list is replaced by the numbe
 
 
 def split_profile_name(profile: str) -> tuple[str, str]:
-    """Split `mine@torch2.15.0-py3.12` into the profile and the matrix entry, "" if there is no
-    entry.
-    """
+    """Split `mine@torch2.15.0-py3.12` into the profile and the matrix entry, "" for no entry."""
     name, _, cell = profile.partition("@")
     return name, cell
 

@@ -140,8 +140,8 @@ _RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
 
 
 def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsError:
-    """Return the first problem as a `SettingsError`, which also says where the other problems
-    are.
+    """Return the first problem as a `SettingsError`, with the locations of the others in its
+    hint.
     """
     problems: Sequence[ValidationProblem] = error.errors(include_url=False)
     problem = _select_main_problem(problems)
@@ -190,13 +190,14 @@ def _find_wrong_keys(problems: Sequence[ValidationProblem]) -> set[KeyPath]:
 
 
 def _find_key_path(problem: ValidationProblem) -> KeyPath:
-    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of a `KeyMistakeError`
+    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of an `InvalidKeyError`
     return (*(part for part in problem["loc"] if not _is_union_variant(part)), *within)
 
 
 def _is_union_variant(part: Any) -> bool:
-    """Return True for a path part that names a union member ("literal['auto']", "tuple[str, ...]"),
-    as pydantic adds it.
+    """Return True for a path part that pydantic adds for a member of a union.
+
+    Examples: "literal['auto']", "tuple[str, ...]".
     """
     return isinstance(part, str) and (
         any(c in part for c in "[(") or part in {"str", "int", "bool", "constrained-int"}

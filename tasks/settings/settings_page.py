@@ -57,9 +57,7 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Join each description into one line, and reject names that match no pattern like unknown
-    keys.
-    """
+    """Join each description into one line, and reject names that match no pattern."""
     if isinstance(node, list):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):

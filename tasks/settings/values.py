@@ -61,9 +61,7 @@ PATTERN_HINTS = {
 
 
 def _reject_option(text: str) -> str:
-    """Reject a ref or URL that begins with a dash, because git and other programs read it as an
-    option.
-    """
+    """Reject a ref or URL that begins with a dash, which a program would read as an option."""
     if text.startswith("-"):
         raise ValueError("must not start with '-'")
     return text
@@ -76,9 +74,7 @@ def _check_git_url(text: str) -> str:
 
 
 def _reject_torch(text: str) -> str:
-    """Reject torch in a package list, because everything is built against the torch of the
-    profile.
-    """
+    """Reject torch in a package list: everything is built against the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
         raise ValueError("torch is that of this profile (torch.version), never a package beside it")
     return text
@@ -166,9 +162,7 @@ EnvironmentVariables = dict[VariableName, str]
 
 
 class StrictModel(BaseModel):
-    """A group of keys that rejects unknown keys, in the settings or in another user-written
-    file.
-    """
+    """A group of keys that rejects unknown keys, in the settings or in another file of the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
