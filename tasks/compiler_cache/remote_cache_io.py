@@ -59,9 +59,9 @@ def open_remote_environment(
 def _split_remote_variables(
     found: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Split off the variables of a remote cache from the environment.
+    """Return the environment without remote cache variables, and the variables of the one to use.
 
-    They are {} if the remote cache cannot be used.
+    The latter are {} if no remote cache can be used.
     """
     if not found.kind:
         return dict(env), {}

@@ -187,8 +187,9 @@ class Layout:
         return self.root / "templates"
 
     def compute_manifest_path(self, name: str) -> PurePath:
-        """Return the path of the manifest `name`, with a subfolder for each `:`
-        (`extensions:smoke`).
+        """Return the path of the manifest `name`.
+
+        A `:` in the name separates a subfolder: `extensions:smoke`.
         """
         return self.build.joinpath(*f"{name}.json".split(":"))
 

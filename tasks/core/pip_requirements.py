@@ -61,8 +61,9 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, there: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package with another version in `there` (name →
-    version).
+    """Return a sentence for each locked package with another version in `there`.
+
+    `there` maps normalized names to versions.
     """
     return tuple(
         f"{name} {version} is locked, and {there.get(name, 'none')} is there"

@@ -170,10 +170,10 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield `key` and beside it `text`, indented to the column `indent`, or less on a narrow
-    terminal.
+    """Yield `key` and beside it `text`, indented to the column `indent`.
 
-    A key that is wider than the indent gets a separate line.
+    The indent is less on a narrow terminal. A key that is wider than the indent gets a separate
+    line.
     """
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))

@@ -75,9 +75,7 @@ def _meets_requirement(wheel: str, requirement: str) -> bool:
 
 
 def _parse_wheel_version(wheel: str) -> Version | None:
-    """Return the version in a wheel's file name, None for an invalid name, such as an edited
-    one.
-    """
+    """Return the version in a wheel's file name, None for an invalid name (edited by hand)."""
     try:
         return parse_wheel_filename(wheel)[1]
     except InvalidWheelFilename:

@@ -140,9 +140,7 @@ _RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
 
 
 def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsError:
-    """Return the first problem as a `SettingsError`, with the locations of the others in its
-    hint.
-    """
+    """Return the first problem as a `SettingsError`; its hint lists the others."""
     problems: Sequence[ValidationProblem] = error.errors(include_url=False)
     problem = _select_main_problem(problems)
     path = _find_key_path(problem)
