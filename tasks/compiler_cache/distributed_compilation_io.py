@@ -1,9 +1,9 @@
-"""Compilations handed to other machines by distcc or icecream, while a build runs.
+"""Distribute compilations to other machines with distcc or icecream during a build.
 
-What the build gets are variables alone: its command lines stay what they are, and so do its
-objects. Whoever cannot be used is left out with a warning, and no build ends for it: what nobody
-takes is compiled here. distcc and ccache do the work (ccache's manual, "Using ccache with other
-compiler wrappers").
+A build only gets environment variables, so its command lines and its objects stay the same. A
+worker that cannot be used is left out with a warning and never fails the build: jobs that no worker
+accepts are compiled on this machine. distcc and ccache do the work (ccache's manual, "Using ccache
+with other compiler wrappers").
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tasks.system.hardware import capacity
 from tasks.system.hardware.operating_system import format_install_command
 from tasks.system.output import bind_current_context, print_line, print_warning
 
-_PROBE_TIMEOUT = 8.0  # seconds; distcc itself waits 4 for a connection
-_PACKING_TIMEOUT = 120.0  # seconds; the first time, the daemon packs and sends the compiler
-_PROBE_LOCK = threading.Lock()  # extensions are at work beside each other
+_PROBE_TIMEOUT = 8.0  # seconds; distcc waits 4 for a connection
+_PACKING_TIMEOUT = 120.0  # seconds; at first use, the daemon packs and sends the compiler
+_PROBE_LOCK = threading.Lock()  # extensions build in parallel
 _usable_workers: dict[tuple[object, ...], tuple[Worker, ...]] = {}
 _PROBE_OPTIONS = ("-O2", "-g", "-fPIC", "-c")
 _C_PROBE = """
@@ -79,8 +79,9 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
 def find_usable_workers(
     asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """The machines that can be used; each of the others is named with the reason. `compilers` are
-    those of C and of C++, `program` is who hands on.
+    """Return the workers that can be used, and warn about each of the others with the reason.
+
+    `compilers` are the C and the C++ compiler. `program` is the path of distcc or icecc.
     """
     key = (asked, program, *compilers)
     with _PROBE_LOCK:
@@ -109,7 +110,10 @@ def _find_worker_obstacles(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """All of them at once."""
+    """Check all distcc workers in parallel.
+
+    Return each with the reason why it cannot be used, or "".
+    """
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -136,14 +140,14 @@ def _compare_worker(
     mine: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Why its objects cannot be used, "" where they are ours."""
+    """Return why the objects of a worker cannot be used, "" if they equal those of this machine."""
     alone = {
         "DISTCC_HOSTS": one.distcc_host,
         "DISTCC_FALLBACK": "0",
         "DISTCC_SKIP_LOCAL_RETRY": "1",
         "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
     }
-    own = folder / f"distcc-{one.user}-{one.name}-{one.port}"  # no worker is in disgrace there
+    own = folder / f"distcc-{one.user}-{one.name}-{one.port}"  # without a backoff of this worker
     own.mkdir()
     for (source, compiler), expected in mine.items():
         try:
@@ -157,7 +161,7 @@ def _compare_worker(
 
 
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
-    """The last thing that distcc, or the compiler there, has to say."""
+    """Return the last message of distcc, or of the compiler on the worker."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     told = [line for line in lines if "fallbacks are disabled" not in line]
     why = next((line.partition("ERROR: ")[2] for line in told if "ERROR: " in line), "")
@@ -176,7 +180,7 @@ def _compile_probe(
 
 
 def _check_scheduler(one: Worker) -> str:
-    """Why the scheduler cannot be reached."""
+    """Return why the scheduler cannot be reached, "" if it can."""
     try:
         socket.create_connection((one.name, one.port), _PROBE_TIMEOUT).close()
     except OSError as error:
@@ -185,7 +189,7 @@ def _check_scheduler(one: Worker) -> str:
 
 
 def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return why icecc cannot reach a daemon on this machine, "" if it can. Compiles a probe."""
+    """Compile a probe and return why icecc cannot reach a daemon on this machine, "" if it can."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder, log = Path(name), Path(name, "icecc.log")
         (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
@@ -202,8 +206,8 @@ def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[st
     return "iceccd is not running on this machine: sudo systemctl start iceccd"
 
 
-_CCACHE_PREFIX = "CCACHE_PREFIX"  # with it ccache calls the compiler by another program
-# Where a program writes what it does, and how much of it so that it can be counted
+_CCACHE_PREFIX = "CCACHE_PREFIX"  # makes ccache call the compiler through another program
+# By program, the variable for its log file, and the log level that counting needs
 _LOG_VARIABLES = {
     "distcc": ("DISTCC_LOG", {"DISTCC_VERBOSE": "1"}),
     "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "debug"}),
@@ -212,8 +216,11 @@ _LOG_VARIABLES = {
 
 @dataclass
 class CompileDistribution:
-    """`env` is what the commands of the block get, `slots` how many jobs other machines take at
-    once; `noted` is there after it, for a record: who did how many, where that is known.
+    """The distribution of the compilations in a block.
+
+    `env` is the environment for the commands of the block. `slots` is the number of jobs that other
+    machines run at once. `noted` is set after the block, for a record: the number of compilations
+    by host, if known.
     """
 
     env: Mapping[str, str]
@@ -229,9 +236,10 @@ def distribute_compilations(
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Hand on what the commands of the block compile. `launcher` is what stands before their
-    compilers already; `log` is a file for the counting. Who did how many is said and recorded
-    however the block ends.
+    """Distribute the compilations of the commands in the block.
+
+    `launcher` is the compiler launcher that the commands already have. `log` is a file for the
+    counting. The counts are printed and recorded even if the block fails.
     """
     handed = CompileDistribution(env)
     there = _select_workers(asked, launcher, compilers, env)
@@ -250,7 +258,7 @@ def distribute_compilations(
 
 
 def _record_counts(kind: DistributorKind, log: Path) -> dict[str, Json]:
-    """Out of the log, which is not kept: 5 KB for each compilation."""
+    """Count the compilations in the log, then remove it: it has 5 KB for each compilation."""
     with log.open(encoding="utf-8", errors="replace") as lines:
         counts = compile_workers.count_compilations(kind, lines)
     log.unlink()
@@ -260,7 +268,10 @@ def _record_counts(kind: DistributorKind, log: Path) -> dict[str, Json]:
 
 
 def write_wrapper_script(path: str) -> None:
-    """The script that hands on, which a build folder may have in its command lines."""
+    """Write the script that distributes compilations.
+
+    A build directory may have it in its command lines.
+    """
     script = Path(path)
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     if text != compile_workers.DISTRIBUTE_SCRIPT:
@@ -271,7 +282,7 @@ def write_wrapper_script(path: str) -> None:
 def _select_workers(
     asked: DistributionSettings, launcher: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """Those that can be used; why others cannot is said."""
+    """Return the workers that can be used, and warn if there is a reason not to distribute."""
     if asked.kind == "off":
         return ()
     program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
@@ -320,7 +331,10 @@ def _build_variables(
     env: Mapping[str, str],
     log: Path,
 ) -> dict[str, str]:
-    """What a person set for distcc stays, but for the machines, of which some may be left out."""
+    """Return the variables for the compilers.
+
+    The user's distcc variables stay, except the hosts, because some hosts may be left out.
+    """
     program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
     given = {
         compile_workers.DISTRIBUTE_VARIABLE: program,
@@ -328,8 +342,8 @@ def _build_variables(
         **_build_log_variables(asked.kind, env, log),
     }
     if parse_cache_kind(launcher) == "ccache":
-        # Found by the headers that the compiler names, where else ccache would preprocess what
-        # distcc preprocesses once more; hits are the same
+        # In depend mode ccache looks up results by the headers that the compiler lists. Otherwise
+        # ccache would preprocess, and distcc would preprocess again; the hits are the same
         depend = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
         given |= {_CCACHE_PREFIX: asked.script, **depend}
     return given
@@ -338,7 +352,7 @@ def _build_variables(
 def _build_log_variables(
     kind: DistributorKind, env: Mapping[str, str], log: Path
 ) -> dict[str, str]:
-    """A log to count by, where nobody has said how there is to be one."""
+    """Return the variables of a log for the counting, none if the user has set such a log."""
     name, level = _LOG_VARIABLES[kind]
     if theirs := [one for one in (name, *level) if one in env]:
         print_line(

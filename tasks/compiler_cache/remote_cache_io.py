@@ -1,6 +1,6 @@
-"""Whether the compiler cache that machines share can be used from here, asked once in a run.
+"""Check once a run whether the remote compiler cache can be used from this machine.
 
-Where it cannot, that is a warning, and what is compiled is kept on this machine alone.
+If not, a warning says so and compilations are cached only on this machine.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tasks.settings import cache_urls
 from tasks.system import files, shell
 from tasks.system.output import print_warning
 
-_CONNECT_TIMEOUT = 2.0  # seconds, the name's look-up included
-_CHECK_LOCK = threading.Lock()  # extensions are at work beside each other
+_CONNECT_TIMEOUT = 2.0  # seconds, with the DNS lookup
+_CHECK_LOCK = threading.Lock()  # extensions build in parallel
 _usable_by_url: dict[tuple[str, str], bool] = {}  # by program and URL
 _ADDRESS_IN_USE = "Address in use"
 _USER_CACHE = "the shared cache that your own variables name"
-_AWS_PREFIX = "AWS_"  # what opens a bucket, and says where it is
+_AWS_PREFIX = "AWS_"  # credentials and region of a bucket
 
 
 @contextlib.contextmanager
 def open_remote_environment(
     found: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
-    """Give the compilers' environment with the remote cache that the user's variables name, else
-    the one at `url`; without a remote cache if it cannot be used.
+    """Yield the compilers' environment with the remote cache, or without one if it cannot be used.
 
-    The environment holds no credentials: sccache's server alone gets them, and ccache reads them
-    from a file in `folder` that only this user can read and that is removed after the block.
+    The remote cache that the user's variables name precedes the one at `url`. The environment has
+    no credentials: only sccache's server gets them, and ccache reads them from a file in `folder`
+    that only this user can read. The file is removed after the block.
     """
     rest, store = _split_remote_variables(found, url, env)
     if found.kind == "sccache" or not store:
@@ -59,8 +59,9 @@ def open_remote_environment(
 def _split_remote_variables(
     found: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment without the variables of a remote cache, and these variables, {} if
-    the remote cache cannot be used.
+    """Return the environment without remote cache variables, and the variables of the one to use.
+
+    The latter are {} if no remote cache can be used.
     """
     if not found.kind:
         return dict(env), {}
@@ -73,7 +74,7 @@ def _split_remote_variables(
     store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
     if cache_urls.is_configured_by_user(found.kind, own):
         url = _USER_CACHE
-    elif url:  # what a URL does not say, such as a region, is left to the user's variables
+    elif url:  # the user's variables add what a URL cannot express, such as a region
         store |= cache_urls.build_cache_variables(found.kind, found.version, url)
     else:
         return rest, {}
@@ -85,8 +86,10 @@ def _split_remote_variables(
 def _build_ccache_config(
     found: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
 ) -> str:
-    """Return a configuration file for ccache with the settings of the user's own files, which
-    ccache does not read then, and those of the remote cache. ccache expands $NAME in it.
+    """Return a ccache configuration with the user's settings and those of the remote cache.
+
+    The user's settings are copied because ccache does not read the user's files with this one.
+    ccache expands $NAME in the values.
     """
     output = ""
     with contextlib.suppress(CommandFailedError, MissingToolError):
@@ -99,8 +102,10 @@ def _build_ccache_config(
 
 
 def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -> None:
-    """Say where it failed while compilers were at work, and leave it alone for the rest of the run:
-    each of them has waited for it. `url` is that of the settings: the user's variables go before.
+    """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
+
+    Otherwise each further compilation would wait for it. `url` comes from the settings; a cache
+    from the user's variables takes precedence.
     """
     with _CHECK_LOCK:
         url = next((one for one in (_USER_CACHE, url) if _usable_by_url.get((found.path, one))), "")
@@ -133,7 +138,7 @@ def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> st
 
 
 def _read_ccache_features(found: CompilerCache) -> str:
-    """ "file-storage http-storage redis-storage", which depends on how it was built."""
+    """Return the features of this ccache build, "file-storage http-storage redis-storage"."""
     try:
         told = shell.capture_output(
             Command((found.path, "--version"), shell.build_host_env(), "ask ccache")
@@ -145,7 +150,7 @@ def _read_ccache_features(found: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Why the server is of no use, "" where it answers."""
+    """Return why the server cannot be used, "" if it answers."""
     place = cache_urls.parse_cache_address(url)
     if place is None:
         return ""
@@ -154,7 +159,7 @@ def _probe_server(url: str) -> str:
     def run_probe() -> None:
         said.append(_connect_to_server(url, place))
 
-    # to look up a name has no time limit of its own
+    # in a thread, because a DNS lookup has no time limit
     asking = threading.Thread(target=run_probe, daemon=True)
     asking.start()
     asking.join(_CONNECT_TIMEOUT)
@@ -180,7 +185,10 @@ def _connect_to_server(url: str, place: tuple[str, int]) -> str:
 
 
 def _ping_redis(line: socket.socket, who: cache_urls.CacheAccount) -> str:
-    """What redis says against a PING. The words are counted, so that any password can be sent."""
+    """Return the error of a redis PING, "" if it succeeds.
+
+    Arguments are sent with their lengths, so that a password can contain any character.
+    """
     login = [word for word in (who.user, who.password) if word]
     for words in (["AUTH", *login] if login else [], ["PING"]):
         if words:
@@ -193,8 +201,10 @@ def _ping_redis(line: socket.socket, who: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(found: CompilerCache, env: Mapping[str, str]) -> str:
-    """Why sccache's server does not use it: it cannot be started with it, where every compilation
-    would fail, or it is at work already, without it.
+    """Return why sccache's server does not use the remote cache, "" if it does.
+
+    Either the server cannot start with it, and every compilation would fail, or a server without it
+    is already running.
     """
     start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
     ask = Command((found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache")

@@ -1,1 +1,1 @@
-"""What every package shares: errors, the model, hashing, redaction, text formatting and quoting."""
+"""Share errors, the model, hashing, redaction, formatting and quoting between all packages."""

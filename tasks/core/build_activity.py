@@ -1,4 +1,4 @@
-"""What a build is at work on at one moment, as a person reads it."""
+"""Describe the running jobs of a build and the memory they use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.core.text_formatting import (
     format_size,
 )
 
-# `remote` is C or C++ that another machine compiles: what is here preprocesses and waits
+# `remote`: C or C++ that another machine compiles; this machine preprocesses and waits
 JobKind = Literal["c++", "cuda", "other", "remote"]
 
 _OUTPUT_OPTION = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
@@ -26,10 +26,11 @@ _CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 
 @dataclass(frozen=True)
 class Job:
-    """One command of Ninja at work with all that it started.
+    """A running Ninja command with its child processes.
 
-    `peak_mib` is the most that was seen of it, `expected_mib` what it came to in the last build, 0
-    where it is not known. `waits` is how long it has been paused, 0 where it runs.
+    `peak_mib` is the highest memory use seen so far. `expected_mib` is the peak in the last build,
+    0 if unknown. `age` is in seconds. `waits` is the time in seconds since the job was paused, 0 if
+    it runs.
     """
 
     pid: int
@@ -44,10 +45,13 @@ class Job:
 
 @dataclass(frozen=True)
 class BuildSnapshot:
-    """One moment. `limit_mib` and `available_mib` are those of the tightest limit, `idle` jobs that
-    may start without being asked about, `most` the jobs there may ever be, `shown` the peaks of
-    finished jobs by kind, the smallest first, `since_grant` the time since one job more was last
-    allowed. `local` of the most may work on this machine at once, 0 for all of them.
+    """The state of a build at one moment.
+
+    `limit_mib` and `available_mib` belong to the tightest memory limit. `idle` is the number of
+    jobs that can start without a further grant, `most` the maximum number of jobs. `shown` has the
+    peaks of finished jobs by kind, the smallest first. `since_grant` is the time in seconds since
+    the last grant of a further job. `local` is the number of jobs that can run on this machine at
+    once, 0 for all.
     """
 
     limit_mib: int
@@ -62,27 +66,30 @@ class BuildSnapshot:
 
 @dataclass(frozen=True)
 class GovernorDecision:
-    """So many jobs at once, those to be paused among them."""
+    """The number of concurrent jobs, including the paused ones, and the jobs to pause."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
 
 
 def find_output_path(command: str) -> str:
-    """What a command line says it makes, as Ninja writes it; "" where it does not say."""
+    """Return the output file that a Ninja command line names, "" if it names none."""
     found = _OUTPUT_OPTION.search(command)
     return next(filter(None, found.groups()), "") if found else ""
 
 
 def classify_command(command: str) -> JobKind:
-    """By the suffix of the source in a command line."""
+    """Return the job kind of a command line, by the suffix of its source."""
     if _CUDA_SOURCE.search(command):
         return "cuda"
     return "c++" if _CPP_SOURCE.search(command) else "other"
 
 
 def classify_output(output: str) -> JobKind:
-    """By the name of an object that CMake called after its source; other objects are C++."""
+    """Return the job kind of an output, by the source suffix that CMake keeps in an object's name.
+
+    An object without a source suffix counts as C++.
+    """
     source, suffix = output.rpartition(".")[::2]
     return (
         classify_command(f"{source}.cpp" if "." not in source else source)
@@ -91,17 +98,17 @@ def classify_output(output: str) -> JobKind:
     )
 
 
-_HEAVY_THRESHOLDS = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
-_SLOW_SECONDS = 30.0  # seconds that an object took which are worth one
+_HEAVY_THRESHOLDS = (1024, 60.0)  # MiB of memory and seconds of run time that are worth reporting
+_SLOW_SECONDS = 30.0  # compile time of an object that is worth reporting
 _SHOWN_COUNTS = (2, 3)  # heavy ones, and slow ones
 _FEWER_JOBS_HINT = "; a lower build.jobs needs less"
 _FULL_MEMORY_SHARE = 0.9  # share of memory in use that counts as full
-_MAX_NAME_LENGTH = 24  # signs of a name in a log, where a line has everything
+_MAX_NAME_LENGTH = 24  # characters of a name in a log, where one line has everything
 
 
 @dataclass(frozen=True)
 class HeavyJob:
-    """A job that holds much memory, or is at work for long."""
+    """A job that uses much memory or has run for a long time."""
 
     name: str
     mib: int
@@ -109,7 +116,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """`4.6 GiB 3 min`, or the one of them that is worth a word."""
+        """Return `4.6 GiB 3 min`, or only the value that exceeds its threshold."""
         memory = format_size(self.mib) if self.mib >= _HEAVY_THRESHOLDS[0] else ""
         age = format_rough_duration(self.seconds) if self.seconds >= _HEAVY_THRESHOLDS[1] else ""
         return f"{memory} {age}".strip()
@@ -117,14 +124,14 @@ class HeavyJob:
 
 @dataclass(frozen=True)
 class SlowOutput:
-    """An object, and the seconds that it took."""
+    """An object, and its compile time in seconds."""
 
     name: str
     seconds: float
 
     @property
     def summary(self) -> str:
-        """`2 min 59 s`."""
+        """Return the compile time, such as `2 min 59 s`."""
         return format_duration(self.seconds)
 
     def __str__(self) -> str:
@@ -133,9 +140,12 @@ class SlowOutput:
 
 @dataclass(frozen=True)
 class BuildActivity:
-    """One moment. `jobs` is None where nobody counts them, `held_back` how many more there would be
-    with more memory; `used_mib` of `limit_mib` are those of the tightest limit; `hit_rate` of the
-    compiler cache is a share of 1, None where it is not known. `paused` compilers wait for memory.
+    """The current jobs, memory use and cache hits of a build.
+
+    `jobs` is None if jobs are not counted. `held_back` is the number of further jobs that more
+    memory would allow. `used_mib` and `limit_mib` belong to the tightest memory limit. `hit_rate`
+    is the share of compiler cache hits, from 0 to 1, None if unknown. `paused` is the number of
+    compilers that wait for memory.
     """
 
     jobs: int | None = None
@@ -149,8 +159,9 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Describe a shortage of memory, "" if there is none: `memory is full (1.6 of 1.7 GiB), 5
-        compilers are paused`.
+        """Describe a shortage of memory, "" if memory is not short.
+
+        Example: `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`.
         """
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         verb = "compiler is" if self.paused == 1 else "compilers are"
@@ -161,7 +172,7 @@ class BuildActivity:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """`6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`: those that are known."""
+        """Return the known counts: `6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`."""
         held = f" ({self.held_back} held back)" if self.held_back else ""
         jobs = f"{self.jobs} job{'s' * (self.jobs != 1)}{held}" if self.jobs is not None else ""
         memory = (
@@ -178,7 +189,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """The two that hold most GiB; among those that hold less than one, that are longest at work."""
+    """Return the two jobs that use most memory in whole GiB; among equals, the oldest."""
     known = (
         HeavyJob(_strip_object_suffix(job.output), job.resident_mib, job.age)
         for job in jobs
@@ -191,7 +202,7 @@ def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
 
 
 def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
-    """The three outputs that took longest, none that did not take long."""
+    """Return the three slowest outputs, without those that took less than 30 s."""
     found = nlargest(_SHOWN_COUNTS[1], seconds.items(), key=lambda item: item[1])
     return tuple(
         SlowOutput(_strip_object_suffix(output), took)

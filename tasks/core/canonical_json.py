@@ -1,6 +1,6 @@
-"""Canonical JSON, sha256 of it, and the difference of two input dicts.
+"""Convert values to canonical JSON, hash them, and find the differences between two values.
 
-Hash and explanation come from the same value, so they cannot disagree.
+The hash and the explanation of a change use the same value, so they always agree.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final
 from tasks.core.errors import is_secret_name, redact_secrets
 from tasks.core.model import Json
 
-ABSENT: Final = object()  # what stands for the value of a key that is not there
+ABSENT: Final = object()  # the value of a missing key
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueChange:
-    """A value that is not what it was, and the keys that lead to it, at least one."""
+    """A value that changed, and the keys that lead to it, at least one."""
 
     path: tuple[str, ...]
     before: Any
@@ -28,8 +28,9 @@ class ValueChange:
 
 
 def convert_to_json(value: Any) -> Json:
-    """Dataclasses, tuples, mappings and paths as JSON values; a type that JSON lacks is a
-    TypeError.
+    """Convert dataclasses, tuples, mappings, sets and paths to JSON values.
+
+    Raises `TypeError` for a type that has no JSON form.
     """
     match value:
         case None | bool() | int() | float() | str():
@@ -48,15 +49,17 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """The same without what opens a URL. A stage is compared by this and told by this: a new token
-    for the same index is no reason to build again.
+    """Convert a value to JSON without the credentials in URLs.
+
+    Stages are compared and reported in this form: a new token for the same index does not cause a
+    rebuild.
     """
     found: Json = json.loads(redact_secrets(json.dumps(convert_to_json(value), ensure_ascii=False)))
     return found
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """The same without what opens a URL, and without the values of names that tell of a secret."""
+    """Return the value without the credentials in URLs and without the values of secret names."""
     if is_secret_name(name):
         return "***"
     match value:
@@ -70,17 +73,17 @@ def mask_secrets(value: Json, name: str = "") -> Json:
 
 
 def format_canonical_json(value: Any) -> str:
-    """The one text of a value: sorted keys, two spaces, a final newline."""
+    """Return the canonical text of a value: sorted keys, two spaces, a final newline."""
     return json.dumps(convert_to_json(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def compute_text_sha256(text: str) -> str:
-    """Hexadecimal sha256 of `text` in UTF-8."""
+    """Return the hexadecimal sha256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
-    """What differs, one of them a leaf."""
+    """Yield the differences between two values, as deep in the tree as possible."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)

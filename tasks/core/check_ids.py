@@ -1,4 +1,7 @@
-"""The names of the checks: what `doctor.ignore` takes. A leaf."""
+"""List the names of the checks, which doctor.ignore accepts.
+
+This module imports no other module of torchyard.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ CheckId = Literal[
 CHECK_IDS: tuple[CheckId, ...] = get_args(CheckId)
 ALL_CHECK_IDS = frozenset(CHECK_IDS)
 
-# What a build looks at before it writes anything: no network, no slow process, and nothing that
-# cannot be a problem.
+# The checks that run before a build writes anything: without network access and slow processes, and
+# only those that can find a problem
 GATE_CHECK_IDS: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),

@@ -1,4 +1,4 @@
-"""What deps is given and what it leaves."""
+"""Define the job and the manifests of the deps stage."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal
 
 from tasks.core.model import LockedPackages
 
-# The oldest Ninja that a build gets: 1.11.1 loops and 1.13.0 breaks link.exe's response files on
-# Windows, and those before 1.13 know no jobserver (config/knowledge, windows notes)
+# The oldest accepted Ninja. 1.11.1 loops, 1.13.0 breaks link.exe's response files on Windows, and
+# releases before 1.13 do not support a jobserver (config/knowledge, windows notes)
 MIN_NINJA_VERSION = "1.13.1"
 
 
 @dataclass(frozen=True)
 class CompilerLimits:
-    """The host compilers that are taken; None and "" are no limit.
+    """The accepted versions of host compilers. None and "" mean no limit.
 
-    `gcc_max` and `clang_max` are majors, inclusive, `msvc` the lowest _MSC_VER and the first that
-    is rejected: those of the toolkit `cuda` ("12.8"; "" where only a limit is known). `gcc_min` is
-    that of the sources of PyTorch `torch`.
+    `gcc_max` and `clang_max` are major versions, inclusive. `msvc` is the lowest accepted _MSC_VER
+    and the first rejected one. These are the limits of the toolkit `cuda` ("12.8"; "" if only a
+    limit is known). `gcc_min` is the minimum of the sources of PyTorch `torch`.
     """
 
     cuda: str = ""
@@ -33,8 +33,9 @@ class CompilerLimits:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that was found: absolute path and version, "" where it tells none. `digest` is that
-    of its file, for compilers.
+    """A program that was found: absolute path and version, "" if it reports none.
+
+    `digest` is the digest of its file, for compilers.
     """
 
     path: str
@@ -46,8 +47,9 @@ class Program:
 class CudaHome:
     """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
 
-    `pins` are the exact requirements that made it ("nvidia-cuda-nvcc==13.2.86"), constraints for
-    every later install; empty for a toolkit of the system. `version` is in full, "13.2.86".
+    `pins` are the exact requirements that it was installed from ("nvidia-cuda-nvcc==13.2.86"); they
+    are constraints for every later install. Empty for a toolkit of the system. `version` is the
+    full version, "13.2.86".
     """
 
     home: str
@@ -57,8 +59,9 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment of MSVC: variables with their value, and the folders that go before PATH.
-    `by` is what made it, for people.
+    """The environment of MSVC: variables with their values, and the folders to prepend to PATH.
+
+    `by` names the source of the environment, for messages.
     """
 
     by: str
@@ -68,11 +71,11 @@ class MsvcEnvironment:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """The manifest cache.json: the compiler cache that compilers run behind.
+    """The manifest cache.json: the compiler cache that is used as compiler launcher.
 
-    It is apart from deps.json, which the extensions read: none of them is built again because a
-    cache came, went or was upgraded. `kind` is "" where there is none. `own` are the settings, by
-    the cache's own names ("max_size"), that a person made in its configuration.
+    It is separate from deps.json, which the extensions read: adding, removing or upgrading a cache
+    does not rebuild them. `kind` is "" without a cache. `own` has the settings that the user made
+    in the cache's configuration, by the cache's names ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -83,13 +86,13 @@ class CompilerCache:
 
 @dataclass(frozen=True)
 class DepsManifest:
-    """The manifest deps.json: the build environment as it was made.
+    """The manifest deps.json: the build environment.
 
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
-    build tools beside an existing interpreter (strategy existing), else None. `identity` changes
-    when the environment was made anew, so that what was installed into the old one is installed
-    again. `cc` and `cxx` are "" where there is none that could be taken and nothing is compiled;
-    `msvc` is what they need around them on Windows.
+    build tools for an existing interpreter (strategy existing), else None. `identity` changes when
+    the environment is created again, so that everything is installed into it again. `cc` and `cxx`
+    are "" if no accepted compiler was found and nothing is compiled. `msvc` is the environment that
+    they need on Windows.
     """
 
     python: str
@@ -108,15 +111,16 @@ class DepsManifest:
 
     @property
     def compilers(self) -> tuple[Program, ...]:
-        """Those of C and C++ that there are."""
+        """Return the C and C++ compilers that were found."""
         return tuple(one for one in dict.fromkeys((self.cc, self.cxx)) if one.path)
 
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json, which only deps itself reads: size and time of each compiler's
-    file, and of a header of the Windows SDK, by path. One that was merely touched changes nothing
-    else.
+    """The manifest toolchain.json, which only the deps stage reads.
+
+    `files` has the size and time of each compiler's file and of a header of the Windows SDK, by
+    path. A file that was only touched changes nothing else.
     """
 
     files: Mapping[str, str]
@@ -124,16 +128,19 @@ class ToolchainStamps:
 
 @dataclass(frozen=True)
 class DepsJob:
-    """What the action makes the environment from.
+    """The job of the deps stage.
 
-    `base` is the interpreter it is made of, or the one that has the torch when `existing`. `tools`
-    and `toolkit_packages` are requirements; `toolkit_home` is that of a toolkit which is here
-    already. `cache` is the setting build.cache, `cache_package` the requirement that brings a
-    compiler cache where none is installed ("" where nothing is to be downloaded for it),
-    `launchers` the compiler launchers that build.env names, by variable. `limits` are the compilers
-    that the toolkit and the sources take; of them `gcc_max` is an input of the stage. `compiles`:
-    whether any stage after this one needs a compiler. `locked` is what torchyard.lock holds for the
-    environment, `locked_toolkit` for `toolkit_folder`: no inputs, for what is there may be that.
+    `base` is the interpreter that the environment is created from, or the one that has the torch if
+    `existing`. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the folder of an
+    installed toolkit. `cache` is the setting build.cache. `cache_package` is the requirement that
+    installs a compiler cache if none is installed, "" if none may be downloaded. `launchers` are
+    the compiler launchers that build.env names, by variable.
+
+    `limits` are the compiler versions that the toolkit and the sources accept; of them, only
+    `gcc_max` is in the fingerprint of the stage. `compiles` says whether a later stage needs a
+    compiler. `locked` has the packages that torchyard.lock pins for the environment,
+    `locked_toolkit` those for `toolkit_folder`. Both are not in the fingerprint, because the
+    installed packages may already match them.
     """
 
     base: str

@@ -1,9 +1,9 @@
-"""Everything that is expected to go wrong, one class per way to go on from it.
+"""Define the exceptions of torchyard, and redact secrets in text.
 
-Each error says what happened, where, and what to do, in that order. It knows nothing of doit:
-`tasks.cli.running.execute` turns a `BuildError` into a failed task (exit 1), `dodo.py` turns a
-`SettingsError` into a refused load (exit 3). Anything that is not a `BuildError` is a bug of ours
-and keeps its traceback.
+There is one class for each way to recover. An error says what happened, where, and what to do, in
+that order. This module does not depend on doit: `tasks.cli.running.execute` turns a
+`TorchyardError` into a failed task (exit 1), and `dodo.py` turns a `SettingsError` into a load
+failure (exit 3). Any other exception is a bug in torchyard and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _URL_CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
-# Names in a query whose value opens something: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
-# What ends a sentence is no part of a value, nor is what ends a string in a shell or in JSON.
+# Query parameters whose value grants access: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
+# A value ends before the punctuation of a sentence and before the end of a shell or JSON string.
 _QUERY_PARAMETER = re.compile(
     r"""(
         (?:[?&\#]|&amp;)
@@ -27,7 +27,7 @@ _QUERY_PARAMETER = re.compile(
     [^\s&\#"'<>\\]*[^\s&\#"'<>\\.,:;)\]}]""",
     re.IGNORECASE | re.VERBOSE,
 )
-_WORD_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a line in JSON, too
+_WORD_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # also after an escaped line break in JSON
 _SECRET_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""  # noqa: S105
 _AUTH_HEADER = re.compile(
     rf"""(
@@ -38,9 +38,9 @@ _AUTH_HEADER = re.compile(
     {_SECRET_VALUE}""",
     re.IGNORECASE | re.VERBOSE,
 )
-# `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. A token is also a
-# word of compilers and of language models (`next_token = f()`, `max_tokens=4096`), and what comes
-# after a colon may be a sentence about the variable.
+# `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. "token" is also a
+# word of compilers and language models (`next_token = f()`, `max_tokens=4096`), and the text after
+# a colon can be a sentence about the variable.
 _SECRET_WORD = (
     r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"  # noqa: S105
 )
@@ -63,13 +63,15 @@ _SECRET_NAME = re.compile(
 
 
 def is_secret_name(variable: str) -> bool:
-    """Whether a variable of this name usually holds something that must not be written down."""
+    """Return True if a variable of this name usually holds a secret."""
     return _SECRET_NAME.search(variable) is not None
 
 
 def redact_secrets(text: str) -> str:
-    """Take passwords and tokens out of `text`: those of URLs with the user's name, of headers, of
-    variables that are called like a secret, and those that tell by how they begin.
+    """Replace passwords and tokens in `text` by `***`.
+
+    These are credentials in URLs, authorization headers, values of variables with a secret name,
+    and tokens with a known prefix.
     """
     if "@" in text and "://" in text:
         text = _URL_CREDENTIALS.sub("***@", text)
@@ -91,7 +93,7 @@ def _redact_line(line: str) -> str:
     return line
 
 
-# Twice as fast as any(): most lines have nothing of it, and are asked for all.
+# Twice as fast as any(); nearly all lines contain none of these, so all are tested for each line.
 def _has_token_prefix(line: str) -> bool:
     return (
         "hf_" in line
@@ -124,12 +126,12 @@ OFFLINE_HINT = (
 
 
 class TorchyardError(Exception):
-    """Something a person can act on.
+    """An error that the user can act on, and the root of all others.
 
-    `what` happened is one sentence; `where` is a file with a dotted key, or a log with a line;
-    `todo` is what to do next, a command where there is one. What a log told of it later: the
-    `cause` in a sentence, an `excerpt` of what a compiler showed, the whole `log`, and the
-    `diagnosis` for programs, None without one.
+    `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
+    with a line. `hint` is the next step, as a command if possible. Log diagnosis can add four
+    attributes: the `cause` in a sentence, an `excerpt` of compiler output, the path of the whole
+    `log`, and the machine-readable `diagnosis`, which is None by default.
     """
 
     cause = ""
@@ -156,21 +158,20 @@ class TorchyardError(Exception):
 
 
 class SettingsError(TorchyardError):
-    """The settings cannot be meant: seen offline at load, exit 3."""
+    """Invalid or contradictory settings, found at load time without network access; exit 3."""
 
 
 class KnowledgeError(TorchyardError):
-    """A question that the facts in config/knowledge answer with no: unknown GPU, arch or
-    release.
-    """
+    """A GPU, architecture or release that config/knowledge does not know or rules out."""
 
 
 class CommandFailedError(TorchyardError):
-    """A child process ended with an exit code that means failure.
+    """A child process that ended with an exit code that means failure.
 
-    `ended` is how, without its first error; `begun` is where in its log, in bytes, its output
-    begins. `said` is the end of what it printed, for who has to know more than the first error
-    tells. `parsed_log` is the `ParsedLog` of diagnosis with all of its output that can matter.
+    `exit_description` says how the process ended, without its first error. `log_offset` is the byte
+    offset in the log where its output begins. `output` is the end of its output, for callers that
+    need more than the first error. `parsed_log` is the `ParsedLog` of diagnosis with all relevant
+    output.
     """
 
     exit_description = ""
@@ -184,42 +185,40 @@ class CommandFailedError(TorchyardError):
 
 
 class InterruptedRunError(TorchyardError):
-    """A person interrupted the run, and this is one of several that were at work."""
+    """A stage that was running when the user interrupted the run."""
 
 
 class MissingToolError(TorchyardError):
-    """A program, compiler or library that must be there is not; `todo` holds the command that adds
-    it.
-    """
+    """A missing program, compiler or library. `hint` has the command that installs it."""
 
 
 class FetchError(TorchyardError):
-    """Something could not be had from outside: no answer, no such version, or the wrong bytes."""
+    """A failed download: no answer, no such version, or the wrong bytes."""
 
 
 class NotOwnedError(TorchyardError):
-    """A folder would be changed or removed that this tool did not make."""
+    """A folder to change or remove that torchyard did not create."""
 
 
 class LostEditsError(TorchyardError):
-    """Going on would lose a person's uncommitted work; nothing was touched."""
+    """Uncommitted changes of the user that would be lost. Nothing was changed."""
 
 
 class BadArtifactError(TorchyardError):
-    """A wheel or library is not what it must be: RECORD, tags, digest or machine code."""
+    """An invalid wheel or library: RECORD, tags, digest or machine code."""
 
 
 class MissingCodeError(BadArtifactError):
-    """A wheel lacks machine code for one of the target GPUs."""
+    """A wheel without machine code for one of the target GPUs."""
 
 
 class NoSpaceError(TorchyardError):
-    """The disk has less room than the stage needs."""
+    """Too little free disk space for the stage."""
 
 
 class BusyError(TorchyardError):
-    """Another run holds the lock of this build folder."""
+    """A build directory that is locked by another run."""
 
 
 class ValidationFailedError(TorchyardError):
-    """The build is there, and one or more checks say that it does not work."""
+    """A complete build that failed one or more validation checks."""

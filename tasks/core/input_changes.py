@@ -1,7 +1,7 @@
-"""What is not what it was, in a person's words.
+"""Describe the changed inputs of a stage in plain text.
 
-A setting goes by its key, as it is written in a profile; what was decided or found goes by what it
-is. In the order of these words, what the others follow from comes first.
+A setting is named by its key in a profile, anything else by a description. The order of the labels
+puts causes before their effects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOURCE_TREE_LABELS = {
     "submodules": "submodules",
     "patches": "patches",
 }
-# Of a room, what its stage's inputs are called; of "" those of any
+# By stage kind, the labels of a stage's inputs; "" for those of any kind
 INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "": {"python": "Python", "cuda": "CUDA", "targets": "targets"},
     "deps": {
@@ -104,12 +104,14 @@ _KIND_LABELS = {
     "BuiltJob": "built here",
     "ExistingJob": "one that is there already",
 }
-_DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # what is told by these already
+_DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # not reported if one of these also changed
 
 
 def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterator[str]:
-    """A line for each input of a stage that moved. Of another kind of thing most inputs are others:
-    those that both have are told.
+    """Yield a line for each changed input of a stage of the kind `room`.
+
+    If the kind of the input's object changed, most inputs differ; only those that exist before and
+    after are reported.
     """
     found = list(changes)
     names = {change.path[0] for change in found}
@@ -120,7 +122,10 @@ def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterato
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
-    """A line each, `build.type: now Debug, was Release`, in the order of the words."""
+    """Return a line for each change, in the order of `words`.
+
+    Example: `build.type: now Debug, was Release`.
+    """
     order = {key: place for place, key in enumerate(words)}
     ordered = sorted(changes, key=lambda one: order.get(one.path[0], len(order)))
     return (_format_change(change, words) for change in ordered)
@@ -139,7 +144,7 @@ def _format_change(change: ValueChange, words: Mapping[str, str]) -> str:
 
 
 def _format_list_change(before: list[Any], after: list[Any]) -> str:
-    """Short ones as they are, of long ones the difference."""
+    """Return short lists as they are, and only the difference of long ones."""
     old, new = _format_value(before), _format_value(after)
     more = [f"with {_format_value(item)}" for item in after if item not in before]
     less = [f"without {_format_value(item)}" for item in before if item not in after]

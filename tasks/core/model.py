@@ -1,8 +1,8 @@
-"""The values that everything else passes around: frozen, and free of effects.
+"""Define the immutable values that planning and building share.
 
-A `Stage` is what the plan wants; its `job` is what the stage's action is given; `inputs` is
-everything that must cause it to run again and nothing else. Paths are pure: a plan for Windows is
-made and tested on Linux.
+A `Stage` is one node of the plan. Its `job` is the argument of the stage's action. Its
+`fingerprint` holds every value whose change must run it again, and nothing else. Paths are pure: a
+plan for Windows can be made and tested on Linux.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.core.errors import KnowledgeError
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 System = Literal["linux", "windows", "macos"]
 Strategy = Literal["source", "prebuilt", "existing"]
-# "numpy==2.3.5" → the sha256 of each file that it may be, as torchyard.lock holds them
+# "numpy==2.3.5" → the accepted sha256 digests of its files, from torchyard.lock
 LockedPackages = Mapping[str, tuple[str, ...]]
 
 _CAPABILITY_TEXT = re.compile(r"(\d{1,2})\.(\d)([af]?)")
@@ -27,9 +27,7 @@ _MACHINE_CODE_NAME = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
 
 @dataclass(frozen=True, order=True)
 class Arch:
-    """A compute capability with its suffix: `12.0`, `9.0a` (one chip only) or `12.0f` (one
-    family).
-    """
+    """A compute capability with suffix: `12.0`, `9.0a` (one chip only) or `12.0f` (one family)."""
 
     major: int
     minor: int
@@ -37,7 +35,10 @@ class Arch:
 
     @classmethod
     def parse_capability(cls, text: str) -> Arch:
-        """Read `12.0`, `9.0a`, `sm_120` or `compute_90a`; anything else is a `KnowledgeError`."""
+        """Parse `12.0`, `9.0a`, `sm_120` or `compute_90a`.
+
+        Raises `KnowledgeError` for other text.
+        """
         found = _CAPABILITY_TEXT.fullmatch(text.strip()) or _MACHINE_CODE_NAME.fullmatch(
             text.strip()
         )
@@ -50,13 +51,13 @@ class Arch:
 
     @property
     def sm(self) -> str:
-        """The name of its machine code, `sm_120`."""
+        """Return the name of the machine code, `sm_120`."""
         return f"sm_{self.major}{self.minor}{self.suffix}"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card that is in this machine; `capability` as text, `12.0`."""
+    """A GPU of this machine. `capability` is text, `12.0`."""
 
     name: str
     capability: str
@@ -65,8 +66,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class InstalledToolkit:
-    """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`. `asked` is the one
-    that toolkit.path names.
+    """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`.
+
+    `asked` is True for the toolkit that toolkit.path names.
     """
 
     home: str
@@ -75,13 +77,16 @@ class InstalledToolkit:
 
     @property
     def release(self) -> str:
-        """Major and minor, `13.0`."""
+        """Return major and minor, `13.0`."""
         return ".".join(self.version.split(".")[:2])
 
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """A torch that an interpreter already holds, read from its files and not imported."""
+    """A torch that is installed for an interpreter.
+
+    Its metadata is read from files, without an import.
+    """
 
     version: str
     cuda: str | None
@@ -90,7 +95,7 @@ class InstalledTorch:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that the environment is built for, or that holds the existing torch."""
+    """The Python that the environment is built for, or that has the existing torch."""
 
     path: str
     version: str
@@ -98,19 +103,20 @@ class Interpreter:
 
     @property
     def minor(self) -> str:
-        """Major and minor, `3.11`."""
+        """Return major and minor, `3.11`."""
         return ".".join(self.version.split(".")[:2])
 
     @property
     def tag(self) -> str:
-        """The CPython wheel tag, `cp311`."""
+        """Return the CPython wheel tag, `cp311`."""
         return "cp" + self.minor.replace(".", "")
 
 
 @dataclass(frozen=True)
 class Host:
-    """What planning needs to know of this machine. Pinned in host.json by the first run that
-    builds.
+    """The facts about this machine that planning needs.
+
+    The first run that builds writes them to host.json.
     """
 
     system: System
@@ -122,15 +128,16 @@ class Host:
 
 
 def compute_build_folder(root: PurePath, profile: str) -> PurePath:
-    """The build folder of a profile, or of the cell of a matrix (`NAME@CELL`): no @ is in it, which
-    package tools read in a way of their own.
+    """Return the build directory of a profile or of a matrix entry (`NAME@ENTRY`).
+
+    The path contains no @, because package tools give it a special meaning.
     """
     return root / "build" / profile.replace("@", ".")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are: absolute paths, all derived from the checkout and the profile."""
+    """The absolute paths of a profile, all derived from the checkout and the profile name."""
 
     root: PurePath
     profile: str
@@ -138,56 +145,62 @@ class Layout:
 
     @property
     def build(self) -> PurePath:
-        """Everything of this profile that we own."""
+        """Return the build directory of this profile. torchyard owns everything in it."""
         return compute_build_folder(self.root, self.profile)
 
     @property
     def venv(self) -> PurePath:
-        """The environment that torch and the extensions are installed into."""
+        """Return the environment that torch and the extensions are installed into."""
         return self.build / "venv"
 
     @property
     def overlay(self) -> PurePath:
-        """Build tools beside an existing interpreter, so that nothing is installed into it."""
+        """Return the folder of build tools for an existing interpreter, which stays unmodified."""
         return self.build / "overlay"
 
     @property
     def logs(self) -> PurePath:
-        """One log per command."""
+        """Return the folder of logs, one for each command."""
         return self.build / "logs"
 
     @property
     def abi_fingerprints(self) -> PurePath:
-        """What the last torches showed to extensions, so that a later one can be told from them."""
+        """Return the folder with the ABI fingerprints of recent torch builds.
+
+        Extensions are compared with them to detect a torch with another ABI.
+        """
         return self.build / "surfaces"
 
     @property
     def jobserver(self) -> PurePath:
-        """The jobs that all builds of the checkout share."""
+        """Return the folder of the jobserver that all builds of the checkout share."""
         return self.root / "build" / ".jobs"
 
     @property
     def config(self) -> PurePath:
-        """Settings, profiles and knowledge."""
+        """Return the folder of settings, profiles and knowledge."""
         return self.root / "config"
 
     @property
     def templates(self) -> PurePath:
-        """Jinja templates, and the smoke extension."""
+        """Return the folder of Jinja templates, with the smoke extension."""
         return self.root / "templates"
 
     def compute_manifest_path(self, name: str) -> PurePath:
-        """The manifest `name`; `extensions:smoke` lies in a folder of its own kind."""
+        """Return the path of the manifest `name`.
+
+        A `:` in the name separates a subfolder: `extensions:smoke`.
+        """
         return self.build.joinpath(*f"{name}.json".split(":"))
 
 
 @dataclass(frozen=True)
 class Command:
-    """A process to run: an argument list, never a shell string.
+    """A process to run, as an argument list and never as a shell string.
 
-    `env` is the whole environment of the child. `what` names the step in messages ("install
-    torch"). `timeout` is in seconds; None waits for ever. `encoding` is that of what it prints. It
-    `serves` where it leaves a server at work that is to outlive the run.
+    `env` is the whole environment of the child. `step_name` names the step in messages ("install
+    torch"). `timeout` is in seconds, None for no limit. `encoding` is the encoding of the output.
+    `serves` is True if the command starts a server that outlives the run.
     """
 
     argv: tuple[str, ...]
@@ -202,7 +215,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that came out of a build, known by its bytes."""
+    """A file that a build made, identified by its digest."""
 
     name: str
     sha256: str
@@ -214,10 +227,10 @@ CheckStatus = Literal["passed", "failed", "not run"]
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """One answer: `detail` is what was found or why it was not run, `remedy` what to do then.
+    """The result of one check.
 
-    `cause` is the slug of a known failure (config/knowledge/failures.yaml), "" where none is
-    recognised.
+    `detail` says what was found, or why the check did not run; `remedy` says what to do. `cause` is
+    the slug of a known failure (config/knowledge/failures.yaml), "" if no known failure matches.
     """
 
     name: str
@@ -272,8 +285,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is known before anything runs. `absent` maps a stage that this strategy lacks
-    to the reason.
+    """The stages of a run and the facts that are known before it.
+
+    `absent` maps each stage that the strategy leaves out to the reason.
     """
 
     stages: tuple[Stage, ...]
@@ -283,5 +297,5 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
     def find_stages(self, room: str) -> tuple[Stage, ...]:
-        """The stages of a room, in their order."""
+        """Return the stages of the kind `room`, in build order."""
         return tuple(stage for stage in self.stages if stage.kind == room)

@@ -1,8 +1,8 @@
-"""Ninja's `[n/m]` lines as progress, with an estimate where there is a basis for one.
+"""Turn Ninja's `[n/m]` lines into progress, with an estimate of the time left.
 
-Ninja counts again from the start when it has remade its own build files, and takes steps off the
-total in the middle of a run when they turn out to be up to date. Steps differ a hundredfold, so an
-estimate is worded coarsely and none is given before `_BASIS`.
+Ninja restarts its count after it regenerates its own build files, and lowers the total during a run
+when steps turn out to be up to date. The durations of steps differ a hundredfold, so estimates are
+coarse and start only after `_ESTIMATE_BASIS`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMAND_OUTPUT = re.compile(r"\s(?:-o\s+|/Fo)(\S+)")
 
 @dataclass(frozen=True)
 class NinjaStep:
-    """`[3/9] Building CXX object x.cpp.o`."""
+    """A step line such as `[3/9] Building CXX object x.cpp.o`."""
 
     done: int
     total: int
@@ -32,33 +32,36 @@ class NinjaStep:
 
 
 def parse_ninja_step(line: str) -> NinjaStep | None:
-    """What a line tells of a step, None where it is of none."""
+    """Parse a Ninja step line. Return None for any other line."""
     found = _STEP_LINE.match(line)
     return NinjaStep(int(found[1]), int(found[2]), found[3] or "") if found else None
 
 
 def find_step_output(line: str) -> str:
-    """The output that a step is about, "" where it names none."""
+    """Return the output that a step line names, "" if it names none."""
     found = _STEP_OUTPUT.search(line) or _COMMAND_OUTPUT.search(line)
     return found[1] if found else ""
 
 
 def find_failed_output(line: str) -> str:
-    """The output that could not be made, the first where a line names several; "" in any other."""
+    """Return the first output that a `FAILED:` line names, "" for any other line."""
     found = _FAILED_LINE.match(line)
     return found[1] if found else ""
 
 
-_ESTIMATE_BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
-_RECENT_STEPS = 100  # steps whose rate counts as much as that of the whole run
+_ESTIMATE_BASIS = (20.0, 10)  # seconds and steps; a quarter of the steps is enough in a short build
+_RECENT_STEPS = 100  # the rate of these steps counts as much as the rate of the whole run
 _LOG_INTERVAL = 60.0  # seconds between two lines in a log
-_STALL_SECONDS = 120.0  # seconds without a finished step that are reported
+_STALL_SECONDS = 120.0  # a longer time without a finished step is reported
 
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` steps; `eta` in seconds, None where nothing can be said; what was `at_work`
-    then. No step has ended for `silent` seconds. `total` is 0 until it is known.
+    """The state of a build after a step.
+
+    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds, None without
+    an estimate. `at_work` describes the running jobs. `silent` is the time in seconds since a step
+    finished.
     """
 
     done: int
@@ -78,21 +81,21 @@ class Progress:
 
     @property
     def percent(self) -> int:
-        """Full percents."""
+        """Return the percentage of finished steps, rounded down."""
         return 100 * self.done // self.total
 
     @property
     def time_left(self) -> str:
-        """`31 min left`, "" where nothing can be said."""
+        """Return the estimate, such as `31 min left`, "" without an estimate."""
         return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
     @property
     def without_activity(self) -> Progress:
-        """The same without what was at work."""
+        """Return this progress without the running jobs."""
         return replace(self, at_work=BuildActivity())
 
     def advance_time(self, seconds: float) -> Progress:
-        """The same, told that much later. A step that outlasts the whole estimate disproves it."""
+        """Return this progress `seconds` later. The estimate is removed once it has run out."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
         return replace(self, eta=eta, silent=self.silent + seconds)
 
@@ -104,15 +107,17 @@ class Progress:
 
 @dataclass
 class ProgressMeter:
-    """Reads the lines of one build as they come."""
+    """The progress of one build, computed from its output lines."""
 
     _total: int = 0
     _start: tuple[float, int] = (0.0, 0)
     _last: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS + 1))
 
     def read_line(self, line: str, now: float) -> Progress | None:
-        """Progress after a line that tells it, else None; `now` in seconds of a steady clock. One
-        step alone (Ninja that runs CMake, or the install) is no progress.
+        """Return the progress after a step line, None for any other line.
+
+        `now` is in seconds of a monotonic clock. A total of one step (CMake, or the install, run by
+        Ninja) does not count as progress.
         """
         found = parse_ninja_step(line)
         if not found or found.total < 2:
@@ -143,12 +148,12 @@ class ProgressMeter:
 
 @dataclass
 class ProgressThrottle:
-    """Which progress is worth a line in a log: one a minute, none of a build that takes less."""
+    """A limit for progress lines in a log: one a minute, none in a build that takes less."""
 
     _when: float = 0.0
 
     def should_log(self, progress: Progress, took: float) -> bool:
-        """Whether this one is, `took` seconds after the stage began."""
+        """Return True if `progress` should be logged, `took` seconds after the stage began."""
         if took < self._when + _LOG_INTERVAL or 0 < progress.total == progress.done:
             return False
         self._when = took

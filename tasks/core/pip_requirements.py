@@ -1,6 +1,4 @@
-"""Requirements of distributions: those that can be read, those that hold in an environment, and
-those that torchyard.lock pins to another version.
-"""
+"""Parse, filter and compare the requirements of Python packages."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ _SYSTEM_MARKERS = {
     "linux": {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"},
     "windows": {"os_name": "nt", "sys_platform": "win32", "platform_system": "Windows"},
 }
-_ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # as ELF calls them
+_ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # by ELF machine name
 
 
 def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
-    """Without those of a time before PEP 508."""
+    """Yield the parsed requirements, without those that are not valid under PEP 508."""
     for line in lines:
         try:
             asked = Requirement(line)
@@ -32,8 +30,9 @@ def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
 def is_requirement_applicable(
     asked: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()
 ) -> bool:
-    """Whether its marker lets it, with or without these extras. What `where` leaves open is as in
-    this Python.
+    """Return True if the requirement's marker holds, without extras or with one of `extras`.
+
+    Marker variables that are missing in `where` have the values of the running Python.
     """
     marker = asked.marker
     given = ("", *extras)
@@ -43,7 +42,10 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Those for that system; the `machine` as ELF names it, else this one's. Python is this one."""
+    """Return the requirements whose markers hold on `system` with the running Python.
+
+    `machine` is an ELF machine name, by default the machine of this host.
+    """
     where = dict(_SYSTEM_MARKERS[system])
     if machine in _ELF_MACHINES:
         where["platform_machine"] = _ELF_MACHINES[machine]
@@ -59,7 +61,10 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, there: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package that `there` (name → version) has otherwise."""
+    """Return a sentence for each locked package with another version in `there`.
+
+    `there` maps normalized names to versions.
+    """
     return tuple(
         f"{name} {version} is locked, and {there.get(name, 'none')} is there"
         for name, version in parse_pinned_versions(locked).items()

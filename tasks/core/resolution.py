@@ -1,6 +1,4 @@
-"""What the settings mean on this host: strategy, targets, torch and toolkit, each with the reason
-said aloud.
-"""
+"""Define the decisions that the settings lead to on this host, each with its reason."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from tasks.core.model import Arch, Host, Interpreter, Strategy, System
 
 @dataclass(frozen=True)
 class Combination:
-    """What would be built with what.
+    """The versions of everything that a build combines.
 
-    None is unknown. `cuda` is nvcc's version, full where it is known. `msvc` is _MSC_VER ("1944"),
-    `msvc_tools` the version of its toolset ("14.44.35207"), `visual_studio` that of the
-    installation ("17.14.36"); none of the three follows from another. `driver` is NVIDIA's
-    ("580.65.06"); `extensions`: whether any CUDA extension is built.
+    None means unknown. `cuda` is the version of nvcc, in full if known. `msvc` is _MSC_VER
+    ("1944"), `msvc_tools` the version of the toolset ("14.44.35207"), `visual_studio` the version
+    of the installation ("17.14.36"); none of the three can be derived from another. `driver` is the
+    version of NVIDIA's driver ("580.65.06"). `extensions` says whether any CUDA extension is built.
     """
 
     system: System | None = None
@@ -41,15 +39,18 @@ class Combination:
 
 
 class UnsatisfiableError(SettingsError):
-    """What is asked for is understood, and cannot be on this host as the facts are. `todo` is what
-    helps where no change of the settings does; `tasks.planning.suggestions` looks for one.
+    """Valid settings that this host or the known facts do not allow.
+
+    `hint` helps if no change of the settings does; `tasks.planning.suggestions` searches for such a
+    change.
     """
 
 
 @dataclass(frozen=True)
 class ToolkitResolution:
-    """Which CUDA toolkit compiles: `none` for a CPU build, and where nothing is compiled. `home` is
-    known for `system` and `path`.
+    """The CUDA toolkit that compiles: `none` for a CPU build, and if nothing is compiled.
+
+    `home` is known for `system` and `path`.
     """
 
     provider: Literal["none", "system", "pypi", "path"]
@@ -59,12 +60,13 @@ class ToolkitResolution:
 
     @property
     def reason(self) -> str:
-        """The reason, where it stands without the provider beside it."""
+        """Return the reason as text that makes sense without the provider."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """The version with its patch where it is one that was found there ("13.2.86"), else the
-        release; None where there is none.
+        """Return the full version ("13.2.86") of a toolkit that was found, else the release.
+
+        None means that there is no toolkit.
         """
         found = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return found.get(self.home) or self.version or None
@@ -72,12 +74,12 @@ class ToolkitResolution:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The decisions that every stage's plan starts from.
+    """The decisions that the plans of all stages start from.
 
-    `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
-    `index` is the package index of a prebuilt torch, empty for the default one. `extensions`:
-    whether any is built against it, a companion included. `machine` is the host's, as the system
-    names it.
+    `torch` is the release without its local part. `cuda` is the CUDA release of torch ("13.2"),
+    None for a CPU torch. `index` is the package index of a prebuilt torch, "" for the default
+    index. `extensions` says whether any extension or companion package is built against torch.
+    `machine` is the host's machine, as the system names it.
     """
 
     system: System
@@ -96,20 +98,21 @@ class Resolution:
 
     @property
     def needs_compiler(self) -> bool:
-        """Whether anything is compiled: what a compiler has to be there for."""
+        """Return True if anything is compiled, so that a compiler is required."""
         return self.strategy == "source" or self.extensions
 
     @property
     def label(self) -> str:
-        """CUDA and archs as they stand in a wheel's local version: `cu132.sm90.sm120`, or `cpu`."""
+        """Return CUDA and archs as in a wheel's local version: `cu132.sm90.sm120`, or `cpu`."""
         if not self.cuda:
             return "cpu"
         archs = (arch.sm.replace("_", "") for arch in self.targets)
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
     def build_combination(self, host: Host) -> Combination:
-        """What would be built with what, as far as planning knows: who looked at compilers, driver
-        and the like adds them with `replace`.
+        """Return the combination as far as planning knows it.
+
+        Callers that inspected compilers, driver and the like add them with `replace`.
         """
         return Combination(
             system=self.system,
@@ -123,10 +126,10 @@ class Resolution:
 
 
 def should_use_cuda_packages(choice: Resolution, asked: str) -> bool:
-    """Return whether a torch that is built here takes CUDA's libraries from NVIDIA's Python
-    packages. `asked` is the setting wheel.cuda; auto follows the provider of the toolkit.
+    """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    Raises `SettingsError` if it cannot be on this system.
+    `asked` is the setting wheel.cuda; auto follows the provider of the toolkit. Raises
+    `SettingsError` if this system does not support it.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False

@@ -1,4 +1,4 @@
-"""What no script can hold, whichever shell reads it, and text that ends no line."""
+"""Quote and validate values and names for POSIX shells, PowerShell, cmd and GitHub workflows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def sanitize_comment(text: str) -> str:
-    """Text for one comment line: what could end the line becomes a question mark."""
+    """Return `text` for a one-line comment, with "?" for control characters and surrogates."""
     return _SURROGATES.sub("?", _CONTROL_CHARACTERS.sub("?", text))
 
 
 def require_representable(text: str, where: str) -> str:
-    """`text`, where UTF-8 and C strings can hold it."""
+    """Return `text` unchanged. Raises `TorchyardError` if UTF-8 or a C string cannot hold it."""
     if "\0" in text:
         raise create_value_error(text, where, "there is a NUL character in it")
     if _SURROGATES.search(text):
@@ -29,7 +29,7 @@ def require_representable(text: str, where: str) -> str:
 
 
 def create_value_error(text: str, where: str, why: str) -> TorchyardError:
-    """The refusal of a value."""
+    """Return the error for a value that `where` cannot hold."""
     shown = text if len(text) <= 60 else f"{text[:59]}…"
     return TorchyardError(
         f"{where} cannot hold the value {shown!r}: {why}",
@@ -40,16 +40,16 @@ def create_value_error(text: str, where: str, why: str) -> TorchyardError:
 def create_name_error(
     name: str, shell: str, allowed: str = "letters, digits and _"
 ) -> TorchyardError:
-    """The refusal of a name."""
+    """Return the error for a variable name that `shell` does not accept."""
     return TorchyardError(
         f"{shell} cannot hold a variable named {name!r}",
         hint=f"rename it: {allowed}, not starting with a digit",
     )
 
 
-# Names that bash, dash or zsh sets, or reads in a way of its own, as soon as it runs: what is
-# assigned to them is refused, or means something else. From `readonly -p` and `typeset` of a shell
-# that was just started, zshparam(1), and zsh/parameter in zshmodules(1)
+# Names that bash, dash or zsh sets or treats specially on startup: an assignment is rejected or has
+# another meaning. From `readonly -p` and `typeset` of a newly started shell, zshparam(1), and
+# zsh/parameter in zshmodules(1)
 _RESERVED_NAMES_TEXT = """
 _ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_SUBSHELL
 BASH_VERSINFO DIRSTACK EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS
@@ -69,12 +69,15 @@ _RESERVED_NAMES = frozenset(_RESERVED_NAMES_TEXT.split())
 
 
 def quote_posix(text: str) -> str:
-    """A word in single quotes; it may hold anything but NUL."""
+    """Return `text` in single quotes for a POSIX shell. Raises `TorchyardError` for NUL."""
     return "'" + require_representable(text, "a shell script").replace("'", r"'\''") + "'"
 
 
 def check_posix_name(text: str) -> str:
-    """The name of a variable."""
+    """Return a variable name that POSIX shells accept and do not reserve.
+
+    Raises `TorchyardError` for any other name.
+    """
     if not SHELL_IDENTIFIER.fullmatch(text):
         raise create_name_error(text, "a POSIX shell")
     if text in _RESERVED_NAMES:
@@ -86,7 +89,7 @@ def check_posix_name(text: str) -> str:
 
 
 def format_posix_assignment(variable: str, value: str) -> str:
-    """`NAME='value'`."""
+    """Return `NAME='value'`."""
     return f"{check_posix_name(variable)}={quote_posix(value)}"
 
 
@@ -96,21 +99,24 @@ _SINGLE_QUOTES = re.compile("(['\u2018\u2019\u201a\u201b])")
 
 
 def quote_powershell(text: str) -> str:
-    """A string in single quotes, which typographic quotes end as well."""
+    """Return `text` in single quotes for PowerShell.
+
+    Typographic quotes are doubled too, because PowerShell also ends a string at them.
+    """
     return (
         "'" + _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script")) + "'"
     )
 
 
 def check_powershell_name(text: str) -> str:
-    """A name, for a string in quotes."""
+    """Return a variable name that PowerShell accepts, else raise `TorchyardError`."""
     if not _POWERSHELL_NAME.fullmatch(text):
         raise create_name_error(text, "PowerShell", "letters, digits and _.()-")
     return text
 
 
 def format_powershell_variable(text: str) -> str:
-    """`$env:NAME`, or `${env:ProgramFiles(x86)}` where the name is no identifier."""
+    """Return `$env:NAME`, or `${env:ProgramFiles(x86)}` if the name is not an identifier."""
     return (
         f"$env:{check_powershell_name(text)}"
         if SHELL_IDENTIFIER.fullmatch(text)
@@ -119,25 +125,26 @@ def format_powershell_variable(text: str) -> str:
 
 
 def format_powershell_assignment(text: str, value: str) -> str:
-    """`$env:NAME = 'value'`."""
+    """Return `$env:NAME = 'value'`."""
     return f"{format_powershell_variable(text)} = {quote_powershell(value)}"
 
 
 # https://learn.microsoft.com/troubleshoot/windows-client/shell-experience/command-line-string-limitation
 MAX_CMD_LINE = 8191
 _BATCH_FILE = "a batch file"
-# cmd takes Ctrl+Z for the end of a line, too
+# cmd also treats Ctrl+Z as the end of a line
 _CMD_LINE_ENDS = re.compile(r"[\n\r\x1a]")
 _CMD_SPECIAL_CHARACTERS = frozenset("&|<>^()")
 _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """`set "NAME=value"`, also for within parentheses; `delayed` is for a shell that expands
-    delayed.
+    """Return `set "NAME=value"`, which is also valid within parentheses.
+
+    `delayed` is for a shell with delayed expansion.
     """
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
-    # 40: what stands before it on the line, and the other form beside it is measured by itself
+    # 40: room for the text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
         raise create_value_error(
             value, _BATCH_FILE, f"cmd reads no line of more than {MAX_CMD_LINE} characters"
@@ -146,9 +153,9 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """What follows an opening quote, with the closing one.
+    """Return `text` and the closing quote, to be placed after an opening quote.
 
-    Quotes in `text` take turns with that one: where they leave it open, specials need a caret.
+    Quotes in `text` toggle quoting in cmd. Where they leave it off, special characters get a caret.
     """
     _check_single_line(text)
     marked = delayed and "!" in text
@@ -163,14 +170,17 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
 
 def check_cmd_name(text: str) -> str:
-    """The name of a variable, such as a list of `for` holds, too."""
+    """Return a variable name that cmd accepts, also in a list of `for`.
+
+    Raises `TorchyardError` for any other name.
+    """
     if not SHELL_IDENTIFIER.fullmatch(text):
         raise create_name_error(text, "cmd")
     return text
 
 
 def sanitize_cmd_comment(text: str) -> str:
-    """What may follow `rem`, which expands percent signs like any line."""
+    """Return `text` for a `rem` line, without percent signs, which cmd expands there too."""
     return _CMD_COMMENT_CHARACTERS.sub("?", sanitize_comment(text))
 
 
@@ -181,7 +191,9 @@ def _check_single_line(text: str) -> None:
 
 
 def quote_github_yaml(text: str) -> str:
-    """A string of YAML, in double quotes. `${{` is spelled by an expression: what stands after it
-    is evaluated in any string (docs.github.com, "Evaluate expressions").
+    """Return `text` as a double-quoted YAML string.
+
+    `${{` is written as an expression that evaluates to it, because GitHub evaluates expressions in
+    any string (docs.github.com, "Evaluate expressions").
     """
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

@@ -1,4 +1,4 @@
-"""Seconds as people say them."""
+"""Format durations, sizes, short lists and suggestions as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def format_duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
+    """Return a duration as text: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
     whole = round(seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -18,7 +18,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rough_duration(seconds: float) -> str:
-    """No finer than an estimate is: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
+    """Return a duration, rounded like an estimate: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
     if seconds < 55:
         return f"{max(10, _round_to_step(10, seconds))} s"
     minutes = _round_to_step(1, seconds / 60)
@@ -36,37 +36,37 @@ _MIB_PER_GIB = 1024
 
 
 def format_size(mib: float) -> str:
-    """`512 MiB` where it is less than one GiB, else `4.6 GiB`, `24 GiB`, `1,200 GiB`."""
+    """Return a size in MiB or GiB: `512 MiB`, `4.6 GiB`, `24 GiB`, `1,200 GiB`."""
     return f"{round(mib)} MiB" if round(mib) < _MIB_PER_GIB else f"{format_gib(mib)} GiB"
 
 
 def format_size_range(least: float, most: float) -> str:
-    """`6.2 GiB`, `3.2 GiB to 18 GiB`: one size where both read the same."""
+    """Return `3.2 GiB to 18 GiB`, or one size if both have the same text: `6.2 GiB`."""
     low, high = format_size(least), format_size(most)
     return low if low == high else f"{low} to {high}"
 
 
 def format_gib(mib: float) -> str:
-    """The number of GiB alone, where the unit stands beside it: `0.5`, `9.8`, `24`, `1,200`."""
+    """Return the number of GiB without the unit: `0.5`, `9.8`, `24`, `1,200`."""
     tenths = f"{mib / _MIB_PER_GIB:.1f}"
     return tenths.removesuffix(".0") if len(tenths) == len("9.8") else f"{mib / _MIB_PER_GIB:,.0f}"
 
 
 def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
-    """`a, b and 3 more`."""
+    """Return the first `most` names and the number of others: `a, b and 3 more`."""
     left = len(names) - most
     return between.join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
-    """`the archs moved (and 2 more)`: of what has words of its own."""
+    """Return `most` reasons and the number of others: `the archs changed (and 2 more)`."""
     left = len(reasons) - most
     return ", ".join(reasons[:most]) + (f" (and {left} more)" if left > 0 else "")
 
 
 def find_nearest_word(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like it, "" where none is."""
-    import difflib  # noqa: PLC0415 - for mistakes alone
+    """Return the known word that is most similar to `word`, "" if none is similar."""
+    import difflib  # noqa: PLC0415 - only for mistakes
 
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
@@ -74,6 +74,6 @@ def find_nearest_word(word: str, known: Iterable[str]) -> str:
 
 
 def format_did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "gpus"?` or an empty text."""
+    """Return `; did you mean "gpus"?`, or "" if no known word is similar."""
     near = find_nearest_word(word, known)
     return f'; did you mean "{near}"?' if near else ""

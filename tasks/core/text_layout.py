@@ -28,7 +28,11 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters: shades of a bar from empty to full, the mark of a cut text, a separator."""
+    """Characters for drawing.
+
+    `shades` are the shades of a bar from empty to full, `more` the mark of truncated text,
+    `between` a separator.
+    """
 
     shades: str
     more: str
@@ -67,7 +71,10 @@ def format_progress_lines(
 
 
 def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> str:
-    """`heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s`"""
+    """Return the names of heavy jobs and slow outputs, as many as fit in `columns`.
+
+    Example: `heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s`.
+    """
     text = ""
     for many, slow in _SHOWN_ITEM_COUNTS:
         heavy = _format_named_items("heavy", at_work.heavy[:many], glyphs)
@@ -88,7 +95,7 @@ def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs
 def format_progress_line(
     head: str, text: str, progress: Progress | None, columns: int, glyphs: Glyphs
 ) -> str:
-    """`head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text`, in `columns` columns."""
+    """Return `head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text` with progress."""
     if progress is None or not progress.total:
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
@@ -101,8 +108,9 @@ def format_progress_line(
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
-    """Return columns for a name and cells for the bar, 0 for what does not fit. The length of the
-    name does not move the bar.
+    """Return columns for a name and cells for the bar, 0 for each that does not fit.
+
+    The length of the name does not move the bar.
     """
     least, most = _BAR_COLUMNS
     cells = min(columns - len("[], ") - _MIN_NAME_COLUMNS, most)
@@ -142,7 +150,7 @@ def measure_columns(text: str) -> int:
 MIN_TEXT_COLUMNS = 24  # of a text, however narrow the terminal and however deep its indent
 _COMMAND_INDENT = 6  # spaces before a command that has its own line below a hint
 _LINE_START = re.compile(r" *(?:(?:→|->|-) )?")
-# Commands in a hint: by how they begin, up to where the sentence continues
+# Commands in a hint: the beginning of a command, up to the word where the sentence continues
 _COMMAND_ARGUMENTS = (
     r"(?:(?<![,;:.)]) (?!\(|(?:and|or|then|into|in|for|to|by|with|where|which|beside|up)\b)\S+)*"
 )
@@ -162,8 +170,10 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield `key` and beside it `text`, indented to the column `indent`, or less on a narrow
-    terminal. A key that is wider than the indent gets its own line.
+    """Yield `key` and beside it `text`, indented to the column `indent`.
+
+    The indent is less on a narrow terminal. A key that is wider than the indent gets a separate
+    line.
     """
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
@@ -176,8 +186,9 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap lines that are too wide, each with its own indent. A command on its own line is not
-    wrapped. `encode` returns a line as the stream can show it.
+    """Wrap lines that are too wide, each with its own indent.
+
+    A command on its own line is not wrapped. `encode` returns a line as the stream can show it.
     """
     return "\n".join(
         line for part in text.split("\n") for line in _wrap_indented_line(part, columns, encode)

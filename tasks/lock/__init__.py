@@ -1,7 +1,8 @@
-"""torchyard.lock: what a profile was built from, and a build of exactly that.
+"""Lock what a profile was built from in torchyard.lock, and build exactly that again.
 
-`section` is its form, `text` how it is written, `pinning` applies it to a plan, `difference`
-compares it with a build. `bundle` packs what a build fetches for machines without a network.
+`lock_file` defines and reads the format, `lock_builder_io` creates a section from a finished build,
+`plan_pinning` applies a section to a plan. `bundle_archive_io` packs everything that a build
+downloads for machines without a network.
 """
 
 LOCK_NAME = "torchyard.lock"

@@ -1,4 +1,4 @@
-"""A bundle that is there: its manifest, and every file of it as the manifest has it."""
+"""Read, verify and create bundles."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ _COPY_HINT = "copy the bundle again, or make it again: doit bundle"
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """Which files were found to be what the manifest says: size and time of each, by path."""
+    """The files that were verified against the manifest: size and time by path and digest."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
 
 
 def read_bundle(place: Path) -> Bundle:
-    """The manifest of a folder or archive. `SettingsError` where it is none that we know."""
+    """Read the manifest of a bundle, a folder or a tar.
+
+    Raises `SettingsError` if there is no bundle or its format is unknown.
+    """
     try:
         found: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
@@ -67,7 +70,7 @@ def read_bundle(place: Path) -> Bundle:
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
-    """A copy of a tar that was cut off begins well and is too short: `SettingsError`."""
+    """Raise `SettingsError` for a truncated tar, whose beginning can still be valid."""
     there, least = place.stat().st_size, sum(packed.size for packed in bundle.files.values())
     if place.is_file() and there < least:
         raise SettingsError(
@@ -94,13 +97,14 @@ def _is_unsafe_path(name: str) -> bool:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Where its files are, or will be: an archive is unpacked into the build folder."""
+    """Return the folder of the bundle's files. An archive is unpacked into the build directory."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
 def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
-    """Unpack what is an archive, verify, and take everything from there from now on. Raises
-    `BadArtifactError` for the first file that was changed or is not in the manifest.
+    """Unpack and verify the bundle, and use it instead of the network from now on.
+
+    Raises `BadArtifactError` for the first file that was changed or is not in the manifest.
     """
     folder = resolve_bundle_folder(place, build)
     seen = Path(build) / "offline.json"
@@ -133,7 +137,7 @@ def _is_same_bundle(one: Bundle | None, other: Bundle) -> bool:
 
 
 def try_read_bundle(folder: Path) -> Bundle | None:
-    """As `read`, None where there is none."""
+    """Read the manifest of a bundle, or return None if there is no valid bundle."""
     try:
         return read_bundle(folder)
     except TorchyardError:
@@ -147,7 +151,7 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or name not in known:
             if folder != place:
-                files.remove_owned(folder)  # the archive is unpacked again once it is replaced
+                files.remove_owned(folder)  # a corrected archive is then unpacked again
             raise BadArtifactError(
                 f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
                 location=str(place),
@@ -165,8 +169,9 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
-    install whatever they find in a folder. Return the new paths by their names in the bundle.
+    """Link or copy the wheels and sdists into `dest`, and return the new paths by bundle name.
+
+    Everything else in `dest` is removed, because pip and uv install whatever they find in a folder.
     """
     listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)]
     found = {name: dest / PurePosixPath(name).name for name in listed}
@@ -199,7 +204,7 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Size and time of each file; what has those it had is not read again."""
+    """Verify the files and yield the size and time of each. Unchanged files are not read again."""
     for name, packed in bundle.files.items():
         path = paths[name]
         key = f"{path} {packed.sha256}"
@@ -208,7 +213,7 @@ def _verify_files(
         stamp = _format_file_stamp(path)
         if before.get(key) != stamp and files.read_artifact(path).sha256 != packed.sha256:
             if path != folder / name:
-                path.unlink()  # else a corrected bundle would not be copied again
+                path.unlink()  # otherwise a corrected bundle would not be copied again
             raise _build_bundle_error(
                 folder / name, f"has other bytes than its sha256 {packed.sha256} says"
             )
@@ -227,8 +232,9 @@ _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """The folder that is filled: beside `dest`, and what an earlier attempt brought is in it.
-    `NotOwnedError` where `dest` holds something else than a bundle of ours.
+    """Return the folder to fill, next to `dest`, with the files of an earlier attempt.
+
+    Raises `NotOwnedError` if `dest` exists and is not a bundle that torchyard made.
     """
     is_tar = dest.suffix == _TAR_SUFFIX
     if dest.exists() and not (_is_bundle(dest) and (is_tar or files.is_marked(dest))):
@@ -251,7 +257,7 @@ def _is_bundle(place: Path) -> bool:
 
 
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
-    """Write the manifest, and give all of it its name."""
+    """Write the manifest and move the bundle to `dest`."""
     known = dict(_list_files(folder))
     whole = replace(bundle, files=known)
     manifests.write_manifest(folder / MANIFEST_NAME, whole)
@@ -278,7 +284,7 @@ def _list_files(folder: Path) -> Iterator[tuple[str, BundledFile]]:
 
 
 def _write_tar(folder: Path, part: Path, names: list[str]) -> None:
-    """The manifest first, where it is found without reading the rest."""
+    """Write the tar with the manifest first, so that it can be read without the rest."""
     with tarfile.open(part, "w") as tar:
         for name in names:
             tar.add(folder / name, name, recursive=False, filter=_normalize_member)
@@ -293,7 +299,7 @@ def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True)
 class PackageCollector:
-    """The folder of wheels and sdists, filled for the interpreter `python`."""
+    """A collector that fills the folder of wheels and sdists for the interpreter `python`."""
 
     folder: Path
     python: str
@@ -301,7 +307,10 @@ class PackageCollector:
     log: PurePath
 
     def copy_file(self, file: Path, sha256: str) -> None:
-        """A file that is here. `BadArtifactError` where it is not that any more."""
+        """Copy a local file into the folder.
+
+        Raises `BadArtifactError` if it is missing or its digest has changed.
+        """
         target = self.folder / file.name
         if target.is_file() and files.read_artifact(target).sha256 == sha256:
             return
@@ -316,7 +325,7 @@ class PackageCollector:
         files.replace_path(arriving, target)
 
     def download_packages(self, locked: LockedPackages, index: str = "") -> None:
-        """Those of an index; pip fetches no file that is here."""
+        """Download the locked packages from an index. pip skips files that are in the folder."""
         if not locked:
             return
         listed = self.scratch / "bundle.txt"
@@ -333,7 +342,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """What an earlier attempt left goes."""
+        """Remove files of an earlier attempt whose digests are not listed."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()
@@ -344,8 +353,9 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit that is checked out in `tree`, a clone of `url` or a submodule of one. `ref` is by
-    what it was asked for, "" by the commit.
+    """A commit that is checked out in `tree`, a clone of `url` or a submodule of one.
+
+    `ref` is the ref that was requested, "" if the commit was requested directly.
     """
 
     url: str
@@ -355,7 +365,7 @@ class BundledCommit:
 
 
 def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
-    """The commit of a clone, and those of its submodules."""
+    """Yield the commit of a clone, and those of its submodules."""
     state = git.read_git_state(tree)
     yield BundledCommit(url, tree, state.commit, ref)
     for path, commit in state.submodules.items():
@@ -365,14 +375,14 @@ def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
 
 
 def build_repository_name(url: str) -> str:
-    """A folder's name: what the repository is called, and a digest of its URL."""
+    """Return a folder name from the name of the repository and a digest of its URL."""
     called = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
     digest = hashlib.sha256(redact_secrets(url).encode()).hexdigest()[:10]
     return f"{called.removesuffix('.git') or 'repository'}-{digest}.git"
 
 
 def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
-    """Have the commit in the repository `bare`, which is made where it is missing."""
+    """Store the commit in the bare repository `bare`, which is created if it is missing."""
 
     def run_git(*argv: str) -> None:
         shell.run_command(
@@ -389,7 +399,7 @@ def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
     run_git(*allowed, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit)
     run_git("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
     if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
-        for kind in ("heads", "tags"):  # which of the two it was is not known here
+        for kind in ("heads", "tags"):  # the kind of the ref is not known here
             run_git("update-ref", f"refs/{kind}/{one.ref}", one.commit)
     run_git("symbolic-ref", "HEAD", f"refs/heads/torchyard/{one.commit}")
     for name in _UNNEEDED_FILES:

@@ -1,5 +1,6 @@
-"""A bundle: what a profile is built of, in one folder or archive. And a plan that takes it from
-there.
+"""Define the manifest of a bundle, and redirect a plan to a bundle.
+
+A bundle holds everything that a profile is built from, in one folder or archive.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tasks.stages.source.model import SourceJob
 
 BUNDLE_SCHEMA = 1
 MANIFEST_NAME = "bundle.json"
-WHEELS_FOLDER = "wheels"  # wheels and sdists, as pip and uv look for them
+WHEELS_FOLDER = "wheels"  # wheels and sdists, in the layout that pip and uv search
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class BundledFile:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The manifest bundle.json. `repositories` maps the URL of a git repository to its folder,
-    `archives` that of a source archive to its file; URLs without what opens them. `files` is
-    everything that it consists of, by path.
+    """The manifest bundle.json.
+
+    `repositories` maps the URL of a git repository to its folder. `archives` maps the URL of a
+    source archive to its file. The URLs have no credentials. `files` has every file of the bundle
+    by path.
     """
 
     schema: int
@@ -45,8 +48,9 @@ class Bundle:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """The plan that fetches from `folder`, where the bundle lies or will. No input moves: what is
-    fetched is the same.
+    """Return the plan that fetches from `folder`, where the bundle is or will be unpacked.
+
+    No fingerprint changes, because the sources are the same.
     """
     stages = tuple(
         replace(stage, job=_redirect_job(stage.job, bundle, folder)) for stage in plan.stages
@@ -60,5 +64,5 @@ def _redirect_job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
     there = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / place) for url, place in there.items()}
     if own := mirrors.get(redact_secrets(job.location)):
-        mirrors[job.location] = own  # with a password in it, as the settings have it
+        mirrors[job.location] = own  # with credentials, as in the settings
     return replace(job, mirrors={**job.mirrors, **mirrors})

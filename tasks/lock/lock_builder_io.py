@@ -1,5 +1,7 @@
-"""What the finished build of a profile was made of, as a section of torchyard.lock: read from its
-manifests, its checkouts and its environment, the digests of packages from the index.
+"""Create a section of torchyard.lock from the finished build of a profile.
+
+The values come from its manifests, checkouts and environment; the digests of packages come from the
+index.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ _UNREACHABLE = "its source could not be reached"
 
 
 class FinishedBuild:
-    """A profile that is built. Raises `BuildError` where it is not, or the settings moved since.
-    `left_out` are the optional extensions that it is without, each with the reason.
+    """A profile with a finished build.
+
+    Raises `TorchyardError` if it is not built, or if the settings changed since. `left_out` maps
+    the optional extensions that are missing to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:
@@ -39,7 +43,7 @@ class FinishedBuild:
         asked = [stage.job for stage in self.profile.plan.find_stages("extensions")]
         self.left_out = {job.name: why for job in asked if (why := _explain_left_out(job))}
         self._require_built()
-        if profile.pinned_plan:  # its digests, too, are then those of the bundle's files
+        if profile.pinned_plan:  # the digests then also come from the bundle's files
             activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
         self.deps = manifests.read_manifest(self.layout.compute_manifest_path("deps"), DepsManifest)
         self.lister = DigestLister(
@@ -53,7 +57,7 @@ class FinishedBuild:
         without = {f"extensions:{name}" for name in self.left_out}
         for stage in self.profile.plan.stages:
             if stage.name in without or (without and stage.kind == "install"):
-                continue  # an extension that failed keeps all from a person's own environment
+                continue  # a failed extension prevents the install into the user's environment
             there = all(Path(path).is_file() for path in stage.outputs)
             moved = (
                 stage_record_io.find_rebuild_reasons(stage) if there else ("it was not built yet",)
@@ -65,7 +69,7 @@ class FinishedBuild:
                 )
 
     def build_section(self) -> LockSection:
-        """All of it."""
+        """Return the section of the whole build."""
         python, platform = identify_platform(self.choice)
         return LockSection(
             python=python,
@@ -80,19 +84,20 @@ class FinishedBuild:
 
     @cached_property
     def extensions(self) -> tuple[ExtensionJob, ...]:
-        """The jobs of those that were built."""
+        """Return the jobs of the extensions that were built."""
         jobs = (stage.job for stage in self.profile.plan.find_stages("extensions"))
         return tuple(job for job in jobs if job.name not in self.left_out)
 
     @cached_property
     def toolkit_packages(self) -> tuple[InstalledPackage, ...]:
-        """What lies in the toolkit's own folder."""
+        """Return the packages in the toolkit's separate folder."""
         return tuple(environments.read_installed_packages(self.layout.build / "toolkit").values())
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """The packages of an index by who asked for them first: "deps", "torch", an extension.
-        What nobody names (pip, a compiler cache) is with deps.
+        """Return the index packages by what requires them first: "deps", "torch", or an extension.
+
+        Packages that nothing requires (pip, a compiler cache) are in deps.
         """
         here, left = (
             self._installed_packages,
@@ -182,14 +187,17 @@ class FinishedBuild:
         return {**known, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
-        """Another person has it elsewhere: of a folder outside the checkout only its name."""
+        """Return the path relative to the checkout, or only the name of an outside folder.
+
+        The location of an outside folder differs on other machines.
+        """
         path = Path(location)
         inside = path.is_relative_to(self.layout.root)
         return path.relative_to(self.layout.root).as_posix() if inside else f"…/{path.name}"
 
 
 def _explain_left_out(job: ExtensionJob) -> str:
-    """Of an optional one that is not there; "" for all others."""
+    """Return why an optional extension is missing, "" for all others."""
     if not job.optional:
         return ""
     if not Path(job.manifest).is_file():

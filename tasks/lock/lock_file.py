@@ -1,5 +1,6 @@
-"""The section of one profile, key by key. Extra keys are refused: what is not understood cannot be
-kept.
+"""Define, parse, write and compare the sections of torchyard.lock, one for each profile.
+
+Unknown keys are rejected, because they could not be kept.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ Packages = dict[Annotated[str, Field(pattern=values.SDIST_PATTERN)], tuple[Sha25
 
 
 class LockedInputs(StrictModel):
-    """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
-    path, a path without a pin. `requires` are the packages that its build imported, `packages`
-    those that came because it asks for them.
+    """The sources of torch, an extension or a companion package.
+
+    One of git, sdist, wheel, tarball and path is set; a path has no pin. `requires` are the
+    packages that its build imported, `packages` those that were installed as its dependencies.
     """
 
     git: str = ""
     ref: str = ""
-    """What was asked for; `commit` is what it stood for."""
+    """The requested ref; `commit` is the commit that it resolved to."""
     commit: Commit | Literal[""] = ""
     submodules: dict[str, Commit] = {}
     sdist: str = ""
     wheel: str = ""
-    """The name of the file."""
+    """The file name."""
     tarball: str = ""
     path: str = ""
     sha256: Sha256 | Literal[""] = ""
@@ -46,28 +48,29 @@ class LockedInputs(StrictModel):
 
 
 class LockSection(StrictModel):
-    """One profile. `python` is major and minor, `platform` system and machine: what is locked are
-    files for these.
+    """The locked inputs of one profile.
+
+    `python` is major and minor, `platform` system and machine; the locked files are for these.
     """
 
     python: str
     platform: str
     strategy: Literal["source", "prebuilt", "existing"]
     release: str
-    """Of torch, without its local part."""
+    """The release of torch, without its local part."""
     torch: LockedInputs = LockedInputs()
     extensions: dict[str, LockedInputs] = {}
-    """By name, companions among them."""
+    """By name, with the companion packages."""
     packages: Packages = {}
-    """What the build environment holds beside those that torch and the extensions ask for."""
+    """The other packages of the build environment, not required by torch or the extensions."""
     toolkit: Packages = {}
-    """What lies in a folder of its own: the CUDA toolkit beside an existing torch, cuobjdump."""
+    """Packages in a separate folder: the CUDA toolkit for an existing torch, cuobjdump."""
 
 
 def merge_kept_extensions(
     now: LockSection, held: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """The section `now`, with what `held` has of the extensions `names`, which `now` is without."""
+    """Return the section `now` with the extensions `names` of `held` that it lacks."""
     before = held.extensions if held else {}
     kept = {name: made for name, made in before.items() if name in names}
     return now.model_copy(update={"extensions": {**kept, **now.extensions}})
@@ -82,7 +85,7 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
-    """The lines of each profile, and how many are before them; nothing is understood yet."""
+    """Return the unparsed lines of each profile, and the number of lines before them."""
     found: dict[str, tuple[int, list[str]]] = {}
     current: list[str] | None = None
     for number, line in enumerate(text.splitlines(keepends=True)):
@@ -101,8 +104,9 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """The section of `profile`, None where there is none. `SettingsError` with the line of what is
-    not understood.
+    """Parse the section of `profile`, None if the file has no such section.
+
+    Raises `SettingsError` with the line of a key or value that is invalid.
     """
     if (found := split_sections(text).get(profile)) is None:
         return None
@@ -121,7 +125,10 @@ def parse_section(text: str, profile: str) -> LockSection | None:
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
-    """The whole file with that section, without it for None; the others stay as they are."""
+    """Return the file's text with the section replaced, or removed for None.
+
+    Other sections stay as they are.
+    """
     others = {
         name: own.rstrip() for name, (_, own) in split_sections(text).items() if name != profile
     }
@@ -139,15 +146,15 @@ def _render_section(profile: str, section: LockSection) -> str:
 
 
 class _LockDumper(yaml.SafeDumper):
-    """A package and its digests are one line."""
+    """A YAML dumper that writes a package and its digests in one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
-        """As it is called by YAML."""
+        """Represent every sequence in flow style, as a callback of PyYAML."""
         return super().represent_sequence(tag, sequence, flow_style=True)
 
 
 def _strip_empty(value: Any) -> Any:
-    """Without what says nothing."""
+    """Return the value without empty entries."""
     if not isinstance(value, dict):
         return value
     below = {key: _strip_empty(item) for key, item in value.items()}
@@ -163,12 +170,13 @@ def _build_lock_error(where: str, what: str) -> SettingsError:
     )
 
 
-_SHORT_LENGTH = 12  # digits of a digest or commit that people compare
+_SHORT_LENGTH = 12  # digits of a digest or commit in a comparison
 
 
 def compare_sections(held: LockSection, now: LockSection) -> Iterator[str]:
-    """A line each: `extensions.toy.commit: 1a2b3c4d5e6f → 0f9e8d7c6b5a`. Of packages the version is
-    told, and the digest only where the version is the same.
+    """Yield a line for each difference: `extensions.toy.commit: 1a2b3c4d5e6f → 0f9e8d7c6b5a`.
+
+    Packages are compared by version, and by digest only if the versions are equal.
     """
     yield from _compare_values(held.model_dump(mode="json"), now.model_dump(mode="json"), "")
 

@@ -1,5 +1,6 @@
-"""What a plan is held to: the commits and files of torchyard.lock, and a bundle instead of a
-network. Neither moves an input.
+"""Open a profile, and pin its plan to torchyard.lock and to a bundle.
+
+Neither of the two changes a fingerprint.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """The plan as it is held, the section of its profile, the bundle of the setting offline, and
-    what is asked instead of a URL.
+    """A pinned plan, the lock section of its profile, and the bundle of the setting offline.
+
+    `mirrors` maps URLs to the mirrors that are used instead.
     """
 
     plan: Plan
@@ -45,8 +47,10 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Raises `SettingsError` for a lock or a bundle that is not understood, or for another
-    machine.
+    """Pin the plan to torchyard.lock and to the bundle of the setting offline.
+
+    Raises `SettingsError` if the lock or the bundle is invalid, or if the bundle is for another
+    platform.
     """
     section = (
         _read_section(Path(layout.root) / LOCK_NAME, layout.profile) if settings.lock else None
@@ -60,7 +64,7 @@ def load_pinned_plan(
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock import bundle_archive_io  # noqa: PLC0415
-    from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most ask a network
+    from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most use the network
 
     bundle = bundle_archive_io.read_bundle(place)
     bundle_archive_io.require_complete_bundle(place, bundle)
@@ -70,7 +74,7 @@ def load_pinned_plan(
 
 
 def activate_sources(settings: Settings, layout: Layout, held: PinnedPlan) -> None:
-    """Before anything is fetched."""
+    """Activate the bundle or the mirrors. Must be called before anything is downloaded."""
     place = resolve_bundle_path(settings, layout)
     if place and held.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
@@ -83,7 +87,7 @@ def activate_sources(settings: Settings, layout: Layout, held: PinnedPlan) -> No
 
 
 def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
-    """Where the bundle is."""
+    """Return the path of the bundle in the setting offline, None if it is not set."""
     return Path(layout.root) / settings.offline if settings.offline else None
 
 
@@ -112,8 +116,9 @@ def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> N
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile that opened: what was asked, what is here, what is known, and what comes of it.
-    `held` is the plan with what torchyard.lock and a bundle say.
+    """An opened profile: its settings, the host, the known facts, the decisions and the plan.
+
+    `pinned_plan` is the plan pinned to torchyard.lock and a bundle.
     """
 
     loaded: LoadedSettings
@@ -126,8 +131,8 @@ class Profile:
 
     @property
     def cost(self) -> Cost:
-        """What it takes on one core, as far as the facts tell."""
-        from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - of no use to list tasks
+        """Return the estimated cost of the build on one core, as far as the facts allow."""
+        from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - not needed to list tasks
 
         choice = self.choice
         return estimate_strategy_cost(
@@ -137,7 +142,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """A profile by name; `opened` is None where `problem` says why."""
+    """A profile by name. `opened` is None if it cannot be opened; `problem` is the reason."""
 
     root: Path
     name: str
@@ -146,11 +151,11 @@ class SelectedProfile:
 
     @property
     def build(self) -> Path:
-        """Its build folder, also where the profile cannot be opened."""
+        """Return the build directory, also if the profile cannot be opened."""
         return Path(compute_build_folder(self.root, self.name))
 
     def require_profile(self) -> Profile:
-        """The profile. Raises the problem of one that does not open."""
+        """Return the opened profile. Raises the problem of a profile that cannot be opened."""
         if self.opened is None:
             raise self.problem or TorchyardError(
                 "this profile cannot be opened", location=self.name
@@ -158,8 +163,9 @@ class SelectedProfile:
         return self.opened
 
     def read_settings(self) -> LoadedSettings:
-        """The settings, also of a profile that cannot be planned. Raises `BuildError` where they
-        are not well-formed.
+        """Return the settings, also of a profile that cannot be planned.
+
+        Raises `SettingsError` if they are not well-formed.
         """
         if self.opened:
             return self.opened.loaded

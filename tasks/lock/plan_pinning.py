@@ -1,7 +1,7 @@
-"""A plan that takes what torchyard.lock holds, part by part; where the settings ask for something
-else the part is resolved anew, and that is said.
+"""Pin a plan to a section of torchyard.lock, part by part.
 
-What is locked is in the jobs and not in the inputs: a build that is that already runs no stage.
+A part whose settings changed since is resolved again, with a warning. The pins are in the jobs and
+not in the fingerprints: a build that already matches them runs no stage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
 
 
 def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
-    """The plan with what is locked in its jobs, and a warning for all that is not taken."""
+    """Return the plan with the pins in its jobs, and a warning for each pin that is not used."""
     if away := _check_machine(section, choice):
         return replace(plan, warnings=(*plan.warnings, _format_warning(away)))
     fits = not _check_torch(plan, section, choice)
@@ -38,7 +38,7 @@ def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
 
 
 def identify_platform(choice: Resolution) -> tuple[str, str]:
-    """Python and platform as a section names them."""
+    """Return Python and platform as a lock section names them."""
     return choice.python.minor, f"{choice.system} {normalize_machine(choice.machine)}"
 
 
@@ -67,7 +67,7 @@ def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
 
 
 def _meets_requirement(wheel: str, requirement: str) -> bool:
-    """With the local part of the version where one is asked for."""
+    """Return True if the wheel's version meets the requirement, also its local part."""
     version = _parse_wheel_version(wheel)
     return version is not None and Requirement(requirement).specifier.contains(
         version, prereleases=True
@@ -75,7 +75,7 @@ def _meets_requirement(wheel: str, requirement: str) -> bool:
 
 
 def _parse_wheel_version(wheel: str) -> Version | None:
-    """None for a name that no wheel has: somebody wrote it by hand."""
+    """Return the version in a wheel's file name, None for an invalid name (edited by hand)."""
     try:
         return parse_wheel_filename(wheel)[1]
     except InvalidWheelFilename:
@@ -87,7 +87,7 @@ def _strip_local_version(choice: Resolution) -> str:
 
 
 def _pin_job(job: Any, section: LockSection, *, torch: bool) -> Any:
-    """The job with what is locked for it; None where that is nothing."""
+    """Return the job with its pins, None if it has none."""
     match job:
         case DepsJob() if not _find_unmet_requirement(job, section):
             return replace(job, locked=section.packages, locked_toolkit=section.toolkit)
@@ -144,13 +144,13 @@ def _list_extension_differences(job: ExtensionJob, section: LockSection) -> Iter
 
 
 def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
-    """The first requirement of the environment that what is locked for it does not meet."""
+    """Describe the first requirement of the environment that its locked packages do not meet."""
     held = {**parse_pinned_versions(section.toolkit), **parse_pinned_versions(section.packages)}
     wanted = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
     for text in wanted:
         asked = Requirement(text)
         version = held.get(canonicalize_name(asked.name))
-        if version is None and not job.existing:  # it may have been there already
+        if version is None and not job.existing:  # an existing environment may have it already
             return f"{asked} is asked for, and no {asked.name} is locked"
         if version is not None and not asked.specifier.contains(version, prereleases=True):
             return f"{asked.name} {version} is locked, and {asked} is asked for"
@@ -186,7 +186,10 @@ def _check_extension_source(job: ExtensionJob, made: LockedInputs) -> str:
 
 
 def _is_locked_wheel(job: ExtensionJob, made: LockedInputs) -> bool:
-    """Which one a tree is pinned to is known when the tree is there."""
+    """Return True if the locked wheel meets the requirement.
+
+    The version that a source tree pins is only known once the tree is present.
+    """
     return bool(made.wheel) and _meets_requirement(made.wheel, job.location)
 
 

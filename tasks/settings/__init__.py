@@ -1,1 +1,1 @@
-"""The settings: validated, frozen, each value with the file and line it came from."""
+"""Load and validate the settings, frozen, each value with the file and line where it was set."""

@@ -1,7 +1,7 @@
-"""A compiler cache that several machines share: its URL as each program's own variables.
+"""Convert the URL of a remote compiler cache to the variables of ccache and sccache.
 
-ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md, Webdav.md and
-S3.md (0.15).
+Sources: ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md,
+Webdav.md and S3.md (0.15).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from tasks.knowledge.versions import parse_major_minor
 
 _DEFAULT_PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
-_REMOTE_STORAGE_SINCE = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
-# Milliseconds. ccache's own 100 to connect are too few for a server that is far, and 10,000 for an
-# answer are what each compilation would wait for one that went silent
+_REMOTE_STORAGE_SINCE = (4, 7)  # of ccache; older releases use CCACHE_SECONDARY_STORAGE
+# In milliseconds. ccache's default of 100 to connect is too short for a distant server. Its default
+# of 10,000 for an answer would delay each compilation that long if the server stops answering
 _CCACHE_TIMEOUTS = "|connect-timeout=500|operation-timeout=2000"
-# What a person sets who has one already
+# Variables of a user who has configured a remote cache
 _USER_VARIABLES = {
     "ccache": ("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE"),
     "sccache": (
@@ -30,19 +30,19 @@ _USER_VARIABLES = {
 
 @dataclass(frozen=True)
 class CacheAccount:
-    """Who asks a server, "" where anybody may."""
+    """The user name and password for a server, "" if the server needs none."""
 
     user: str
     password: str
 
 
 def is_configured_by_user(kind: str, environment: Mapping[str, str]) -> bool:
-    """Whether a person's own variables name one."""
+    """Return True if the user's environment variables name a remote cache."""
     return any(name in environment for name in _USER_VARIABLES[kind])
 
 
 def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
-    """What makes a cache of this kind use it."""
+    """Return the variables that make a cache of this kind and version use `url`."""
     if kind == "ccache":
         old = parse_major_minor(version) < _REMOTE_STORAGE_SINCE
         return {_USER_VARIABLES["ccache"][1 if old else 0]: _format_ccache_url(url)}
@@ -69,14 +69,20 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 
 def _format_ccache_url(url: str) -> str:
-    """It takes a colon without a user for a user without a name, whom redis does not know."""
+    """Return the URL for ccache, with default timeouts unless it has its own.
+
+    ccache reads `redis://:PASSWORD` as a user with an empty name, which redis does not know, so the
+    colon is removed.
+    """
     given = url.replace("redis://:", "redis://", 1)
     return given if "-timeout=" in given else f"{given}{_CCACHE_TIMEOUTS}"
 
 
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:
-    """Why a cache of this kind cannot use it, "" where it can. `features` are what ccache says of
-    itself: one that does not know a URL fails each compilation.
+    """Return why a cache of this kind cannot use the URL, "" if it can.
+
+    `features` is the feature list that ccache reports. With an unsupported URL, ccache fails every
+    compilation.
     """
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
@@ -87,7 +93,7 @@ def explain_unsupported_url(kind: str, features: str, url: str) -> str:
 
 
 def find_url_mistake(url: str) -> str:
-    """Why nothing can be at this URL, "" where it can."""
+    """Return why the URL is invalid, "" if it is valid."""
     try:
         port = urlsplit(url.partition("|")[0]).port
     except ValueError as error:
@@ -98,8 +104,9 @@ def find_url_mistake(url: str) -> str:
 
 
 def parse_cache_address(url: str) -> tuple[str, int] | None:
-    """Host and port that answer where it can be reached; None for a bucket, whose host the program
-    knows.
+    """Return host and port to connect to, None for a bucket.
+
+    Only the cache program knows the host of a bucket.
     """
     parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
@@ -108,7 +115,7 @@ def parse_cache_address(url: str) -> tuple[str, int] | None:
 
 
 def parse_cache_account(url: str) -> CacheAccount:
-    """As the URL has it. A single word before the @ is a password to redis."""
+    """Return the account in the URL. In a redis URL, a single word before the @ is a password."""
     parts = urlsplit(url)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if parts.scheme.startswith("redis") and parts.password is None:

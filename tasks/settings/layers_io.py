@@ -1,8 +1,8 @@
-"""Layered settings: default.yaml, the profile, local.yaml, the environment, and the cell of a
-matrix (`profile=NAME@CELL`); each leaf remembers its layer and line.
+"""Load layered settings: default.yaml, the profile, local.yaml, the environment and a matrix entry.
 
-YAML is read strictly: no tags, no duplicate keys, and a version that YAML would take for a number
-(`python: 3.10` is 3.1) is named with its line instead of silently changed.
+The matrix entry is chosen with `profile=NAME@ENTRY`. Each leaf keeps its layer and line. YAML is
+read strictly: no tags, no duplicate keys. A version that YAML would parse as a number is reported
+with its line instead of silently changed: `python: 3.10` is 3.1 in YAML.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ from tasks.settings.yaml_tree import (
 
 
 def list_profiles(config: Path) -> tuple[str, ...]:
-    """The names under config/profiles."""
+    """Return the names of the files in config/profiles."""
     return tuple(sorted(path.stem for path in (config / "profiles").glob("*.yaml")))
 
 
 def load_settings(
     config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
 ) -> LoadedSettings:
-    """Read and validate; `local` is taken for the text of local.yaml where it is given. Raises
-    `SettingsError` that names file, line, dotted key and what to do.
+    """Read and validate the settings of a profile.
+
+    If `local` is given, it is used as the text of local.yaml. Raises `SettingsError` with the file,
+    line, dotted key and a hint.
     """
     name, at, entry = profile.partition("@")
     merged: Tree = {}
@@ -69,7 +71,7 @@ def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
 
 
 def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
-    """A file of settings is shared, and shown."""
+    """Reject a password in a settings file, because these files are shared and displayed."""
     key = "build.cache_remote"
     remote, where = settings.build.cache_remote or "", origin.get(key, "")
     if redact_secrets(remote) != remote and not where.upper().startswith(ENV_PREFIX):
@@ -81,8 +83,8 @@ def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
 
 
 def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
-    """What a cell of the matrix says: over all others, or it would not be that cell."""
-    from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only where a matrix is asked for
+    """Return the settings of a matrix entry, which override all other layers."""
+    from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only for a matrix entry
 
     tree: Tree = {}
     for axis, value in find_matrix_entry(loaded.settings.matrix, profile, name).items():
@@ -95,7 +97,7 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
 
 
 def _find_axis_origin(loaded: LoadedSettings, axis: str) -> str:
-    """Where the axis has its values, or what adds one."""
+    """Return where the values of the axis, or the entry that adds one, were set."""
     listed = getattr(loaded.settings.matrix, axis)
     return loaded.origin.get(f"matrix.{axis if listed else 'include'}", "matrix")
 
@@ -136,8 +138,10 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
 
 
 def _split_variable_name(name: str) -> list[str]:
-    """Sections and their keys are in lower case; below them are names of a person's own, such as
-    those in build.env.
+    """Return the keys that a variable names.
+
+    Sections and their keys are lower-cased. Deeper names, such as those in build.env, are
+    user-defined and keep their case.
     """
     keys = name[len(ENV_PREFIX) :].split("__")
     if not all(keys):
@@ -154,12 +158,12 @@ def _create_duplicate_error(name: str) -> SettingsError:
 
 
 def read_yaml_tree(path: Path, name: str) -> Tree:
-    """The mapping in a file; `name` is how messages call it. Lists are leaves."""
+    """Return the mapping in a file, with lists as leaves. `name` is the file's name in messages."""
     return parse_yaml_tree(read_yaml_text(path, name), name)
 
 
 def read_yaml_text(path: Path, name: str) -> str:
-    """What stands in a file."""
+    """Return the text of a file. Raises `SettingsError` if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Find the file and line, or the environment variable, of the setting that an error is about."""
+"""Keep the loaded settings with their origins, look up single values, and mask secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.settings.schema import Settings
 _SETTING_KEY = re.compile(
     r"(?P<list>\w+)(?P<index>\.\d+)?(?: \((?P<name>[^)]*)\))?(?P<below>(?:\.\w+)*)"
 )
-# Settings that cause such an error if the section itself has only defaults
+# Settings to report if the section of the error has only defaults
 _RELATED_KEYS = {
     "toolkit": ("target.gpus", "torch.version", "torch.strategy"),
     "torch": ("target.gpus", "toolkit.version", "python"),
@@ -26,7 +26,7 @@ _RELATED_KEYS = {
 
 @contextmanager
 def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
-    """Add to an error that names a setting where it was set, as errors while loading have it."""
+    """Add the file and line, or the variable, to an error that names a setting."""
     try:
         yield
     except TorchyardError as error:
@@ -37,8 +37,9 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key, and `config/local.yaml:12` or a variable's name; "" for both if only defaults
-    are involved or the error names no setting.
+    """Return the key, and `config/local.yaml:12` or a variable's name.
+
+    Both are "" if only defaults are involved or the error names no setting.
     """
     found = _SETTING_KEY.fullmatch(error.location)
     if found is None or found["list"] not in Settings.model_fields:
@@ -80,18 +81,21 @@ _KEY_ASSIGNMENT = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 
 def list_nondefault_settings(loaded: LoadedSettings) -> dict[str, Any]:
-    """What a person, or a profile, set: every key that is not from config/default.yaml."""
+    """Return every setting that does not come from config/default.yaml, by dotted key."""
     given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS_PREFIX))
     return {key: find_setting_value(loaded.settings, key) for key in given}
 
 
 def find_setting_value(settings: Settings, key: str) -> Any:
-    """The value of a dotted key."""
+    """Return the value of a dotted key, with secrets masked."""
     return _mask_value(key, _resolve_dotted_key(settings, key))
 
 
 def _resolve_dotted_key(settings: Any, key: str) -> Any:
-    """The keys of a mapping (mirrors) can hold dots themselves."""
+    """Return the value of a dotted key.
+
+    Keys inside a mapping (mirrors) can contain dots themselves.
+    """
     value = settings
     while key:
         if isinstance(value, dict):
@@ -114,8 +118,10 @@ def _mask_value(key: str, value: Any) -> Any:
 
 
 def mask_settings_text(text: str) -> list[str]:
-    """The lines of a file of settings, whether it is YAML or not: what is after a key that is
-    called like a secret is left out, to the end of the line and with the deeper lines below it.
+    """Return the lines of a settings file without secrets, also if the file is not valid YAML.
+
+    The value of a key with a secret name is masked, to the end of the line and in the deeper lines
+    below it.
     """
     found, depth = [], -1
     for line in text.splitlines():
@@ -131,14 +137,15 @@ def mask_settings_text(text: str) -> list[str]:
     return found
 
 
-# How a leaf from there begins to say where it is from
+# The beginning of the origin of a leaf from these files
 DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
 
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings of a profile, and where each leaf (dotted key) is from. `places` also
-    has the origin of values inside lists: `extensions.0.path`.
+    """The settings of a profile, and the origin of each leaf by dotted key.
+
+    `places` also has the origins of values inside lists: `extensions.0.path`.
     """
 
     profile: str

@@ -1,8 +1,9 @@
-"""A matrix → its cells: each a name, and what it puts in the place of the profile's settings.
+"""Expand a matrix into entries, each with a name and the settings that it replaces.
 
-Expanded as GitHub does it: every combination of the axes, less what `exclude` has, then each
-`include` to the combinations whose axes it leaves alone, or as one more where there are none
-(docs.github.com, "Running variations of jobs in a workflow").
+The expansion follows GitHub: every combination of the axes, minus those that `exclude` matches.
+Each `include` is then added to the combinations whose axes it does not change. An `include` that
+fits no combination becomes an additional entry (docs.github.com, "Running variations of jobs in a
+workflow").
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tasks.settings.schema import Matrix, MatrixCombination
 AxisValue = str | tuple[str, ...]
 MatrixEntry = Mapping[str, AxisValue]  # by axis
 
-# Axis → the key that it takes the place of
+# Axis → the setting that it replaces
 AXIS_KEYS = {
     "torch": "torch.version",
     "python": "python",
@@ -28,18 +29,19 @@ AXIS_KEYS = {
     "gpus": "target.gpus",
 }
 _GPU_CAPABILITY = re.compile(r"(?:sm_)?(\d{1,2})[.]?(\d[af]?)")
-_MAX_GPU_NAMES_LENGTH = 40  # letters of many GPUs, after which a name holds their number
+_MAX_GPU_NAMES_LENGTH = 40  # characters; a longer list is replaced by the number of GPUs and a hash
 
 
 def split_profile_name(profile: str) -> tuple[str, str]:
-    """`mine@torch2.15.0-py3.12`: the profile and the name of a cell, "" where there is none."""
+    """Split `mine@torch2.15.0-py3.12` into the profile and the matrix entry, "" for no entry."""
     name, _, cell = profile.partition("@")
     return name, cell
 
 
 def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
-    """Every cell by its name, in the order of the axes. Raises `SettingsError` where two cells
-    would be called the same.
+    """Return every matrix entry by name, in the order of the axes.
+
+    Raises `SettingsError` if two entries would have the same name.
     """
     found = [_drop_unused_cuda(cell) for cell in _apply_includes(matrix)]
     different = list(dict.fromkeys(tuple(cell.items()) for cell in found if cell))
@@ -55,7 +57,10 @@ def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
 
 
 def find_matrix_entry(matrix: Matrix, profile: str, name: str) -> MatrixEntry:
-    """The cell of that name. Raises `SettingsError` where the matrix has none."""
+    """Return the matrix entry of that name.
+
+    Raises `SettingsError` if the matrix has no such entry.
+    """
     known = expand_matrix(matrix)
     if name in known:
         return known[name]
@@ -106,7 +111,7 @@ def _is_compatible_entry(entry: MatrixEntry, cell: MatrixEntry) -> bool:
 
 
 def _drop_unused_cuda(cell: MatrixEntry) -> MatrixEntry:
-    """A build for the CPU is the same with every toolkit."""
+    """Remove the CUDA axis from a CPU build, which is the same with every toolkit."""
     for_cpu = cell.get("gpus") == ()
     return {axis: value for axis, value in cell.items() if not (for_cpu and axis == "cuda")}
 

@@ -1,6 +1,4 @@
-"""pydantic's errors as one sentence a person can act on: file and line, dotted key, what is wrong,
-what to write.
-"""
+"""Turn pydantic's errors into one sentence: file and line, dotted key, the problem, and the fix."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ ValidationProblem = Mapping[str, Any]  # one of pydantic's ErrorDetails
 def describe_problem(
     problem: ValidationProblem, alike: Sequence[ValidationProblem]
 ) -> tuple[str, str]:
-    """What is wrong, and what to write. `alike` are all problems of the same value: one for each
-    form that would have been accepted.
+    """Return what is wrong and what to write.
+
+    `alike` has all problems of the same value: one for each accepted form.
     """
     value = problem["input"]
     match problem["type"]:
@@ -44,7 +43,7 @@ def describe_problem(
 
 
 def format_yaml_value(value: Any) -> str:
-    """A value as YAML writes it, what is long by its kind."""
+    """Return a value as YAML writes it; mappings and lists only by their kind."""
     match value:
         case YamlNumber():
             return value.text
@@ -89,7 +88,7 @@ def _describe_expected_value(problem: ValidationProblem) -> str:
 
 ENV_PREFIX = "TORCHYARD__"
 PROFILE_VARIABLE = "TORCHYARD_PROFILE"
-# What programs find that torchyard starts, and a doit that one of them starts
+# Variables that torchyard sets for its child processes, which can include another doit
 _EXPORTED_VARIABLES = frozenset(
     f"TORCHYARD_{name}" for name in ("RUN", "DISTRIBUTE", "OUTCOME", "SECONDS", "MESSAGE")
 )
@@ -97,7 +96,7 @@ _TEST_PREFIXES = ("TORCHYARD_TEST_", "TORCHYARD_BENCHMARK_")
 
 
 def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for each that a person set in vain."""
+    """Yield a sentence for each TORCHYARD_ variable that nothing reads."""
     for name in sorted(names):
         ours = name.startswith("TORCHYARD_") and not name.startswith((ENV_PREFIX, *_TEST_PREFIXES))
         if ours and name != PROFILE_VARIABLE and name not in _EXPORTED_VARIABLES:
@@ -107,11 +106,11 @@ def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
 
 
 def find_nearest_variable(name: str) -> str:
-    """The variable that is read and most like it, "" where none is."""
+    """Return the known variable that is most similar to `name`, "" if none is similar."""
     read = (PROFILE_VARIABLE, *_list_setting_variables())
     rest = name[len("TORCHYARD") :].lstrip("_")
     if ENV_PREFIX + "__".join(rest.split("__")[:2]).upper() in read:
-        return ENV_PREFIX + rest  # below a mapping, build.env, any name can stand
+        return ENV_PREFIX + rest  # a mapping such as build.env accepts any name
     alone = [one for one in read if one.endswith(f"__{rest.upper()}")]
     if len(alone) == 1:
         return alone[0]
@@ -128,20 +127,20 @@ def _list_setting_variables() -> Iterator[str]:
 
 
 def _normalize_variable_name(name: str) -> str:
-    """Without what all begin with, and however its words are joined."""
+    """Return the name without the common prefix and with single underscores."""
     return re.sub(r"_+", "_", name.lower().removeprefix("torchyard")).strip("_")
 
 
 KeyPath = tuple[Any, ...]
 
-_MAX_OTHER_PROBLEMS = 5  # that are named beside the first
+_MAX_OTHER_PROBLEMS = 5  # that are named in addition to the first
 
-# What a key was called before, which resembles its name of today too little to be guessed
+# Former names of keys that are too different from the current name to be guessed
 _RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
 
 
 def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsError:
-    """The first problem as a `SettingsError`; where the others are is said too."""
+    """Return the first problem as a `SettingsError`; its hint lists the others."""
     problems: Sequence[ValidationProblem] = error.errors(include_url=False)
     problem = _select_main_problem(problems)
     path = _find_key_path(problem)
@@ -168,8 +167,10 @@ def _join_key_path(path: KeyPath) -> str:
 
 
 def _select_main_problem(problems: Sequence[ValidationProblem]) -> ValidationProblem:
-    """A value with several accepted forms fails each of them: the deepest complaint is about the
-    one that was meant.
+    """Return the problem to report first.
+
+    A value with several accepted forms fails each of them. The problem at the deepest key belongs
+    to the form that was meant.
     """
     first = problems[0]["loc"]
     return max((p for p in problems if p["loc"][:2] == first[:2]), key=_rank_problem)
@@ -181,18 +182,21 @@ def _rank_problem(problem: ValidationProblem) -> tuple[bool, bool, int]:
 
 
 def _find_wrong_keys(problems: Sequence[ValidationProblem]) -> set[KeyPath]:
-    """The keys that have to be mended; a list is not one beside the item that spoils it."""
+    """Return the keys to fix; a list is left out if one of its items is wrong."""
     paths = {_find_key_path(problem) for problem in problems}
     return {p for p in paths if not any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
 
 
 def _find_key_path(problem: ValidationProblem) -> KeyPath:
-    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of a `KeyMistakeError`
+    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of an `InvalidKeyError`
     return (*(part for part in problem["loc"] if not _is_union_variant(part)), *within)
 
 
 def _is_union_variant(part: Any) -> bool:
-    """pydantic names the member of a union in the path ("literal['auto']", "tuple[str, ...]")."""
+    """Return True for a path part that pydantic adds for a member of a union.
+
+    Examples: "literal['auto']", "tuple[str, ...]".
+    """
     return isinstance(part, str) and (
         any(c in part for c in "[(") or part in {"str", "int", "bool", "constrained-int"}
     )
@@ -239,7 +243,7 @@ def _has_model(annotation: Any) -> bool:
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:
-    """The line of the value, or of the nearest thing around it that has one."""
+    """Return the line of the value, or of its nearest ancestor that has a line."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):

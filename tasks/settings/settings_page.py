@@ -1,8 +1,9 @@
-"""docs/settings.md: every key with its type, its default, what it does, what it has run again, and
-a value to copy.
+"""Render docs/settings.md and config/schema.json from the settings model.
 
-`python -m tasks.cli.generated_files` writes it; a test keeps it fresh. Types, defaults
-and texts are the model's, values and stages those of `tasks.settings.settings_page`.
+The page has every key with its type, default, description, the stages that it reruns, and an
+example. `python -m tasks.cli.generated_files` writes it; a test checks that it is up to date.
+Types, defaults and texts come from the model, examples and stages from
+`tasks.settings.settings_page`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tasks.settings.values import Section
 
 
 def render_json_schema() -> str:
-    """The content of config/schema.json."""
+    """Return the content of config/schema.json."""
     schema = Settings.model_json_schema()
     for model in _list_models(Section):
         described = schema if model is Settings else schema["$defs"][model.__name__]
@@ -44,7 +45,7 @@ def _list_models(base: type[Section]) -> Iterator[type[Section]]:
 
 
 def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
-    """The fields of a class, each with the string that follows it."""
+    """Yield the fields of a class, each with the docstring that follows it."""
     source = ast.parse(textwrap.dedent(inspect.getsource(model)))
     for statement, after in pairwise(getattr(source.body[0], "body", ())):
         match statement, after:
@@ -56,9 +57,7 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Descriptions in one line each; names that have no right form are refused like unknown keys
-    are.
-    """
+    """Join each description into one line, and reject names that match no pattern."""
     if isinstance(node, list):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
@@ -76,8 +75,9 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """A `value` to copy, and the `stages` that it has run again; `beside` are other keys of its
-    section without which it is refused.
+    """An example `value`, and the `stages` that run again if the setting changes.
+
+    `required_keys` are other keys of the section that the setting needs to be valid.
     """
 
     value: Any
@@ -149,7 +149,7 @@ SETTING_EXAMPLES: Mapping[str, SettingExample] = {
 }
 
 _EXTENSION_STAGES = ("extensions",)
-# The keys of one extension, beside its name and, where none is given, path: ~/code/mine
+# The keys of one extension; examples also get a name and, without another source, a path
 EXTENSION_EXAMPLES: Mapping[str, SettingExample] = {
     "name": SettingExample("mine", _EXTENSION_STAGES),
     "git": SettingExample("https://example.org/mine.git", _EXTENSION_STAGES),
@@ -216,7 +216,7 @@ _PATTERN_DESCRIPTIONS = {
 
 
 def render_settings_page() -> str:
-    """The page."""
+    """Return the content of docs/settings.md."""
     schema = json.loads(render_json_schema())
     parts = [
         _PAGE_HEADER,
@@ -228,7 +228,7 @@ def render_settings_page() -> str:
 
 
 def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The keys that stand in no section."""
+    """Yield the keys that are not in a section."""
     yield "## Without a section\n\n"
     for name, info in Settings.model_fields.items():
         if not isinstance(info.default, Section):
@@ -247,7 +247,7 @@ def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_section_fields(section: str) -> Iterator[str]:
-    """In the order of the model; the schema is sorted."""
+    """Yield the fields in the order of the model; the schema is sorted."""
     yield from type(Settings.model_fields[section].default).model_fields
 
 
@@ -260,7 +260,7 @@ def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def build_example_extension(key: str) -> dict[str, Any]:
-    """An extension that has this key, among those that it needs."""
+    """Return an extension that has this key and the keys that it needs."""
     told = EXTENSION_EXAMPLES[key].value
     source = {} if key in {"git", "sdist"} else {"path": EXTENSION_EXAMPLES["path"].value}
     return {"name": "mine", **source, key: told}
@@ -283,7 +283,7 @@ def _render_key(
 
 
 def _dump_yaml_line(value: Any) -> str:
-    """In one line, as the profiles have it."""
+    """Return the value in one line, in the style of the profiles."""
     flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
     return flow.removesuffix("...\n").rstrip("\n")
 

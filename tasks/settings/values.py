@@ -1,4 +1,4 @@
-"""What a single value must be like, whichever key it stands at."""
+"""Define the types and validators of single setting values, and the base classes of sections."""
 
 import os
 import re
@@ -24,7 +24,7 @@ GPU_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*$"
 LOCAL_VERSION_PATTERN = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
 LOCAL_PART_PATTERN = r"^[a-z0-9]+(\.[a-z0-9]+)*$"
 SIZE_PATTERN = r"^(auto|[1-9]\d*[MGT])$"
-REMOTE_PATTERN = (  # behind the |: what ccache calls attributes
+REMOTE_PATTERN = (  # after the |: attributes, as ccache calls them
     r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
     r"(/[^\s|]*)?(\|\S+)?$"
 )
@@ -61,9 +61,7 @@ PATTERN_HINTS = {
 
 
 def _reject_option(text: str) -> str:
-    """A ref or URL that starts with a dash would be read as an option by the program it is given
-    to.
-    """
+    """Reject a ref or URL that begins with a dash, which a program would read as an option."""
     if text.startswith("-"):
         raise ValueError("must not start with '-'")
     return text
@@ -76,14 +74,14 @@ def _check_git_url(text: str) -> str:
 
 
 def _reject_torch(text: str) -> str:
-    """torch is what everything is built against: no package list may bring another."""
+    """Reject torch in a package list: everything is built against the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
         raise ValueError("torch is that of this profile (torch.version), never a package beside it")
     return text
 
 
 UserPath = Annotated[str, AfterValidator(os.path.expanduser)]
-"""A file or folder, where ~ is the home of who runs this."""
+"""A file or folder; ~ is expanded to the user's home."""
 GitRef = Annotated[str, AfterValidator(_reject_option)]
 GitUrl = Annotated[str, AfterValidator(_check_git_url)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -94,7 +92,7 @@ BuildSwitch = Annotated[str, Field(pattern=SWITCH_PATTERN)]
 
 
 def _reject_secret_name(name: str) -> str:
-    """What stands in env is written into the scripts and the manifests."""
+    """Reject a variable with a secret name, because env is written to scripts and manifests."""
     if is_secret_name(name):
         raise ValueError(
             f"{name} reads like a secret, and what stands here is written to files and logs; "
@@ -104,12 +102,12 @@ def _reject_secret_name(name: str) -> str:
 
 
 def expand_extension_name(value: object) -> object:
-    """The name alone is enough for an extension that is known."""
+    """Expand the name of a known extension to a mapping."""
     return {"name": value} if isinstance(value, str) else value
 
 
 def _parse_off_word(value: object) -> object:
-    """The word that a person wrote, which YAML takes for false."""
+    """Return "off" for False, because YAML parses an unquoted off as false."""
     return "off" if value is False else value
 
 
@@ -164,7 +162,7 @@ EnvironmentVariables = dict[VariableName, str]
 
 
 class StrictModel(BaseModel):
-    """A group of keys, of the settings or of another file that a person may write."""
+    """A group of keys that rejects unknown keys, in the settings or in another file of the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -174,7 +172,10 @@ class Section(StrictModel):
 
 
 class InvalidKeyError(ValueError):
-    """What a section as a whole finds wrong with one of its keys: `keys` lead there from it."""
+    """A problem that the validation of a whole section found in one of its keys.
+
+    `keys` are the keys below the section that lead to it.
+    """
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
         super().__init__(why)

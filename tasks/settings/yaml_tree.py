@@ -1,5 +1,6 @@
-"""YAML files as trees of leaves that know their line. Plain data only: no tags, no aliases, no
-duplicate keys.
+"""Parse YAML into trees whose leaves know their line.
+
+Only plain data is accepted: no tags, no aliases, no duplicate keys.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 @dataclass(frozen=True)
 class YamlNumber:
-    """A number as it was written: 3.10 is not 3.1 where a version is meant, and 3:10 is not 190."""
+    """A number as it was written. As a version, 3.10 is not 3.1, and 3:10 is not 190."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and where it is from: `config/local.yaml:12` or the name of a variable. `lines` are
-    the places inside a list, by index and key.
+    """A value and its origin: `config/local.yaml:12` or the name of a variable.
+
+    `lines` has the origins of values inside a list, by index and key.
     """
 
     value: Any
@@ -38,14 +40,14 @@ class Leaf:
     lines: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
 
 
-# Keys of the previous release that are still read: section.key
+# Renamed keys of the previous release, still accepted: section.key
 _RENAMED_KEYS = {"build.heal": "build.auto_fix"}
 
 Tree = dict[str, Union[Leaf, "Tree"]]
 
 
 def parse_yaml_tree(text: str, name: str) -> Tree:
-    """The mapping that a text is."""
+    """Parse a text that is a YAML mapping."""
     node = _compose_node(text, name)
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
@@ -59,7 +61,7 @@ def parse_yaml_tree(text: str, name: str) -> Tree:
 
 
 def parse_variable_value(text: str, name: str) -> Leaf | Tree:
-    """What an environment variable says: text as it stands, or YAML's [list] and {mapping}."""
+    """Parse the value of an environment variable: plain text, or a YAML [list] or {mapping}."""
     if not text.startswith(("[", "{")):
         return Leaf({"": None, "null": None}.get(text, text), name)
     node = _compose_node(text, name)
@@ -89,7 +91,7 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
 
 
 def _format_location(name: str, line: int) -> str:
-    """A file has lines; a variable is short enough without."""
+    """Return `name:line` for a file, and only the name for a variable, which is short."""
     return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
@@ -123,7 +125,7 @@ def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, ya
 
 
 def _find_item_locations(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """The place of everything inside a list, the outer before the inner."""
+    """Yield the location of everything inside a list, outer values before inner values."""
     items: list[tuple[Any, yaml.Node]] = []
     if isinstance(node, yaml.SequenceNode):
         items = list(enumerate(node.value))
@@ -159,7 +161,7 @@ def _require_plain_tag(node: yaml.Node, name: str) -> None:
 
 
 def rename_old_keys(tree: Tree) -> Iterator[str]:
-    """Rename the keys that have a new name, and return a warning for each."""
+    """Replace keys by their new names, and yield a warning for each."""
     for old, new in _RENAMED_KEYS.items():
         section, _, key = old.partition(".")
         found = tree.get(section)
@@ -188,7 +190,7 @@ def _is_empty_mapping(value: Leaf | Tree) -> bool:
 
 
 def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """Its values, and where each leaf (dotted key) is from."""
+    """Return the values of the tree, and the origin of each leaf by dotted key."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, node in tree.items():
