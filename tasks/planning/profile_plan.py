@@ -58,8 +58,9 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Add the replacements of the named mirrors to source.mirrors. The user's entries take
-    precedence.
+    """Add the replacements of the named mirrors to source.mirrors.
+
+    The user's entries take precedence.
     """
     known = collect_mirror_replacements(settings.mirrors, knowledge)
     both = {**known, **settings.source.mirrors}

@@ -114,7 +114,10 @@ def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Kno
 
 
 def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> SettingsError:
-    """Combine the reason for no wheel with the reason for no build: either may be easier to change."""
+    """Combine the reason for no wheel and the reason for no build.
+
+    Either may be the easier one to change.
+    """
     if no_build.message == no_wheel.message:
         return no_build
     what = f"{no_wheel.message}; and for a build, {no_build.message}"

@@ -45,8 +45,9 @@ class CombinedChange:
 
 
 def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggestion]:
-    """Yield the working changes, the smallest first; wheels before builds unless the settings
-    require a build.
+    """Yield the working changes, the smallest first.
+
+    Wheels come before builds unless the settings require a build.
     """
     if trial.settings.torch.strategy == "existing" or not _is_possible(trial):
         return
@@ -222,8 +223,9 @@ def list_suggestions(
 def format_wheel_alternatives(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """Suggest another wheel and a source build instead of a wheel that lacks code for a target; ""
-    if planning accepts neither.
+    """Suggest another wheel and a source build instead of a wheel that lacks code for a target.
+
+    Return "" if planning accepts neither.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     found = [

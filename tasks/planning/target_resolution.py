@@ -117,8 +117,9 @@ def _require_supported_targets(
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Suggest another arch for one that torch's extension builder does not accept: one whose
-    machine code runs on the same GPU. "" if there is none.
+    """Suggest another arch for one that torch's extension builder does not accept.
+
+    The code of the suggested arch runs on the same GPU. Return "" if there is no such arch.
     """
     card = Arch(arch.major, arch.minor)
     makes = {made for kit in knowledge.toolkits.values() for made in kit.makes if not made.suffix}
@@ -142,8 +143,7 @@ def _require_arch_variables(
     *,
     extension: bool,
 ) -> None:
-    """Require that each arch list is valid, that the toolkit can compile it, and that it covers all
-    targets.
+    """Require that each arch list is valid and compilable, and covers all targets.
 
     CMake's variables need not cover the targets in a build of PyTorch: its tree discards them.
     CMake still validates them first (pytorch.yaml, cmake-cuda-architectures-*).
@@ -186,8 +186,9 @@ _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
-    """Raise `SettingsError` if USE_CUDA contradicts the targets: set for a CPU build, or off for
-    GPUs.
+    """Raise `SettingsError` if USE_CUDA contradicts the targets.
+
+    It must not be set for a CPU build, nor be off in a build for GPUs.
     """
     # build.env takes precedence over build.flags
     given = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}

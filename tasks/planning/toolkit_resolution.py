@@ -85,8 +85,9 @@ def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
 
 
 def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target. The message names a
-    toolkit that can.
+    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target.
+
+    The message names a toolkit that can.
     """
     try:
         require_toolkit(knowledge, cuda, targets)

@@ -58,10 +58,10 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """Return the official wheel for this torch, Python, platform and index that covers every
-    target.
+    """Return the official wheel that covers every target.
 
-    Raises `UnsatisfiableError` if there is no such wheel or the release is not known.
+    It is for this torch, Python, platform and index. Raises `UnsatisfiableError` if there is no
+    such wheel or the release is not known.
     """
     version = settings.torch.version
     wanted = None if settings.toolkit.version == "auto" else settings.toolkit.version
@@ -151,7 +151,7 @@ def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
 
 
 def find_source_reason(settings: Settings) -> str:
-    """Return the reason for a source build: settings that only a build uses. "" if none is set."""
+    """Return the reason for a source build, settings that only a build uses; "" without them."""
     source, build = settings.source, settings.build
     asked = {
         "source.path": source.path,
@@ -175,8 +175,9 @@ def require_known_release(knowledge: Knowledge, version: str) -> Release:
 
 
 def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
-    """Return the facts of the release to build. A fork in source.path may number its releases
-    differently.
+    """Return the facts of the release to build.
+
+    A fork in source.path may number its releases differently.
     """
     try:
         return require_known_release(knowledge, settings.torch.version)

@@ -22,12 +22,12 @@ from tasks.settings.schema import Settings
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """Yield a warning for each known-bad combination and each version that is too old, for a source
-    build.
+    """Yield a warning for each known problem of a source build.
 
-    With every strategy, yield a warning for targets that exist only in other kinds of machines.
-    Only what planning knows is checked: `doctor` checks compilers and glibc, and every build runs a
-    part of it first. A problem that a stage fixes is not reported.
+    Known problems are known-bad combinations and versions that are too old. With every strategy,
+    yield a warning for targets that exist only in other kinds of machines. Only what planning knows
+    is checked: `doctor` checks compilers and glibc, and every build runs a part of it first. A
+    problem that a stage fixes is not reported.
     """
     yield from _list_machine_warnings(knowledge, host, choice)
     if choice.strategy != "source":
@@ -60,11 +60,11 @@ def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution)
 def list_capability_warnings(
     loaded: LoadedSettings, host: Host, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning if the only target is a capability and no GPU is visible: some guides
-    confuse the capability of the RTX 50 series with 10.0 or 8.9.
+    """Yield a warning if the only target is a capability and no GPU is visible.
 
-    No warning for several targets, a matrix entry or a suffix (`9.0a`), which are chosen on
-    purpose, nor for the capability of the GPU that `auto` assumes.
+    Some guides confuse the capability of the RTX 50 series with 10.0 or 8.9. No warning for several
+    targets, a matrix entry or a suffix (`9.0a`), which are chosen on purpose, nor for the
+    capability of the GPU that `auto` assumes.
     """
     gpus = loaded.settings.target.gpus
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:

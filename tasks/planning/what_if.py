@@ -74,8 +74,10 @@ class WhatIf:
         return replace(self, host=replace(self.host, toolkits=every))
 
     def _is_known_build(self, choice: Resolution) -> bool:
-        """Return True for a build with a toolkit that the release is published with, or with the
-        requested one. True also for other strategies.
+        """Return True if a build uses a toolkit that the release is published with, or the
+        requested one.
+
+        True also for other strategies and for the CPU.
         """
         if choice.strategy != "source" or choice.cuda in {None, self.settings.toolkit.version}:
             return True
@@ -177,7 +179,7 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
-    """Return the values of toolkit.version for these targets, the requested one first."""
+    """Return the values for toolkit.version for these targets, the requested one first."""
     ours = trial.settings.toolkit.version
     try:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
@@ -208,7 +210,10 @@ def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: ToolkitKeys, choice: Resolution
 ) -> str:
-    """Suggest toolkit.path as an alternative, with the provider it needs. "" if the result differs."""
+    """Suggest toolkit.path as an alternative, with the provider it needs.
+
+    Return "" if the result would differ.
+    """
     there = _add_host_toolkit(trial.host, cuda, asked=True)
     kept = {name: value for name, value in keys.items() if name != "provider"}
     for more, also in (({}, ""), ({"provider": "path"}, " and toolkit.provider: path")):
@@ -231,8 +236,9 @@ def _describe_torch(choice: Resolution) -> str:
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
-    """Format a range, `CUDA 12.0 to 12.9`. CUDA releases that are newer than the facts are not
-    tried.
+    """Format a range of toolkits, such as `CUDA 12.0 to 12.9`.
+
+    CUDA releases that are newer than the facts are not tried.
     """
     order = [cuda for cuda in knowledge.toolkits if cuda in able]
     known = list(knowledge.toolkits)
@@ -245,8 +251,9 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list[ToolkitKeys]:
-    """Return the change with the current provider, and with `other` if the current one does not
-    look there.
+    """Return the change with the current provider, then with `other`.
+
+    The second is left out if the current provider already looks there.
     """
     fitting = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
     as_it_is = trial.settings.toolkit.provider in fitting
@@ -287,9 +294,7 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another release together with its toolkit to install, for when neither helps
-    separately.
-    """
+    """Yield another release with its toolkit to install, for when neither helps separately."""
     for remedy in suggest_releases(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {remedy.hint}")
@@ -377,8 +382,7 @@ def _format_release_hint(version: str, choice: Resolution, more: dict[str, str])
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the end of the release's Python range that is nearer to the current Python, then the
-    other.
+    """Yield the two ends of the release's Python range, the nearer one first.
 
     Other interpreters of this machine are not considered: finding them takes processes, and this
     module is pure.
@@ -424,8 +428,9 @@ def _find_unsupported_release(trial: WhatIf) -> Release | None:
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first; only "" if the current one
-    fits.
+    """Return the Pythons to try with that release, the nearest first.
+
+    Return only "" if the current one fits.
     """
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
