@@ -74,8 +74,8 @@ class WhatIf:
         return replace(self, host=replace(self.host, toolkits=every))
 
     def _is_known_build(self, choice: Resolution) -> bool:
-        """Return True if a build uses a toolkit that the release is published with, or the
-        requested one.
+        """Return True if a build uses the requested toolkit or one that the release is published
+        with.
 
         True also for other strategies and for the CPU.
         """
@@ -273,7 +273,7 @@ _AUTO_TOOLKIT = {"version": "auto"}
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the nearest releases, newer before older, verified wheels before those only inferred.
 
-    Nothing if the settings name a source tree or another index.
+    Nothing if the settings require the existing torch, a source tree or another index.
     """
     settings = trial.settings
     if settings.torch.strategy == "existing" or find_source_reason(settings):
@@ -359,7 +359,10 @@ def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
 
 
 def _find_intended_strategy(settings: Settings) -> Strategy:
-    """Return the strategy to suggest: source only if it was requested, as compiling takes hours."""
+    """Return the strategy to suggest: source only if it was requested.
+
+    Compiling takes hours.
+    """
     return "source" if settings.torch.strategy == "source" else "prebuilt"
 
 
@@ -397,7 +400,7 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another Python together with a toolkit to install, for when neither helps separately."""
+    """Yield another Python with a toolkit to install, for when neither helps separately."""
     for remedy in suggest_pythons(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"{remedy.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})")
