@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
 
     class ParsedArch(ABC):  # noqa: B024  (msgspec reads a dataclass from a mapping only)
-        """Stands for an `Arch` that is written as `12.0`."""
+        """An `Arch` that is written as `12.0` in YAML."""
 
     ParsedArch.register(Arch)
 
@@ -196,7 +196,7 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """A set of wheels of a release that are for fewer new Pythons than its other wheels.
+    """Wheels of a release whose newest Python is older than that of its other wheels.
 
     They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
     `last` is the newest Python, "" if there is no such wheel at all.
@@ -314,9 +314,10 @@ class Failure(Struct, frozen=True, kw_only=True):
     """A known failure and how to recognize it in the output of a command.
 
     One of `patterns` is found in the output, or one of `headers` could not be opened. `near` are
-    other texts that must be there, `unless` those that must not. `rank` orders it among other
-    failures. `here` are fixes for one host and profile: the first one whose {words} are all known
-    there precedes `remedy`. `auto_fix` is what a build may do about it ("forced-include cfloat").
+    other texts that must be there, `unless` those that must not. `rank` says which failures are
+    reported instead of it. `here` are fixes for one host and profile: the first one whose {words}
+    are all known there precedes `remedy`. `auto_fix` is what a build may do about it
+    ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -43,8 +43,9 @@ def split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """Return the words that identify the GPU, without memory sizes and words that whole lines
-    share.
+    """Return the words that identify the GPU.
+
+    Memory sizes and the words of a whole product line are left out.
     """
     lines = knowledge.line_words
     return [
@@ -100,7 +101,7 @@ def _is_same_model(asked: set[str], known: set[str]) -> bool:
 
 
 def _is_lookalike_model(asked: set[str], known: set[str]) -> bool:
-    """Return True if the numbers are equal after letters that look like digits are replaced: 509O."""
+    """Return True if the numbers are equal once letters are read as digits: 509O."""
     return bool({word.translate(_LOOKALIKE_DIGITS) for word in asked} & known)
 
 

@@ -151,7 +151,7 @@ def convert_row(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return the value of a dotted key in a list; the list is empty if there is no value.
+    """Return a list with the value of a dotted key, empty if there is no value.
 
     For a list in the row, the value is the list of the values of its items.
     """
@@ -283,9 +283,7 @@ class Knowledge:
 
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:
-        """Effects of a change on a configured CMake build directory; the first rule that matches
-        decides.
-        """
+        """Effects of a change on a configured CMake build directory; the first match decides."""
         return tuple(self._read_table("buildfolder", "rules", FolderRule).values())
 
     @cached_property

@@ -91,7 +91,7 @@ def _is_less_precise(value: str, bound: str) -> bool:
 
 
 def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
-    """Return the first known failure of a run that a line of `text` matches, None if no line does."""
+    """Return the first known failure of a run that matches a line of `text`, or None."""
     sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
     return next((failure for failure in sure if _is_failure_in_text(failure, text)), None)
 

@@ -31,7 +31,7 @@ def can_run_code(
     maker: str | None = None,
     driver: str | None = None,
 ) -> bool:
-    """Return True if a GPU of capability `target` can run `code`, including by compiling its PTX."""
+    """Return True if a GPU of capability `target` can run `code`, possibly by compiling its PTX."""
     return classify_compatibility(knowledge, code, target, maker=maker, driver=driver) != ""
 
 
@@ -43,13 +43,13 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how `target` runs `code`: compiled for it, compiled for a smaller minor, from PTX, or
-    not.
+    """Return how `target` runs `code`.
 
-    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
-    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
-    missing, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires
-    exactly that code, not only a GPU that has it.
+    The code is compiled for the target, compiled for a smaller minor, compiled by the driver from
+    PTX, or cannot run. `maker` is the CUDA release that compiled the code: Orin runs cubins of
+    other archs only from 13.2 on. `driver` is the CUDA release of the driver, which compiles no
+    newer PTX. If either is missing, the driver is assumed to compile the PTX. A target with a
+    suffix (`9.0a`) requires exactly that code, not only a GPU that has it.
     """
     rules = knowledge.binary_rules
     held = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
@@ -154,7 +154,7 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
-    """Return the hint for an arch that the release does not accept: another torch, or another arch."""
+    """Return the hint for an arch that the release rejects: another torch, or another arch."""
     able = [
         release
         for row in knowledge.pytorch_notes["extension_archs"]
@@ -174,18 +174,18 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Return True if CMake's find_package(Torch) of that release accepts `arch`; nvcc may still
-    reject it.
+    """Return True if CMake's find_package(Torch) of that release accepts `arch`.
 
-    Source: `cmake_archs` of pytorch.yaml.
+    nvcc may still reject it. Source: `cmake_archs` of pytorch.yaml.
     """
     needed = find_first_cmake_release(knowledge, [arch])
     return needed is None or parse_major_minor(torch_release) >= parse_major_minor(needed)
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """Return the first release of torch whose CMake accepts all of `archs`, None if all releases
-    do.
+    """Return the first release of torch whose CMake accepts all of `archs`.
+
+    None if every release does.
     """
     since = knowledge.pytorch_notes["cmake_archs"]
     needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]

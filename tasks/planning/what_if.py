@@ -74,8 +74,7 @@ class WhatIf:
         return replace(self, host=replace(self.host, toolkits=every))
 
     def _is_known_build(self, choice: Resolution) -> bool:
-        """Return True if a build uses the requested toolkit or one that the release is published
-        with.
+        """Return True if a build uses the requested toolkit or one that torch is published with.
 
         True also for other strategies and for the CPU.
         """
@@ -294,7 +293,7 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another release with its toolkit to install, for when neither helps separately."""
+    """Yield another release with its toolkit to install, if neither helps separately."""
     for remedy in suggest_releases(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {remedy.hint}")
@@ -310,8 +309,7 @@ def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield official wheels that are known to contain code for every target, other than the current
-    one.
+    """Yield other official wheels that are known to contain code for every target.
 
     Those of the same minor release come first, then those of the nearest.
     """
@@ -400,7 +398,7 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another Python with a toolkit to install, for when neither helps separately."""
+    """Yield another Python with a toolkit to install, if neither helps separately."""
     for remedy in suggest_pythons(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"{remedy.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})")
