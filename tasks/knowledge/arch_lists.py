@@ -104,7 +104,7 @@ def _join_archs(ordered: Sequence[Arch], ptx: bool) -> str:
 def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     """Return the highest arch without a suffix.
 
-    Raises `KnowledgeError` if there is none: PTX with a suffix does not run on later GPUs, and PTX
+    Raises `KnowledgeError` if all have one: PTX with a suffix does not run on later GPUs, and PTX
     is included for them.
     """
     plain = [arch for arch in ordered if not arch.suffix]
@@ -128,7 +128,7 @@ _CMAKE_ARCH_SETS = {"all", "common"}
 def parse_extension_archs(
     knowledge: Knowledge, torch: str, text: str
 ) -> machine_code_rules.MachineCode:
-    """Return the code that that torch's cpp_extension builds for the user's TORCH_CUDA_ARCH_LIST.
+    """Return the code that cpp_extension of that torch builds for the user's TORCH_CUDA_ARCH_LIST.
 
     Empty lists and items, names, `native`, and an arch that the release does not accept raise a
     `KnowledgeError` with the reason.
@@ -142,7 +142,7 @@ def parse_extension_archs(
 def parse_torch_cmake_archs(
     knowledge: Knowledge, torch: str, text: str
 ) -> machine_code_rules.MachineCode:
-    """Return the code that that torch's CMake builds for the user's TORCH_CUDA_ARCH_LIST.
+    """Return the code that the CMake of that torch builds for the user's TORCH_CUDA_ARCH_LIST.
 
     Repeated or trailing separators are accepted.
     """

@@ -57,10 +57,10 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 def list_published_toolkits(
     knowledge: Knowledge, found: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """Return the CUDA releases that the release is published with and that can compile for all
-    `archs`.
+    """Return the CUDA releases that PyTorch publishes the release with, for all `archs`.
 
-    Those that are known to fail with its sources are left out. That of PyPI's wheel comes first.
+    Those that cannot compile for every arch, or are known to fail with its sources, are left out.
+    That of PyPI's wheel comes first.
     """
     wanted = tuple(archs)
     able = list_capable_toolkits(knowledge, wanted)
@@ -116,12 +116,11 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit; with `for_source`, also its libraries for a torch
-    build.
+    """Return the pip requirements of a toolkit, with `for_source` also its libraries.
 
-    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together.
-    Raises `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels contain no
-    nvcc.
+    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together. A
+    build of torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not
+    have: before 13.0 the wheels contain no nvcc.
     """
     kit = find_toolkit(knowledge, cuda)
     if not kit.pypi:

@@ -58,8 +58,7 @@ class BuildFailure(Struct, frozen=True, kw_only=True):
 
 
 class ExtensionFact(Struct, frozen=True, kw_only=True):
-    """A CUDA extension: its source, its imports, and the build requirements that it does not
-    declare.
+    """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are packages that its build imports,
     `after` the names of extensions that it imports. `own_jobs`: its setup.py sets a job count if
@@ -96,7 +95,7 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that runs with any torch of a range, whoever built it: it only uses the stable ABI.
+    """A wheel that runs with any torch of a range, official or not: it only uses the stable ABI.
 
     `torch` and `cuda` are version specifiers. `beside_built` is the evidence that it runs with a
     torch that is not an official wheel.
@@ -135,13 +134,13 @@ def normalize_project_name(name: str) -> str:
 
 
 def find_extension(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """Return the extension with that name in any spelling, None if there is none."""
+    """Return the extension with that name in any spelling, or None."""
     wanted = normalize_project_name(name)
     return next((fact for fact in knowledge.extensions.values() if fact.name == wanted), None)
 
 
 def find_extension_by_distribution(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """Return the known extension with that distribution name, None if there is none."""
+    """Return the known extension with that distribution name, or None."""
     wanted = normalize_project_name(name)
     facts = knowledge.extensions.values()
     return next(
@@ -216,5 +215,5 @@ def _find_covering_arch(archs: ArchVariable, target: Arch) -> Arch:
 
 
 def find_build_failure(fact: ExtensionFact, met: Combination) -> BuildFailure | None:
-    """Return the known reason why this extension does not build with `met`, None if there is none."""
+    """Return the known reason why this extension does not build with `met`, or None."""
     return next((each for each in fact.fails if is_condition_met(each.when, met)), None)

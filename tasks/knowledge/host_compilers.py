@@ -40,8 +40,7 @@ class HostCompiler:
 def find_compiler_limits(
     knowledge: Knowledge, cuda: str | None, torch: str | None
 ) -> CompilerLimits:
-    """Return the compilers that `cuda` accepts (None: no toolkit), and the sources of `torch` if
-    set.
+    """Return the limits of `cuda` (None: no toolkit) and of the sources of `torch`, if set.
 
     Raises `KnowledgeError` for a toolkit that is not known. An unknown torch sets no limits.
     """
@@ -60,7 +59,10 @@ def find_compiler_limits(
 
 
 def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
-    """Return why `compiler` is outside of the limits, "" if it is not, or its version is not known."""
+    """Return why `compiler` is outside of the limits.
+
+    "" if it is within them, or its version is not known.
+    """
     if compiler.kind == "msvc":
         return _explain_msvc_rejection(given, compiler)
     version = parse_version_numbers(compiler.version)

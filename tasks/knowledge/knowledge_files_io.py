@@ -65,7 +65,7 @@ class SchemaProblem:
 
 
 def check_schema(folder: Path) -> tuple[SchemaProblem, ...]:
-    """Return every mistake in the YAML files of `folder`, by its schema.json; () if there is none.
+    """Return every mistake in the YAML files of `folder`, by its schema.json.
 
     Needs jsonschema. Raises the errors of reading a file that is not YAML.
     """

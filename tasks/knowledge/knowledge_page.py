@@ -1,5 +1,4 @@
-"""Render docs/knowledge.md: the facts as a page for users, beginning with "which CUDA for my
-card?".
+"""Render docs/knowledge.md, the facts as a page: "which CUDA for my card?" comes first.
 
 `python -m tasks.cli.generated_files` writes it; a test checks that it is current. This module has
 no facts: each is in config/knowledge, with its evidence.
@@ -33,10 +32,9 @@ def format_markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) ->
 
 
 def render_generations(knowledge: Knowledge) -> Iterator[str]:
-    """Yield a section for each GPU generation, newest first: a table of capabilities and a GPU
-    list.
+    """Yield a section for each GPU generation, newest first.
 
-    The list of GPUs is folded.
+    A section has a table of capabilities, and a folded list of GPUs.
     """
     for family in reversed(knowledge.families):
         archs = sorted(family.archs, reverse=True)
@@ -114,8 +112,9 @@ def _list_fitting_wheels(
 
 
 def _format_wheel_index(wheel: OfficialWheel, arch: Arch) -> str:
-    """Format the index of a wheel and the code that the GPU runs: `PyPI (13.2) ✓`, `cu128 by sm_120
-    ?`.
+    """Format the index of a wheel and the code that the GPU runs.
+
+    For example `PyPI (13.2) ✓`, `cu128 by sm_120 ?`.
     """
     index = f"PyPI ({wheel.cuda})" if wheel.pypi else f"cu{wheel.cuda.replace('.', '')}"
     held = [code for code in wheel.code.cubins if code.major == arch.major and code <= arch]
@@ -228,7 +227,7 @@ def _format_note(each: Mapping[str, Any], what: str) -> str:
 
 
 def _format_conditions(each: Mapping[str, Any]) -> str:
-    """Format the conditions, ` for torch >=2.14, linux`; "" if there are none."""
+    """Format the conditions, ` for torch >=2.14, linux`; "" without conditions."""
     parts = [_format_condition(key, wanted) for key, wanted in each.get("when", {}).items()]
     return f" for {', '.join(parts)}" if parts else ""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 Range = tuple[int, int]
 
-# The source tree with its objects, the build environment, the wheelhouse, and the user's caches.
-# A further place is "install.into", an environment of the user
+# The source tree with its objects, the build folder with its environment, the wheelhouse, and the
+# user's caches. A further place is "install.into", an environment of the user
 ALL_PLACES = ("build", "environment", "wheels", "caches")
 _INSTALL_PLACES = {"environment", "caches", "install.into"}
 

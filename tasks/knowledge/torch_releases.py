@@ -100,8 +100,8 @@ def find_other_platform(
 ) -> str:
     """Return another platform that has a wheel with code for every target: `Linux aarch64`.
 
-    With `cuda`, only wheels of that CUDA release count. "" if there is no such platform, or if a
-    wheel in `here` has the code.
+    With `cuda`, only wheels of that CUDA release count. "" without such a platform, or if a wheel
+    in `here` has the code.
     """
     if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
         return ""
@@ -115,8 +115,9 @@ def find_other_platform(
 def describe_missing_code(
     knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
 ) -> str:
-    """Describe the targets that `wheels` have no code for, and their limit: `12.0: its newest is
-    9.0`.
+    """Describe the targets that `wheels` lack code for, and their limit.
+
+    For example `12.0: its newest is 9.0`.
     """
     never = [
         card
@@ -219,9 +220,7 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> str:
-    """Return one sentence with every condition that fails, if `select_official_wheel` returned
-    None.
-    """
+    """Return one sentence with every reason why `select_official_wheel` returned None."""
     found = find_release(knowledge, version)
     torch = f"torch {_resolve_patch_version(found, version)}"
     reasons = []
@@ -247,10 +246,9 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the other releases, the newer ones first, then the older ones, each from the nearest
-    on.
+    """Return the other releases: the newer ones, then the older ones, each the nearest first.
 
-    A version that is not in the table may be newer than all.
+    The version need not be in the table.
     """
     minors = list(knowledge.releases)
     asked = parse_major_minor(version.strip().removeprefix("v"))

@@ -165,7 +165,7 @@ def find_source_reason(settings: Settings) -> str:
 
 
 def require_known_release(knowledge: Knowledge, version: str) -> Release:
-    """Return the facts of a release. Raises `UnsatisfiableError` if there are none."""
+    """Return the facts of a release. Raises `UnsatisfiableError` for an unknown one."""
     try:
         return find_release(knowledge, version)
     except KnowledgeError as error:
