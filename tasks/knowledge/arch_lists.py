@@ -1,9 +1,9 @@
-"""How archs are written for each who reads them; `ownlists` reads what a person wrote.
+"""Format and parse arch lists for each of their readers.
 
 The readers are torch.utils.cpp_extension and PyTorch's CMake (cmake/Modules_CUDA_fix/upstream/
 FindCUDA/select_compute_arch.cmake), which differ and change by release, and CMake itself.
-pytorch.yaml has what was found by running them: `extension_archs`, `cmake_archs` and
-`arch_list_parsing`. A list is never empty, for then each of them takes whatever card is there.
+pytorch.yaml has the results of running them: `extension_archs`, `cmake_archs` and
+`arch_list_parsing`. A list is never empty: each reader then takes the GPUs of the machine.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BUILD_HOST_GPUS = "the cards of the machine that builds, and fails where there a
 def format_extension_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
-    """TORCH_CUDA_ARCH_LIST for that torch's cpp_extension: `8.9;12.0+PTX`.
+    """Return TORCH_CUDA_ARCH_LIST for that torch's cpp_extension: `8.9;12.0+PTX`.
 
-    Raises `KnowledgeError` where that release does not take an arch.
+    Raises `KnowledgeError` if that release does not accept an arch.
     """
     ordered = _sort_archs(archs)
     for arch in ordered:
@@ -40,9 +40,9 @@ def format_extension_archs(
 def format_torch_cmake_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
-    """TORCH_CUDA_ARCH_LIST for that torch's CMake, which takes `12.0f` from 2.9 on.
+    """Return TORCH_CUDA_ARCH_LIST for that torch's CMake, which accepts `12.0f` from 2.9 on.
 
-    Raises `KnowledgeError` where that release does not take an arch.
+    Raises `KnowledgeError` if that release does not accept an arch.
     """
     ordered = _sort_archs(archs)
     for arch in ordered:
@@ -51,7 +51,10 @@ def format_torch_cmake_archs(
 
 
 def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
-    """CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`; the one with PTX is `120`, for both."""
+    """Return CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`.
+
+    With `ptx`, the highest arch is `120`: both cubin and PTX.
+    """
     ordered = _sort_archs(archs)
     both = _find_ptx_arch(ordered) if ptx else None
     names = (arch.sm.removeprefix("sm_") + ("" if arch == both else "-real") for arch in ordered)
@@ -59,7 +62,7 @@ def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
 
 
 def require_extension_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
-    """`KnowledgeError` where that torch's cpp_extension does not take `arch`."""
+    """Raise `KnowledgeError` if that torch's cpp_extension does not accept `arch`."""
     if not machine_code_rules.is_extension_arch_supported(knowledge, torch, arch):
         raise KnowledgeError(
             f"the extension builder of torch {torch} does not accept {arch}",
@@ -68,7 +71,7 @@ def require_extension_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None
 
 
 def require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
-    """`KnowledgeError` where that torch's CMake does not take `arch`."""
+    """Raise `KnowledgeError` if that torch's CMake does not accept `arch`."""
     if not machine_code_rules.is_cmake_arch_supported(knowledge, torch, arch):
         plain = Arch(arch.major, arch.minor)
         instead = (
@@ -99,7 +102,11 @@ def _join_archs(ordered: Sequence[Arch], ptx: bool) -> str:
 
 
 def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
-    """PTX of an arch with a suffix is for no later card, and that is what PTX is asked for."""
+    """Return the highest arch without a suffix.
+
+    Raises `KnowledgeError` if all have one: PTX with a suffix does not run on later GPUs, and PTX
+    is included for them.
+    """
     plain = [arch for arch in ordered if not arch.suffix]
     if not plain:
         last = ordered[-1]
@@ -121,10 +128,10 @@ _CMAKE_ARCH_SETS = {"all", "common"}
 def parse_extension_archs(
     knowledge: Knowledge, torch: str, text: str
 ) -> machine_code_rules.MachineCode:
-    """What that torch's cpp_extension makes of a TORCH_CUDA_ARCH_LIST that a person wrote.
+    """Return the code that cpp_extension of that torch builds for the user's TORCH_CUDA_ARCH_LIST.
 
-    Empty lists and items, names and `native` are a `KnowledgeError` that says why, as is an arch
-    which that release does not take.
+    Empty lists and items, names, `native`, and an arch that the release does not accept raise a
+    `KnowledgeError` with the reason.
     """
     items = _parse_arch_items(knowledge, text, re.split("[; ]", text), "torch's extension builder")
     for arch, _ in items:
@@ -135,7 +142,10 @@ def parse_extension_archs(
 def parse_torch_cmake_archs(
     knowledge: Knowledge, torch: str, text: str
 ) -> machine_code_rules.MachineCode:
-    """What that torch's CMake makes of it; separators that are repeated, or last, do no harm."""
+    """Return the code that the CMake of that torch builds for the user's TORCH_CUDA_ARCH_LIST.
+
+    Repeated or trailing separators are accepted.
+    """
     items = _parse_arch_items(
         knowledge, text, re.findall(r"[^; \t]+", text) or [""], "torch's CMake"
     )
@@ -147,10 +157,10 @@ def parse_torch_cmake_archs(
 def parse_cmake_archs(
     knowledge: Knowledge, cuda: str, text: str
 ) -> machine_code_rules.MachineCode | None:
-    """What CMake makes of CMAKE_CUDA_ARCHITECTURES or CUDAARCHS with that CUDA: `89-real;120`.
+    """Return the code for CMAKE_CUDA_ARCHITECTURES or CUDAARCHS with that CUDA: `89-real;120`.
 
-    None for "OFF", by which CMake leaves the choice to the project. What means other archs on
-    another machine is a `KnowledgeError`.
+    None for "OFF", by which CMake leaves the choice to the project. A value that means other archs
+    on another machine raises a `KnowledgeError`.
     """
     if text == "OFF":
         return None
@@ -172,9 +182,10 @@ def parse_cmake_archs(
 def _expand_all_archs(
     knowledge: Knowledge, cuda: str, *, major: bool
 ) -> machine_code_rules.MachineCode:
-    """All that the toolkit makes without a suffix, or the first of each major; nvcc counts its
-    oldest as one of these (7.5, by `nvcc --dryrun -arch=all-major` of 13.0). With them comes the
-    PTX of the highest major.
+    """Return all archs without a suffix that the toolkit can compile, or the first of each major.
+
+    nvcc counts its oldest arch as one of these (7.5, by `nvcc --dryrun -arch=all-major` of 13.0).
+    The PTX of the highest major is included.
     """
     plain = {arch for arch in find_toolkit(knowledge, cuda).makes if not arch.suffix}
     majors = {arch for arch in plain if not arch.minor}
@@ -185,7 +196,7 @@ def _expand_all_archs(
 def require_covered_targets(
     knowledge: Knowledge, code: machine_code_rules.MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
-    """A `KnowledgeError` where the list `text`, read as `code`, leaves out a target."""
+    """Raise `KnowledgeError` if the list `text`, parsed as `code`, leaves out a target."""
     left = [
         target for target in targets if not machine_code_rules.can_run_code(knowledge, code, target)
     ]

@@ -1,6 +1,6 @@
-"""What a way to a torch takes: time, disk, memory.
+"""Estimate the cost of a strategy: time, disk, memory.
 
-costs.yaml has the figures with their evidence. Times are ranges: what was measured is the least,
+costs.yaml has the figures with their evidence. Times are ranges: the measured time is the least,
 since the machine, the network and the features of a tree decide the rest.
 """
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """`seconds` are least and most in wall-clock time, None where nothing is known; `core_seconds`
-    is the part of them that compilers take, which cores share. `room` is what is there at the end,
-    None where nothing is known, memory what the largest single process takes in MiB. `known` is the
-    evidence, or begins with "unverified".
+    """The time, disk usage and memory of a strategy.
+
+    `seconds` are least and most in wall-clock time, None if not known. `core_seconds` is the part
+    of them that compilers take, which cores share. `disk_usage` is that at the end, None if not
+    known. `memory_mib` is that of the largest single process in MiB. `known` is the evidence, or
+    begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -34,8 +36,10 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """The same where so many compilers run at once: what they take is divided by it, rounded
-        up. The result holds no `core_seconds` that could be divided again.
+        """Return the cost with that many compilers in parallel.
+
+        Their time is divided by `cores`, rounded up. The result has no `core_seconds` that could be
+        divided again.
         """
         if self.seconds is None:
             return self
@@ -47,10 +51,10 @@ class Cost:
 
 
 def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
-    """What it takes on one core with that many target archs (none: for the CPU) and extensions.
+    """Return the cost on one core with that many target archs (0: for the CPU) and extensions.
 
     seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
-    compiler cache is not counted, nor what is there from an earlier build.
+    compiler cache and the outputs of an earlier build are not counted.
     """
     fact = next(
         (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
@@ -77,10 +81,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class CostFact(Struct, frozen=True, kw_only=True):
-    """What one strategy takes, each time as least and most in seconds.
+    """The cost of one strategy, each time as least and most in seconds.
 
-    `core_seconds` are the compilers' own, added up; each arch after the first adds `arch_seconds`
-    to them. `uncertain` says what of it was not checked, "" where `status` says all.
+    `core_seconds` are the sum of the compilers' times; each arch after the first adds
+    `arch_seconds` to them. `uncertain` says what was not checked, "" if `status` says all.
     """
 
     strategy: Strategy
@@ -95,7 +99,7 @@ class CostFact(Struct, frozen=True, kw_only=True):
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """What one extension adds to any strategy; `seconds` are least and most."""
+    """The additional cost of one extension with any strategy; `seconds` are least and most."""
 
     seconds: Range
     disk_usage: DiskUsage = field(name="room_mib")

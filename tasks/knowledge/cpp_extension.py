@@ -1,5 +1,7 @@
-"""What torch.utils.cpp_extension of one torch says of compilers, out of its text: nothing of it is
-run, since importing a torch takes seconds, and one that does not import is looked at, too.
+"""Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension.
+
+It is not executed: importing a torch takes seconds, and a torch that cannot be imported is parsed,
+too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _CXX_STANDARD = re.compile(r"(?:[-/]std[=:])?c\+\+(\d\d)")
 
 @dataclass(frozen=True)
 class VersionBounds:
-    """The compilers that are taken: from `lowest` on, and below `above`."""
+    """The accepted compilers: from `lowest` on, and below `above`."""
 
     lowest: str
     above: str
@@ -29,18 +31,18 @@ class VersionBounds:
         return f">={self.lowest}, <{self.above}"
 
     def is_accepted(self, version: str) -> bool:
-        """Whether a compiler is within them."""
+        """Return True if a compiler version is within the bounds."""
         return Version(self.lowest) <= Version(version) < Version(self.above)
 
 
 @dataclass(frozen=True)
 class CppExtension:
-    """Its tables. `standard` is the C++ that it passes to compilers (20), None where that is not to
-    be seen.
+    """The tables of cpp_extension.py.
 
-    `gcc` and `clang` have bounds by the release of CUDA ("12.8"); `least_gcc` and `least_msvc` are
-    versions below which it warns; `unchecked` is the pattern of versions of torch whose compilers
-    it does not look at.
+    `standard` is the C++ standard that it passes to compilers (20), None if it cannot be read.
+    `gcc` and `clang` have bounds by CUDA release ("12.8"). `least_gcc` and `least_msvc` are
+    versions below which it warns. `unchecked` is the pattern of torch versions whose compilers it
+    does not check.
     """
 
     standard: int | None = None
@@ -51,25 +53,29 @@ class CppExtension:
     unchecked: str = ""
 
     def should_check_compilers(self, torch: str) -> bool:
-        """Whether it looks at the compilers of a torch of this version: not at those of one that
-        was built from a tree by hand, which is called 2.7.0a0+git1a2b3c4.
+        """Return True if it checks the compilers of a torch of this version.
+
+        It does not check those of a torch built from a tree by hand, which is called
+        2.7.0a0+git1a2b3c4.
         """
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """The bounds that it judges a compiler by, and whose they are. It goes by the word that CXX
-        begins with: a clang that is named by its path is held to the bounds of GCC.
+        """Return the name of the compiler kind and the bounds that apply to `cxx`.
+
+        It only looks at how CXX begins: a clang that is named by its path is checked with the
+        bounds of GCC.
         """
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 
 def is_check_disabled(env: Mapping[str, str]) -> bool:
-    """Whether a build with these variables is not checked."""
+    """Return True if these variables disable the compiler check."""
     return env.get(SKIP_CHECK_VARIABLE) in _TRUE_VALUES
 
 
 def parse_cpp_extension(text: str) -> CppExtension:
-    """The tables in the text of cpp_extension.py; what cannot be seen is left out."""
+    """Return the tables in the text of cpp_extension.py; those that cannot be read are left out."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -87,14 +93,17 @@ def parse_cpp_extension(text: str) -> CppExtension:
 
 
 def _find_cxx_standard(tree: ast.Module) -> int | None:
-    """All options that it writes out name one and the same, in each release from 2.5 to 2.15."""
+    """Return the C++ standard if all literal options name the same one.
+
+    They do in each release from 2.5 to 2.15.
+    """
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     found = {int(m[1]) for t in texts if isinstance(t, str) and (m := _CXX_STANDARD.fullmatch(t))}
     return found.pop() if len(found) == 1 else None
 
 
 def _read_assignments(tree: ast.Module) -> dict[str, Any]:
-    """Names of the module whose values are written out, with the names above them filled in."""
+    """Return the module variables with literal values, with references to earlier ones resolved."""
     known: dict[str, Any] = {}
     for node in tree.body:
         match node:

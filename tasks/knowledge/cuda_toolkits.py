@@ -1,4 +1,4 @@
-"""What each CUDA toolkit can make, with which compilers, and which packages give it."""
+"""CUDA toolkits: the archs they can compile, their host compilers, and their packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolkitCompilers:
-    """The newest gcc and clang that nvcc takes; the lowest _MSC_VER, and the first it rejects."""
+    """The newest gcc and clang that nvcc accepts; the lowest _MSC_VER, and the first it rejects."""
 
     gcc_max: int
     clang_max: int
@@ -29,7 +29,10 @@ class ToolkitCompilers:
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """The facts of a CUDA release, by `12.8` or a full version; a `KnowledgeError` if unknown."""
+    """Return the facts of a CUDA release, by `12.8` or a full version.
+
+    Raises `KnowledgeError` if it is not known.
+    """
     release = format_major_minor(cuda)
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
@@ -41,12 +44,12 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
-    """Whether that toolkit writes machine code for `arch`; `12.0a` and `12.0f` count apart."""
+    """Return True if that toolkit compiles for `arch`; `12.0a` and `12.0f` count separately."""
     return arch in find_toolkit(knowledge, cuda).makes
 
 
 def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[str, ...]:
-    """The CUDA releases that can make every one of `archs`, ascending."""
+    """Return the CUDA releases that can compile for every one of `archs`, ascending."""
     wanted = frozenset(archs)
     return tuple(cuda for cuda, kit in knowledge.toolkits.items() if wanted <= kit.makes)
 
@@ -54,8 +57,10 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 def list_published_toolkits(
     knowledge: Knowledge, found: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """The CUDA releases that make every one of `archs`, that the release is published with, and
-    that are not known to fail with its sources; first that of PyPI's wheel.
+    """Return the CUDA releases that PyTorch publishes the release with, for all `archs`.
+
+    Those that cannot compile for every arch, or are known to fail with its sources, are left out.
+    That of PyPI's wheel comes first.
     """
     wanted = tuple(archs)
     able = list_capable_toolkits(knowledge, wanted)
@@ -70,7 +75,7 @@ def list_published_toolkits(
 def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
-    """Whether that release's sources are known not to build with that CUDA for one of `archs`."""
+    """Return True if that release is known not to build with that CUDA for one of `archs`."""
     combination = Combination(
         system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
     )
@@ -78,7 +83,10 @@ def is_known_to_fail(
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
-    """The toolkit, if it makes all of `archs`; else a `KnowledgeError` that names one that does."""
+    """Return the toolkit if it can compile for all of `archs`.
+
+    Else raises a `KnowledgeError` that names one that can.
+    """
     kit = find_toolkit(knowledge, cuda)
     wanted = sorted(set(archs))
     for arch in wanted:
@@ -91,13 +99,13 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_toolkit_compilers(knowledge: Knowledge, cuda: str) -> ToolkitCompilers:
-    """The host compilers of that toolkit."""
+    """Return the host compilers that the toolkit accepts."""
     kit = find_toolkit(knowledge, cuda)
     return ToolkitCompilers(kit.gcc_max, kit.clang_max, *kit.msvc)
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """The driver branch that runs any release of that CUDA major, `525` for 12.x.
+    """Return the driver branch that runs any release of that CUDA major, `525` for 12.x.
 
     It does not cover PTX.
     """
@@ -108,11 +116,11 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """pip requirements that make a toolkit, and for a torch from source its libraries.
+    """Return the pip requirements of a toolkit, with `for_source` also its libraries.
 
-    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together.
-
-    What PyPI cannot give is a `KnowledgeError`: before 13.0 the wheels hold no nvcc.
+    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together. A
+    build of torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not
+    have: before 13.0 the wheels contain no nvcc.
     """
     kit = find_toolkit(knowledge, cuda)
     if not kit.pypi:

@@ -1,8 +1,7 @@
-"""The shapes of what is known of extensions, and of what belongs to one torch. No question is
-answered here.
+"""The types of the facts about extensions and companion packages, and queries over them.
 
-`when` is a condition as combinations.yaml writes it, `cuda` being there for CUDA builds alone;
-`status` is the evidence.
+`when` is a condition as in combinations.yaml; its `cuda` holds only for CUDA builds. `status` is
+the evidence.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PypiStatus = Literal["own", "unrelated", "absent"]
 
 
 class BuildSetting(Struct, frozen=True, kw_only=True):
-    """Variables, and options that nvcc gets last, of builds where `when` holds."""
+    """Variables and last nvcc options of builds for which `when` holds."""
 
     why: str
     env: Mapping[str, str] = {}
@@ -38,8 +37,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """A setup.py that takes archs by a variable of its own: digits, ";" between. `known` are all
-    that it takes; none: any.
+    """The variable of a setup.py for archs: digits, ";" between.
+
+    `known` are all archs that it accepts; empty if it accepts any.
     """
 
     variable: str
@@ -49,7 +49,7 @@ class ArchVariable(Struct, frozen=True, kw_only=True):
 
 
 class BuildFailure(Struct, frozen=True, kw_only=True):
-    """A torch or CUDA that the entry's own source is known not to build with."""
+    """A torch or CUDA that the extension's source is known not to build with."""
 
     what: str
     fix: str
@@ -58,13 +58,13 @@ class BuildFailure(Struct, frozen=True, kw_only=True):
 
 
 class ExtensionFact(Struct, frozen=True, kw_only=True):
-    """A CUDA extension: its sources, what to import, and what its build needs that it does not say.
+    """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are packages that its build imports,
-    `after` names of extensions that it imports. `own_jobs`: its setup.py puts a number of jobs
-    where MAX_JOBS has none. `compiler_mib` is the memory of one compiler, 0 where nobody knows.
-    `check` is a script of templates/checks, `pypi` whose package has its name on the index,
-    `distribution` the name in its metadata, `subdirectory` the folder of its project.
+    `after` the names of extensions that it imports. `own_jobs`: its setup.py sets a job count if
+    MAX_JOBS is not set. `compiler_mib` is the memory of one compiler, 0 if not known. `check` is a
+    script of templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is
+    the name in its metadata, `subdirectory` the folder of its project.
     """
 
     name: str
@@ -90,15 +90,15 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """Its source as a person would write it."""
+        """The source as in a settings file."""
         return f"git: {self.git}" if self.git else f"sdist: {self.sdist}"
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that runs with any torch of a range, whoever built it: it uses the stable ABI alone.
+    """A wheel that runs with any torch of a range, official or not: it only uses the stable ABI.
 
-    `torch` and `cuda` are version specifiers; `beside_built` is the evidence that it runs with a
-    torch that no official wheel is.
+    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that it runs with a
+    torch that is not an official wheel.
     """
 
     wheel: str
@@ -112,8 +112,10 @@ class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class CompanionFact(Struct, frozen=True, kw_only=True):
-    """What belongs to one torch. `source` is how it is built, None for triton, whose `packages` by
-    system and `pins` in PyTorch's tree say which wheel it is.
+    """A companion package, whose version must match that of torch.
+
+    `source` is how it is built, None for triton: its `packages` by system and `pins` in PyTorch's
+    tree say which wheel to install.
     """
 
     name: str
@@ -127,18 +129,18 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
 
 
 def normalize_project_name(name: str) -> str:
-    """A name as a package index compares it: `Simple_KNN` is `simple-knn` (PEP 503)."""
+    """Normalize a name as package indexes do: `Simple_KNN` is `simple-knn` (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find_extension(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """The extension of that name, however it is written."""
+    """Return the extension with that name in any spelling, or None."""
     wanted = normalize_project_name(name)
     return next((fact for fact in knowledge.extensions.values() if fact.name == wanted), None)
 
 
 def find_extension_by_distribution(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """Return the known extension with that distribution name, None if there is none."""
+    """Return the known extension with that distribution name, or None."""
     wanted = normalize_project_name(name)
     facts = knowledge.extensions.values()
     return next(
@@ -169,8 +171,9 @@ def _normalize_git_url(url: str) -> str:
 def compute_build_variables(
     settings: Iterable[BuildSetting], archs: ArchVariable | None, met: Combination
 ) -> dict[str, str]:
-    """The variables that a build of `met` needs. `KnowledgeError` for a card that its setup.py
-    cannot be told of.
+    """Return the variables that a build of `met` needs.
+
+    Raises `KnowledgeError` for a GPU that its setup.py does not support.
     """
     env: dict[str, str] = {}
     for setting in settings:
@@ -182,15 +185,16 @@ def compute_build_variables(
 
 
 def list_nvcc_options(settings: Iterable[BuildSetting], met: Combination) -> tuple[str, ...]:
-    """What nvcc gets last in a build of `met`."""
+    """Return the options to append to those of nvcc in a build of `met`."""
     return tuple(
         option for each in settings if is_condition_met(each.when, met) for option in each.nvcc
     )
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """The targets as the variable of a setup.py takes them, `80;120`: of what it knows, the newest
-    whose code each of them runs.
+    """Format the targets for the variable of a setup.py, `80;120`.
+
+    For each target, it has the newest known arch whose code runs on it.
     """
     taken = sorted({_find_covering_arch(archs, target) for target in targets})
     return ";".join(f"{arch.major}{arch.minor}" for arch in taken)
@@ -211,5 +215,5 @@ def _find_covering_arch(archs: ArchVariable, target: Arch) -> Arch:
 
 
 def find_build_failure(fact: ExtensionFact, met: Combination) -> BuildFailure | None:
-    """Why its own source is known not to build there."""
+    """Return the known reason why this extension does not build with `met`, or None."""
     return next((each for each in fact.fails if is_condition_met(each.when, met)), None)

@@ -1,8 +1,8 @@
-"""The types of the facts, as config/knowledge writes them. No question is answered here.
+"""The types of the facts in config/knowledge. Queries over the facts are in the other modules.
 
-`field(name=...)` is the YAML key of a field that has another name. A dotted key is in a mapping of
-the row, or in each mapping of a list; "name" is the key of the row itself. `status` is the evidence
-of an entry: "verified: ..." or "unverified ...".
+`field(name=...)` is the YAML key of a field with another name. A dotted key is in a mapping of the
+row, or in each mapping of a list; "name" is the key of the row. `status` is the evidence of an
+entry: "verified: ..." or "unverified ...".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
 
     class ParsedArch(ABC):  # noqa: B024  (msgspec reads a dataclass from a mapping only)
-        """Stands for an `Arch` that is written as `12.0`."""
+        """An `Arch` that is written as `12.0` in YAML."""
 
     ParsedArch.register(Arch)
 
@@ -51,7 +51,7 @@ class Pattern(str):
 
 
 class Conditions(tuple[Mapping[str, Any], ...]):
-    """Alternatives: null is none, a mapping is one, a list is several."""
+    """Alternatives: empty for null, one for a mapping, several for a list."""
 
     __slots__ = ()
 
@@ -83,9 +83,9 @@ def _parse_arch(text: str) -> Arch:
 
 
 class GpuFact(Struct, frozen=True):
-    """A product, as the driver reports it, and its compute capability.
+    """A product, named as the driver reports it, and its compute capability.
 
-    `machine` is the only kind of machine that it is in ("aarch64"), "" where it may be in any.
+    `machine` is the only kind of machine that has it ("aarch64"), "" if any may have it.
     """
 
     name: str
@@ -95,7 +95,7 @@ class GpuFact(Struct, frozen=True):
 
 
 class GpuFamily(Struct, frozen=True, kw_only=True):
-    """An architecture by its name, and all capabilities of its products."""
+    """An architecture with its name and all capabilities of its products."""
 
     name: str
     archs: tuple[ParsedArch, ...] = field(name="cc")
@@ -103,9 +103,10 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip, which run other cubins than the rule says.
+    """A capability of systems on a chip, which run other cubins than the general rule allows.
 
-    `runs` are all of them; `runs_since` are more, of toolkits from the CUDA release `since` on.
+    `runs` are all cubins that it runs. `runs_since` are more, of toolkits from CUDA release `since`
+    on.
     """
 
     arch: ParsedArch = field(name="name")
@@ -123,9 +124,9 @@ class CodeFamily(Struct, frozen=True, kw_only=True):
 
 
 class BinaryRules(Struct, frozen=True):
-    """What machine code runs on besides the rule of the same major and the minor from its own up.
+    """The exceptions to the general rule that code runs on its major, from its minor up.
 
-    `integrated` by capability; `families` are the capabilities that a family arch, `12.0f`, runs
+    `integrated` is by capability. `families` are the capabilities that a family arch, `12.0f`, runs
     on.
     """
 
@@ -136,8 +137,8 @@ class BinaryRules(Struct, frozen=True):
 class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
-    `sm`, `a` and `f` are the cubins its ptxas can write, by suffix. Limits are inclusive, but
-    `msvc_below` is the first _MSC_VER it rejects. `pypi`: PyPI can give it.
+    `sm`, `a` and `f` are the cubins that its ptxas can write, by suffix. Limits are inclusive, but
+    `msvc_below` is the first _MSC_VER that it rejects. `pypi`: PyPI has this toolkit.
     """
 
     cuda: str = field(name="name")
@@ -180,7 +181,7 @@ class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def code(self) -> MachineCode:
-        """The same as what it runs on is asked of."""
+        """The same as a `MachineCode`, for compatibility queries."""
         return MachineCode(self.archs, self.ptx)
 
 
@@ -195,7 +196,7 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """Wheels of a release that end at an older Python than its other wheels.
+    """Wheels of a release whose newest Python is older than that of its other wheels.
 
     They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
     `last` is the newest Python, "" if there is no such wheel at all.
@@ -212,9 +213,9 @@ class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
     `fewer_pythons` lists the platforms with wheels for fewer Pythons. `setuptools`, `torchvision`,
-    `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
-    `channel` is where a version before the release is published; its facts are only assumed.
-    `patches` are the specifiers of older patches that have others, by patch and name.
+    `torchaudio` and `triton` are version specifiers, "" if any version works or nothing exists.
+    `channel` is where a pre-release is published; the facts of a pre-release are only assumed.
+    `patches` are the different specifiers of older patches, by patch and name.
     """
 
     minor: str = field(name="name")
@@ -252,8 +253,8 @@ class Release(Struct, frozen=True, kw_only=True):
 class KnownBad(Struct, frozen=True, kw_only=True):
     """A combination that is known not to work.
 
-    `when` is one alternative per item; none: no machine can judge it. `cured` is the stage that
-    takes care of it, so that a person need not.
+    `when` has one alternative per item; empty if no fact can show that it is met. `cured` is the
+    stage that fixes it, so that the user need not.
     """
 
     id: str
@@ -267,12 +268,12 @@ class KnownBad(Struct, frozen=True, kw_only=True):
 
 
 class MinimumVersion(Struct, frozen=True, kw_only=True):
-    """Something that can be too old.
+    """A version that can be too old.
 
-    `fact` is the field of a combination that is compared, `least` where the number is: a field of
-    the release, "driver_floor", "toolkit_msvc", or the number itself. The row is for releases whose
-    C++ is `cxx_std` or later, and where every key of `when` holds. `what` and `fix` may name
-    {here}, {least}, {torch} and {cuda}.
+    `fact` is the field of a combination that is compared. `least` says where the minimum is: a
+    field of the release, "driver_floor", "toolkit_msvc", or the number itself. The row applies to
+    releases whose C++ is `cxx_std` or later, if every key of `when` holds. `what` and `fix` may
+    contain {here}, {least}, {torch} and {cuda}.
     """
 
     id: str
@@ -289,9 +290,10 @@ class MinimumVersion(Struct, frozen=True, kw_only=True):
 
 
 class FolderRule(Struct, frozen=True, kw_only=True):
-    """What a change of one of these variables or tools means for a configured CMake folder.
+    """The effect of a changed variable or tool on a configured CMake build directory.
 
-    `keys` and `forget` are globs, `entries` names in CMakeCache.txt ("=" for the variable's own).
+    `keys` and `forget` are globs. `entries` are names in CMakeCache.txt ("=" for that of the
+    variable).
     """
 
     keys: tuple[str, ...]
@@ -304,17 +306,18 @@ class FolderRule(Struct, frozen=True, kw_only=True):
 
     @property
     def defines(self) -> bool:
-        """Whether the value is given as -D; else CMake reads it from the environment."""
+        """True if the value is passed as -D; else CMake reads it from the environment."""
         return self.by == "define"
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Something that is known to go wrong, and when; one of `patterns` is found in what is printed
-    then, or one of `headers` could not be opened.
+    """A known failure and how to recognize it in the output of a command.
 
-    `near` and `unless` say what else has to be there or must not; `rank` what it gives way to.
-    `here` are remedies for one host and profile, the first of which all {words} are known there
-    goes before `remedy`; `auto_fix` is what a build may do about it ("forced-include cfloat").
+    One of `patterns` is found in the output, or one of `headers` could not be opened. `near` are
+    other texts that must be there, `unless` those that must not. `rank` says which failures are
+    reported instead of it. `here` are fixes for one host and profile: the first one whose {words}
+    are all known there precedes `remedy`. `auto_fix` is what a build may do about it
+    ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -1,4 +1,4 @@
-"""From what a person writes to a compute capability.
+"""Resolve the name of a GPU to its compute capability.
 
 Marketing digits mislead, so only the table decides.
 """
@@ -23,27 +23,30 @@ if TYPE_CHECKING:
 
 _MAKER_PATTERN = re.compile(r"nvidia|geforce|\bgpu\b")
 _MEMORY_SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")
-_MIN_SIMILARITY = 0.8  # of letters; below it "Jetson Thor" is near "Jetson TX2"
+_MIN_SIMILARITY = 0.8  # of characters; below it "Jetson Thor" is near "Jetson TX2"
 _LOOKALIKE_DIGITS = str.maketrans("oil", "011")
-_MIN_MODEL_DIGITS = 3  # a number of fewer digits is near too many others
+_MIN_MODEL_DIGITS = 3  # a shorter number is near too many others
 
 
 @lru_cache(maxsize=2048)  # each lookup compares with every known name
 def normalize_gpu_name(text: str) -> str:
-    """Letters and digits alone, without the maker: `rtx5090`."""
+    """Return only the letters and digits, without the maker: `rtx5090`."""
     return re.sub(r"[^a-z0-9]", "", _MAKER_PATTERN.sub("", text.lower()))
 
 
 @lru_cache(maxsize=2048)
 def split_gpu_name(text: str) -> tuple[str, ...]:
-    """The words, without the maker; `rtx5060ti` has three."""
+    """Return the words of a name, without the maker; `rtx5060ti` has three."""
     spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER_PATTERN.sub(" ", text.lower()))
     spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
     return tuple(re.findall(r"[a-z0-9]+", spaced))
 
 
 def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """The words that say which GPU is meant: no memory size, and none that whole lines share."""
+    """Return the words that identify the GPU.
+
+    Memory sizes and the words of a whole product line are left out.
+    """
     lines = knowledge.line_words
     return [
         word
@@ -53,10 +56,11 @@ def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
 
 
 def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """The known name nearest to `text` for each capability that it may mean, ascending.
+    """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
-    A name with a model number is near those that have the same one, else those whose number is
-    typed nearly alike: a number of another generation is not near, however alike the letters are.
+    A name with a model number is near those with the same number, else near those whose number is
+    typed almost the same. A number of another generation is not near, however similar the letters
+    are.
     """
     asked = _list_model_numbers(text)
     if not asked:
@@ -72,7 +76,10 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
 
 
 def _select_best_gpus(text: str, found: list[GpuFact]) -> list[GpuFact]:
-    """Of each capability the one with the fewest words that nobody wrote, then the most alike."""
+    """Return the best GPU of each capability.
+
+    The best has the fewest words that `text` does not have, then the most similar name.
+    """
     best: dict[Arch, GpuFact] = {}
     asked = set(split_gpu_name(text))
 
@@ -94,12 +101,12 @@ def _is_same_model(asked: set[str], known: set[str]) -> bool:
 
 
 def _is_lookalike_model(asked: set[str], known: set[str]) -> bool:
-    """Letters that look like digits: 509O."""
+    """Return True if the numbers are equal once letters are read as digits: 509O."""
     return bool({word.translate(_LOOKALIKE_DIGITS) for word in asked} & known)
 
 
 def _is_transposed_model(asked: set[str], known: set[str]) -> bool:
-    """Two neighbours in the other order."""
+    """Return True if the numbers are equal after two neighbouring characters are swapped."""
     return any(
         word[:at] + word[at + 1] + word[at] + word[at + 2 :] in known
         for word in asked
@@ -108,7 +115,10 @@ def _is_transposed_model(asked: set[str], known: set[str]) -> bool:
 
 
 def _is_one_character_off(asked: set[str], known: set[str]) -> bool:
-    """One character too many or too few. Another digit is another GPU."""
+    """Return True if a number has one character too many or too few.
+
+    Another digit is another GPU.
+    """
     return any(
         _is_one_shorter(one, other) or _is_one_shorter(other, one)
         for one in asked
@@ -138,13 +148,13 @@ _FULL_NAME_HINT = "write the full name, or the capability"
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
-    """The product, or the capability, that `text` names.
+    """Return the product, or the capability, that `text` names.
 
     `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `H200`, `Tesla T4`, `5090`, `12.0`, `9.0a`
     and `sm_120` are understood. A name of several products of one capability (`A100`, `Hopper`) is
-    kept as it was written. One of several capabilities (`RTX 6000`, `Blackwell`), one that only
-    says which line (`RTX PRO`), one that no toolkit makes code for (`Quadro 6000`), or an unknown
-    one, is a `KnowledgeError` that lists or suggests.
+    kept as written. These names raise a `KnowledgeError` with a list or a suggestion: one of
+    several capabilities (`RTX 6000`, `Blackwell`), one that names only a product line (`RTX PRO`),
+    one that no toolkit compiles for (`Quadro 6000`), and an unknown one.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _resolve_uncached_gpu(knowledge, text)
@@ -194,8 +204,9 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """The only kind of machine that a capability is in, "" where it may be in any, and the names of
-    its cards.
+    """Return the only kind of machine with that capability, and the names of its GPUs.
+
+    The machine is "" if any kind may have it.
     """
     card = Arch(arch.major, arch.minor)
     cards = [gpu for gpu in knowledge.gpus if gpu.arch == card]
@@ -207,7 +218,7 @@ def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str,
 
 
 def shorten_gpu_name(name: str) -> str:
-    """`RTX 5090` for `NVIDIA GeForce RTX 5090`."""
+    """Return `RTX 5090` for `NVIDIA GeForce RTX 5090`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
@@ -247,7 +258,7 @@ def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
 
 
 def _add_ampere_prefix(word: str) -> str:
-    # "RTX 6000" is also said of the RTX A6000.
+    # The RTX A6000 is also called "RTX 6000".
     return f"a{word}" if re.fullmatch(r"\d{4}", word) else word
 
 
@@ -262,7 +273,10 @@ def _select_plainest_gpu(text: str, found: list[GpuFact]) -> GpuFact:
 
 
 def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
-    """Cards of other generations have the same numbers: only the whole name says which is meant."""
+    """Raise `KnowledgeError` for a GPU that no toolkit compiles for any more.
+
+    GPUs of other generations have the same numbers: only the whole name identifies one.
+    """
     for row in knowledge.gpu_notes["too_old"]:
         if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
             alike = _match_gpus(knowledge, text)
@@ -282,7 +296,7 @@ def _build_ambiguous_error(text: str, found: Iterable[GpuFact]) -> KnowledgeErro
 
 
 def _format_gpu_choices(found: Iterable[GpuFact]) -> str:
-    """The plainest name of each capability."""
+    """Format the plainest name of each capability."""
     plainest: dict[Arch, GpuFact] = {}
     for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
@@ -302,8 +316,10 @@ def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
 
 @dataclass(frozen=True)
 class NvidiaDriver:
-    """What the driver tells. `cuda` is the newest CUDA that it knows ("13.0"). `trouble` is why
-    cards cannot be asked for although there is a driver.
+    """The report of the NVIDIA driver.
+
+    `cuda` is the newest CUDA release that it supports ("13.0"). `trouble` is why the GPUs cannot be
+    queried although there is a driver.
     """
 
     driver: str = ""

@@ -1,4 +1,4 @@
-"""Which host compilers a CUDA toolkit takes, and the sources of a PyTorch release."""
+"""The host compilers that a CUDA toolkit and the sources of a PyTorch release accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.knowledge.versions import parse_version_numbers
 if TYPE_CHECKING:
     from tasks.knowledge.knowledge_files import Knowledge
 
-# With what is recommended comes the Windows SDK, without which nothing is linked
+# --includeRecommended adds the Windows SDK, which is needed to link
 MSVC_INSTALL_COMMAND = (
     "winget install Microsoft.VisualStudio.2022.BuildTools --override "
     '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
@@ -27,9 +27,9 @@ _COMPILER_NAMES = {"gcc": "GCC", "clang": "clang"}
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler as messages call it (`name`, "g++-14") and its version, "" where it is not known.
+    """A compiler with its name in messages (`name`, "g++-14") and its version, "" if not known.
 
-    That of MSVC is the toolset's, "14.44.35207".
+    The version of MSVC is that of the toolset, "14.44.35207".
     """
 
     name: str
@@ -40,9 +40,9 @@ class HostCompiler:
 def find_compiler_limits(
     knowledge: Knowledge, cuda: str | None, torch: str | None
 ) -> CompilerLimits:
-    """What `cuda` takes (None: no toolkit), and `torch`, where it is built from source.
+    """Return the limits of `cuda` (None: no toolkit) and of the sources of `torch`, if set.
 
-    Raises `KnowledgeError` for a toolkit that is not known; an unknown torch limits nothing.
+    Raises `KnowledgeError` for a toolkit that is not known. An unknown torch sets no limits.
     """
     gcc_min = _find_gcc_minimum(knowledge, torch) if torch else ""
     if not cuda:
@@ -59,7 +59,10 @@ def find_compiler_limits(
 
 
 def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
-    """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
+    """Return why `compiler` is outside of the limits.
+
+    "" if it is within them, or its version is not known.
+    """
     if compiler.kind == "msvc":
         return _explain_msvc_rejection(given, compiler)
     version = parse_version_numbers(compiler.version)
@@ -79,7 +82,7 @@ def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) ->
 
 
 def parse_msc_ver(toolset: str) -> int | None:
-    """_MSC_VER of an MSVC toolset: 1944 of "14.44.35207"; None where that is no such version.
+    """Return the _MSC_VER of an MSVC toolset: 1944 for "14.44.35207"; None if it has another form.
 
     The source is Microsoft's table of toolsets, "MSVC Toolset Minor Version Number 14.40 in VS 2022
     v17.10": cl.exe of toolset 14.NN is 19.NN, since Visual Studio 2017 (14.1x).
@@ -89,8 +92,10 @@ def parse_msc_ver(toolset: str) -> int | None:
 
 
 def _find_gcc_minimum(knowledge: Knowledge, torch: str) -> str:
-    """The oldest GCC that a release's CMakeLists.txt lets pass: those of C++17 alone check it
-    (gcc-min of pytorch.yaml). Asked at load, where combinations.yaml is not read.
+    """Return the oldest GCC that a release's CMakeLists.txt accepts; "" if it does not check.
+
+    Only releases of C++17 check it (gcc-min of pytorch.yaml). This runs at load, where
+    combinations.yaml is not read.
     """
     try:
         known = find_release(knowledge, torch)

@@ -1,7 +1,6 @@
-"""Reads config/knowledge, each file only when something first asks for it.
+"""Parse config/knowledge to typed facts, each file when it is first needed.
 
-It does not know what the facts mean: `tasks.knowledge.facts` gives them types, the other modules
-answer questions.
+`tasks.knowledge.facts` has the types. The other modules answer queries.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ if TYPE_CHECKING:
     from tasks.knowledge.costs import CostFact, ExtensionCost
 
 _STRING_TAG = "tag:yaml.org,2002:str"
-_PLAIN_SCALAR = (True, False)  # as `implicit` has it: neither quoted nor tagged
+_PLAIN_SCALAR = (True, False)  # the value of `implicit` for neither quoted nor tagged
 
 
 _UNHASHABLE_KEYS = (list, dict)
 
 
 class _UnsupportedYamlError(Exception):
-    """Something that only PyYAML itself understands."""
+    """A YAML feature that only PyYAML supports."""
 
 
 def parse_yaml(text: str) -> Any:
-    """What stands in `text`. Raises `yaml.YAMLError` with line and column."""
+    """Parse a YAML document. Raises `yaml.YAMLError` with line and column."""
     try:
         from yaml import cyaml  # noqa: PLC0415 - PyYAML can be built without it
 
@@ -72,16 +71,16 @@ def parse_yaml(text: str) -> Any:
 
 
 class _YamlReader:
-    """One document out of the events of a parser."""
+    """A reader of one document from the events of a parser."""
 
     def __init__(self, parser: Any) -> None:
         self.next_event = parser.get_event
         self.resolve_tag: Callable[..., str] = Resolver().resolve
         self.construct_scalar: Callable[..., Any] = SafeConstructor().construct_object
-        self.known_scalars: dict[str, Any] = {}  # plain scalars that were met: most are keys
+        self.known_scalars: dict[str, Any] = {}  # cached plain scalars: most are repeated keys
 
     def read_document(self) -> Any:
-        self.next_event()  # the stream
+        self.next_event()  # the start of the stream
         if not isinstance(self.next_event(), yaml.DocumentStartEvent):
             return None
         found = self._read_value(self.next_event())
@@ -152,8 +151,9 @@ def convert_row(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return the value of a dotted key in a list; the list is empty if there is none. Of a list in
-    the row, it is the list of the values of its items.
+    """Return a list with the value of a dotted key, empty if there is no value.
+
+    For a list in the row, the value is the list of the values of its items.
     """
     value: Any = row
     try:
@@ -165,7 +165,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def describe_error(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key that is wrong in a row, counting from 1 in lists, and what is wrong."""
+    """Return the dotted key that is wrong in a row, counting from 1 in lists, and the mistake."""
     found = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     what, path = found.groups("") if found else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -207,17 +207,17 @@ class Knowledge:
 
     @cached_property
     def line_words(self) -> frozenset[str]:
-        """Words of product names that name no one product, such as `pro`; lower case."""
+        """Words in product names that do not identify one product, such as `pro`; lower case."""
         return frozenset(word.lower() for word in self._read_file("gpus")["lines"]["words"])
 
     @property
     def default_gpu(self) -> str:
-        """The card that is meant where none is named and none is found."""
+        """The GPU to build for if none is configured and none is found."""
         return str(self._read_file("gpus")["default"])
 
     @property
     def gpu_notes(self) -> Mapping[str, Any]:
-        """gpus.yaml as it is written: names that mislead, and claims that are wrong."""
+        """The content of gpus.yaml: also the names that mislead, and claims that are wrong."""
         return self._read_file("gpus")
 
     @cached_property
@@ -237,7 +237,7 @@ class Knowledge:
 
     @property
     def toolkit_notes(self) -> Mapping[str, Any]:
-        """toolkits.yaml as it is written: the PyPI components, drivers and rules."""
+        """The content of toolkits.yaml: also the PyPI components, drivers and rules."""
         return self._read_file("toolkits")
 
     @cached_property
@@ -253,7 +253,7 @@ class Knowledge:
 
     @property
     def pytorch_notes(self) -> Mapping[str, Any]:
-        """pytorch.yaml as it is written: indexes, accepted arch lists, how to build."""
+        """The content of pytorch.yaml: also indexes, accepted arch lists, and how to build."""
         return self._read_file("pytorch")
 
     @cached_property
@@ -263,7 +263,7 @@ class Knowledge:
 
     @cached_property
     def minimums(self) -> tuple[MinimumVersion, ...]:
-        """What can be too old, in the order of combinations.yaml."""
+        """Versions that can be too old, in the order of combinations.yaml."""
         return tuple(self._read_table("combinations", "minimums", MinimumVersion).values())
 
     @cached_property
@@ -278,22 +278,22 @@ class Knowledge:
 
     @property
     def extension_notes(self) -> Mapping[str, Any]:
-        """extensions.yaml as it is written: why each entry has what it has."""
+        """The content of extensions.yaml: also the reasons for the values of each entry."""
         return self._read_file("extensions")
 
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:
-        """What a change means for a configured CMake folder; the first that matches decides."""
+        """Effects of a change on a configured CMake build directory; the first match decides."""
         return tuple(self._read_table("buildfolder", "rules", FolderRule).values())
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """What is known to go wrong; the first whose pattern is found is the cause."""
+        """Known failures; the first whose pattern is found is the cause."""
         return tuple(self._read_table("failures", "failures", Failure).values())
 
     @cached_property
     def package_managers(self) -> PackageManagers:
-        """What the package manager of each system calls what remedies ask for."""
+        """The package manager of each system, with its names of the packages that hints suggest."""
         managers = self._read_table(
             "packagemanagers", "managers", PackageManager, _collect_packages
         )
@@ -303,14 +303,14 @@ class Knowledge:
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
-        """What each strategy takes, with CUDA and without."""
+        """The cost of each strategy, with CUDA and without."""
         from tasks.knowledge.costs import CostFact  # noqa: PLC0415 - of no use to list tasks
 
         return tuple(self._read_table("costs", "ways", CostFact).values())
 
     @cached_property
     def extension_cost(self) -> ExtensionCost:
-        """What an extension adds."""
+        """The cost of one more extension."""
         from tasks.knowledge.costs import ExtensionCost  # noqa: PLC0415 - as above
 
         row = self._read_file("costs").get("extension")
@@ -318,13 +318,13 @@ class Knowledge:
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
-        """MiB of packages of an index once they are unpacked, by the beginning of a name."""
+        """Unpacked sizes in MiB of packages of an index, by the start of their names."""
         sizes: Mapping[str, int] = self._read_file("costs")["packages"]["unpacked_mib"]
         return sizes
 
     @cached_property
     def mirrors(self) -> Mapping[str, MirrorFact]:
-        """Public mirrors by the name that settings call them."""
+        """Public mirrors by their names in settings."""
         return self._read_table("mirrors", "presets", MirrorFact)
 
     @cached_property
@@ -334,8 +334,9 @@ class Knowledge:
     def _read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> dict[str, F]:
-        """Return each row of a section of a file, by its key or its place from 1. `complete` adds
-        what a row does not say itself; its key is `name` there.
+        """Return each row of a section of a file, by its key, or by its position from 1 in a list.
+
+        `complete` adds derived values to a row; it finds the key of the row in `name`.
         """
         rows = self._read_file(name).get(section)
         if not isinstance(rows, (dict, list)):
@@ -352,7 +353,7 @@ class Knowledge:
     def _convert_row(
         self, name: str, at: str, row: Any, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> F:
-        """Return a row as a `kind`; a mistake in it is a `KnowledgeError` with file and key."""
+        """Return a row as a `kind`; a mistake in it raises a `KnowledgeError` with file and key."""
         try:
             return convert_row(complete(row) if isinstance(row, dict) else row, kind)
         except ValidationError as error:
@@ -379,7 +380,7 @@ def _add_companion_source(row: Row) -> Row:
 
 
 def _drop_statuses(value: Any) -> Any:
-    """Return the mapping without `status`, and so each mapping in it."""
+    """Return the mapping without `status`, also in nested mappings."""
     if not isinstance(value, dict):
         return value
     return {key: _drop_statuses(each) for key, each in value.items() if key != "status"}

@@ -1,4 +1,4 @@
-"""Read the files of config/knowledge."""
+"""Read and validate the files of config/knowledge."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this
 
 
 def load_knowledge(folder: Path) -> Knowledge:
-    """The knowledge in `folder`; nothing is read yet.
+    """Return the knowledge in `folder`; files are read when first needed.
 
-    A file that is missing or is no YAML, and one that lacks a key or has a value of another type,
-    is a `KnowledgeError` when it is first asked for.
+    Then a file that is missing, is not YAML, lacks a key or has a value of another type raises a
+    `KnowledgeError`.
     """
     return Knowledge(folder, _parse_file)
 
@@ -50,7 +50,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be bu
 
 @dataclass(frozen=True)
 class SchemaProblem:
-    """`what` is wrong in a file of facts, at the dotted `path`."""
+    """A mistake in a knowledge file at the dotted `path`."""
 
     file: str
     path: str
@@ -65,9 +65,9 @@ class SchemaProblem:
 
 
 def check_schema(folder: Path) -> tuple[SchemaProblem, ...]:
-    """Every mistake in the YAML files of `folder`, by its schema.json; none is fine.
+    """Return every mistake in the YAML files of `folder`, by its schema.json.
 
-    Needs jsonschema, and raises what reading a file that is no YAML raises.
+    Needs jsonschema. Raises the errors of reading a file that is not YAML.
     """
     schema = json.loads((folder / "schema.json").read_text(encoding="utf-8"))
     return tuple(

@@ -1,7 +1,7 @@
-"""docs/knowledge.md: the facts as a page that a person reads, "which CUDA for my card?" first.
+"""Render docs/knowledge.md, the facts as a page: "which CUDA for my card?" comes first.
 
-`python -m tasks.cli.generated_files` writes it; a test keeps it fresh. Nothing here
-is a fact: each stands in config/knowledge, with its evidence.
+`python -m tasks.cli.generated_files` writes it; a test checks that it is current. This module has
+no facts: each is in config/knowledge, with its evidence.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ Platform = tuple[str, str]  # a system and a machine
 
 
 def format_evidence_mark(status: str) -> str:
-    """How well a fact is known, as a sign."""
+    """Return the mark for verified or unverified facts."""
     return "✓" if status.startswith("verified") else "?"
 
 
 def format_markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown."""
+    """Return a Markdown table."""
     first = list(head)
     lines = [first, ["---"] * len(first), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def render_generations(knowledge: Knowledge) -> Iterator[str]:
-    """A section for each, newest first: a table of its capabilities, and its cards folded away."""
+    """Yield a section for each GPU generation, newest first.
+
+    A section has a table of capabilities, and a folded list of GPUs.
+    """
     for family in reversed(knowledge.families):
         archs = sorted(family.archs, reverse=True)
         yield f"## {family.name} {format_evidence_mark(family.status)}\n"
@@ -59,7 +62,7 @@ def _build_capability_row(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
 
 
 def _format_toolkit_range(knowledge: Knowledge, arch: Arch) -> str:
-    """`12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
+    """Format the toolkits for an arch: `12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
     able = [cuda for cuda, kit in knowledge.toolkits.items() if arch in kit.makes]
     first = knowledge.toolkit_notes["first_toolkit"].get(str(arch))
     begin = (
@@ -73,7 +76,7 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def _format_first_driver(knowledge: Knowledge, arch: Arch) -> str:
-    """The driver that came with the first CUDA, for Linux and for Windows."""
+    """Return the driver that came with the first CUDA for the arch, for Linux and for Windows."""
     first = knowledge.toolkit_notes["first_toolkit"].get(str(arch), {}).get("cuda", "")
     row = knowledge.toolkit_notes["releases"].get(first, {}).get("driver")
     if not row or not row["linux"]:
@@ -95,7 +98,7 @@ def _format_newest_wheel(knowledge: Knowledge, arch: Arch, place: Platform) -> s
 def _list_fitting_wheels(
     knowledge: Knowledge, arch: Arch, place: Platform
 ) -> Iterator[tuple[Release, OfficialWheel]]:
-    """Each release with the wheel to take for that card: PyPI's, else that of the newest CUDA."""
+    """Yield each release with its wheel for that GPU: PyPI's, else that of the newest CUDA."""
     for release in knowledge.releases.values():
         fit = [
             wheel
@@ -109,7 +112,10 @@ def _list_fitting_wheels(
 
 
 def _format_wheel_index(wheel: OfficialWheel, arch: Arch) -> str:
-    """`PyPI (13.2) ✓`, `cu128 by sm_120 ?`: where it is, and which code the card runs."""
+    """Format the index of a wheel and the code that the GPU runs.
+
+    For example `PyPI (13.2) ✓`, `cu128 by sm_120 ?`.
+    """
     index = f"PyPI ({wheel.cuda})" if wheel.pypi else f"cu{wheel.cuda.replace('.', '')}"
     held = [code for code in wheel.code.cubins if code.major == arch.major and code <= arch]
     other = "" if arch in held or not held else f" by `{max(held).sm}`"
@@ -150,7 +156,7 @@ _CONDITION_LABELS = {
 
 
 def render_extensions(knowledge: Knowledge) -> Iterator[str]:
-    """Both sections, a subsection for each entry."""
+    """Yield both sections, with a subsection for each entry."""
     notes = knowledge.extension_notes
     yield _EXTENSIONS_HEAD
     for name, row in notes["extensions"].items():
@@ -221,7 +227,7 @@ def _format_note(each: Mapping[str, Any], what: str) -> str:
 
 
 def _format_conditions(each: Mapping[str, Any]) -> str:
-    """` for torch >=2.14, linux`; nothing where it is for all."""
+    """Format the conditions, ` for torch >=2.14, linux`; "" without conditions."""
     parts = [_format_condition(key, wanted) for key, wanted in each.get("when", {}).items()]
     return f" for {', '.join(parts)}" if parts else ""
 
@@ -261,7 +267,7 @@ _LEVEL_TITLES = {
 
 
 def render_page(knowledge: Knowledge) -> str:
-    """The page."""
+    """Return the page."""
     parts = [
         _PAGE_HEAD.format(date=knowledge.pytorch_notes["compiled"]["date"]),
         *_render_recommendations(knowledge),

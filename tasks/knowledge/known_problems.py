@@ -1,6 +1,6 @@
-"""What is known not to work together, judged with the facts at hand.
+"""Find combinations that are known not to work.
 
-It never guesses: an unknown fact judges nothing.
+A fact that is not known meets no condition.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """A known-bad combination that this one is. `fix` is what to do, `status` how it is known.
+    """A known-bad combination that applies. `fix` is what to do, `status` the evidence.
 
-    `cured` is the stage that takes care of it, "" where none does. What is cured is information:
-    `level` is "info" then, whatever the entry says.
+    `fixed_by` is the stage that fixes it, "" if none does. Such a finding is only information: its
+    `level` is "info", whatever the entry says.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Every known-bad entry that `combination` meets for certain, in the order of the file."""
+    """Return every known-bad entry that `combination` certainly meets, in the order of the file."""
     return tuple(
         Finding(
             id=bad.id,
@@ -54,7 +54,7 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Find
 
 
 def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
-    """Whether every key of `condition` holds for certain."""
+    """Return True if every key of `condition` certainly holds."""
     return all(
         _is_requirement_met(wanted, getattr(combination, key)) for key, wanted in condition.items()
     )
@@ -62,7 +62,7 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 @cache
 def is_version_within(value: str, wanted: str) -> bool:
-    """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
+    """Return True if a version is certainly within a specifier: "13.2" is not within "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask
 
     numbers = re.match(r"\d+(?:\.\d+)*", value)
@@ -85,13 +85,13 @@ def _is_requirement_met(
 
 
 def _is_less_precise(value: str, bound: str) -> bool:
-    # "13.2" is on neither side of 13.2.86 for certain; 4 is as exact as 4.0.
+    # "13.2" may be older or newer than 13.2.86; 4 is as exact as 4.0.
     known, asked = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
     return len(known) < len(asked) and asked[: len(known)] == known
 
 
 def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
-    """The first failure of the facts that a line of `text` tells; None where no one is known."""
+    """Return the first known failure of a run that matches a line of `text`, or None."""
     sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
     return next((failure for failure in sure if _is_failure_in_text(failure, text)), None)
 

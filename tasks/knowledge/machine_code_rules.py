@@ -1,8 +1,8 @@
-"""Which machine code runs on which card.
+"""Decide which machine code runs on which GPU.
 
-The rules are NVIDIA's (Blackwell compatibility guide), tried with ptxas; those of systems on a chip
-are the table DEVICE_REQUIREMENT of torch 2.15's torch/cuda/__init__.py. toolkits.yaml holds them
-with their evidence: `integrated`, `families` and `binary_rules`.
+The rules are NVIDIA's (Blackwell compatibility guide), tried with ptxas. Those of systems on a chip
+are the table DEVICE_REQUIREMENT of torch 2.15's torch/cuda/__init__.py. toolkits.yaml has them with
+their evidence: `integrated`, `families` and `binary_rules`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def can_run_code(
     maker: str | None = None,
     driver: str | None = None,
 ) -> bool:
-    """Whether a card of capability `target` can run `code`, be it by compiling its PTX."""
+    """Return True if a GPU of capability `target` can run `code`, possibly by compiling its PTX."""
     return classify_compatibility(knowledge, code, target, maker=maker, driver=driver) != ""
 
 
@@ -43,12 +43,13 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """How `target` would run `code`: made for it, for a smaller sibling, from PTX, or not at all.
+    """Return how `target` runs `code`.
 
-    `maker` is the CUDA release that made the code: Orin runs cubins of others from 13.2 on only.
-    `driver` is the CUDA release that the driver is for: it finishes no PTX that is newer. Where one
-    of them is not given, PTX is taken to be finished. A target with a suffix (`9.0a`) asks for
-    exactly that code, not only for a card that has it.
+    The code is compiled for the target, compiled for a smaller minor, compiled by the driver from
+    PTX, or cannot run. `maker` is the CUDA release that compiled the code: Orin runs cubins of
+    other archs only from 13.2 on. `driver` is the CUDA release of the driver, which compiles no
+    newer PTX. If either is missing, the driver is assumed to compile the PTX. A target with a
+    suffix (`9.0a`) requires exactly that code, not only a GPU that has it.
     """
     rules = knowledge.binary_rules
     held = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
@@ -62,8 +63,9 @@ def classify_compatibility(
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the one in its name (`_120_C`; tiny-cuda-nn
-    builds one library for each), else all.
+    """Return the targets that a library must cover: the one in its name (`_120_C`), else all.
+
+    tiny-cuda-nn builds one such library for each target.
     """
     named = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     own = tuple(target for target in targets if named and target.sm == f"sm_{named[1]}")
@@ -71,11 +73,11 @@ def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch,
 
 
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
-    """The newest PTX ISA that a driver is known to read; `driver_cuda` is the CUDA release it is
-    for, as nvidia-smi shows it.
+    """Return the newest PTX ISA that a driver is known to read.
 
-    A release that is not in the table counts as the one before it: (0, 0) before the first. Source:
-    `ptx_isa` of toolkits.yaml.
+    `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
+    in the table counts as the one before it; (0, 0) before the first. Source: `ptx_isa` of
+    toolkits.yaml.
     """
     older = [
         kit
@@ -86,8 +88,10 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, is not for
-    PTX.
+    """Return True if the driver can read PTX of that CUDA release, or if either is not known.
+
+    Minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does not apply
+    to PTX.
     """
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
@@ -126,7 +130,7 @@ def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """What a binary holds: finished code for some archs, and PTX that a driver can finish."""
+    """The code in a binary: compiled cubins, and PTX that a driver can compile."""
 
     cubins: frozenset[Arch] = frozenset()
     ptx: frozenset[Arch] = frozenset()
@@ -138,9 +142,9 @@ class MachineCode:
 
 
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Whether torch.utils.cpp_extension of that release takes `arch`.
+    """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    A release before or past the table counts as its oldest or newest. Source: `extension_archs` of
+    A release before or after the table counts as its oldest or newest. Source: `extension_archs` of
     pytorch.yaml.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
@@ -150,7 +154,7 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
-    """What to do where that release does not take `arch`: another torch, or another arch."""
+    """Return the hint for an arch that the release rejects: another torch, or another arch."""
     able = [
         release
         for row in knowledge.pytorch_notes["extension_archs"]
@@ -170,16 +174,19 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Whether CMake's find_package(Torch) of that release takes `arch`; nvcc may still refuse.
+    """Return True if CMake's find_package(Torch) of that release accepts `arch`.
 
-    Source: `cmake_archs` of pytorch.yaml.
+    nvcc may still reject it. Source: `cmake_archs` of pytorch.yaml.
     """
     needed = find_first_cmake_release(knowledge, [arch])
     return needed is None or parse_major_minor(torch_release) >= parse_major_minor(needed)
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """The first release of torch whose CMake takes all of `archs`, None where any does."""
+    """Return the first release of torch whose CMake accepts all of `archs`.
+
+    None if every release does.
+    """
     since = knowledge.pytorch_notes["cmake_archs"]
     needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     needed += [since["two_digit_majors_since"] for arch in archs if arch.major >= 10]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Everything of `combination` that is too old for certain, in the order of combinations.yaml.
+    """Return everything in `combination` that is certainly too old, in file order.
 
-    `what` names what is here and what is asked for.
+    The message names the current and the required version.
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(finding for finding in found if finding)
@@ -32,7 +32,7 @@ def _check_minimum(
     if here is None or not is_condition_met(row.when, combination):
         return None
     least = _find_known_minimum(knowledge, row, combination)
-    # cpp_extension asks for cl.exe's own version: 19.44 where _MSC_VER is 1944
+    # cpp_extension compares the version of cl.exe: 19.44 for _MSC_VER 1944
     version = f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here
     if not least or not is_version_within(version, f"<{least}"):
         return None
@@ -49,7 +49,7 @@ def _check_minimum(
 
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
-    """The number that `row` names, "" where it is not known or does not apply."""
+    """Return the minimum that `row` names, "" if it is not known or does not apply."""
     cuda, torch = combination.cuda, combination.torch
     try:
         if row.least == "driver_floor":

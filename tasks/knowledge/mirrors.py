@@ -1,4 +1,4 @@
-"""Public mirrors by name, and what a list of them puts in the place of URLs."""
+"""Public mirrors by name, and the replacement of URLs with mirrors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MirrorFact(Struct, frozen=True, kw_only=True):
-    """Who mirrors, and for the prefix of a URL what is asked instead."""
+    """A mirror: its operator, and the replacement for each URL prefix."""
 
     name: str
     who: str
@@ -27,8 +27,9 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Prefix → what is asked instead: of several mirrors that have it, the first. Raises
-    `SettingsError` for a name that is not known.
+    """Return URL prefix → replacement; the first of several mirrors of a prefix wins.
+
+    Raises `SettingsError` for a name that is not known.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -47,13 +48,13 @@ DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
 
 
 def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
-    """The URL that is fetched instead: the longest prefix counts, as with git's insteadOf."""
+    """Return the URL to fetch instead: the longest prefix wins, as with git's insteadOf."""
     fit = [prefix for prefix in mirrors if url.startswith(prefix)]
     longest = max(fit, key=len, default="")
     return mirrors[longest] + url.removeprefix(longest) if longest else url
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
-    """The same of an index, which is one with a slash at its end and without."""
+    """Apply a mirror to an index URL, which is the same with and without a trailing slash."""
     place = apply_mirror(f"{index}/", mirrors)
     return index if place == f"{index}/" else place.rstrip("/")

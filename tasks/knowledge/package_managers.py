@@ -1,4 +1,4 @@
-"""The command that adds what is missing, as a person types it on their system."""
+"""Find the command that installs a missing package on the user's system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PackageManager(Struct, frozen=True, kw_only=True):
-    """Its command, and its names of what remedies ask for."""
+    """The command of a package manager, and its names of the packages that hints suggest."""
 
     systems: tuple[str, ...]
     command: str
@@ -20,7 +20,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 
 
 class PackageManagers(Struct, frozen=True, kw_only=True):
-    """The known package managers, and the plain `names` of what they install.
+    """The known package managers, and the plain `names` of the packages.
 
     `releases`: for each release of a system ("debian-12") and word ("python"), the versions that it
     has packages of. `anywhere`: commands that work on every system.
@@ -32,15 +32,16 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
     anywhere: Mapping[str, str]
 
     def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
-        """That of the system that goes by these names, the most exact first."""
+        """Return the package manager of the system with these names, the most specific first."""
         found = (one for name in systems for one in self.managers if name in one.systems)
         return next(found, None)
 
     def has_package(
         self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
     ) -> bool:
-        """Return True if this release has packages of the versions in `words`, or if no release of
-        the manager's systems is listed.
+        """Return True if this release has packages of the versions in `words`.
+
+        True also if no release of the manager's systems is listed.
         """
         if not any(one.rpartition("-")[0] in manager.systems for one in self.releases):
             return True
@@ -52,8 +53,9 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
 def find_install_command(
     knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
 ) -> str:
-    """Return the install command, such as `sudo apt install g++-14`; "" if none is known for this
-    system. `words` are the versions in the package names.
+    """Return the install command, such as `sudo apt install g++-14`.
+
+    "" if none is known for this system. `words` are the versions in the package names.
     """
     facts = knowledge.package_managers
     manager = facts.find_manager(systems)
@@ -71,7 +73,7 @@ def find_install_command(
 def format_install_hint(
     knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
 ) -> str:
-    """The command; where none is known here `install rsync with your package manager`."""
+    """Return the command, or `install rsync with your package manager` if none is known."""
     name = knowledge.package_managers.names[asked].format_map(words)
     known = find_install_command(knowledge, systems, asked, **words)
     return known or f"install {name} with your package manager"

@@ -1,6 +1,4 @@
-"""The room that a way to a torch takes on disks, by place: the one answer that init, explain,
-doctor and install tell of.
-"""
+"""Estimate the disk usage of a build by place, for init, explain, doctor and install."""
 
 from __future__ import annotations
 
@@ -9,17 +7,18 @@ from dataclasses import dataclass
 
 Range = tuple[int, int]
 
-# Places by name: the tree with its objects, the build folder, the wheelhouse, a person's caches.
-# Beside these, "install.into" is an environment of their own
+# The source tree with its objects, the build folder with its environment, the wheelhouse, and the
+# user's caches. A further place is "install.into", an environment of the user
 ALL_PLACES = ("build", "environment", "wheels", "caches")
 _INSTALL_PLACES = {"environment", "caches", "install.into"}
 
 
 @dataclass(frozen=True)
 class DiskUsage:
-    """Least and most MiB, of each kind of things: `build` is the build folder beside what is
-    installed, `installed` torch and all that it needs, `wheels` the wheelhouse, `cache` what
-    compilers made, kept for later.
+    """The least and most MiB of each kind of files.
+
+    `build` is the build directory without what is installed, `installed` torch and all its
+    requirements, `wheels` the wheelhouse, `cache` the compiler outputs that are kept for later.
     """
 
     build: Range
@@ -28,9 +27,11 @@ class DiskUsage:
     cache: Range
 
     def sum_places(self, places: Collection[str]) -> Range:
-        """What these places take, which lie on one disk. What is installed is there once: in the
-        environment of the build, in uv's cache and in install.into it has one content with several
-        names (uv's link mode `hardlink`, its default on Linux and Windows).
+        """Return the disk usage of these places if they are on one disk.
+
+        Installed files count once: in the build environment, in uv's cache and in install.into,
+        they are hard links to one content (uv's link mode `hardlink`, its default on Linux and
+        Windows).
         """
         parts = [
             *([self.build] if "build" in places else []),
@@ -41,7 +42,7 @@ class DiskUsage:
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
     def add_multiple(self, other: DiskUsage, times: int) -> DiskUsage:
-        """This and so many of the other."""
+        """Return the sum of this and `times` times the other."""
         return DiskUsage(
             _add_range(self.build, other.build, times),
             _add_range(self.installed, other.installed, times),
@@ -58,38 +59,40 @@ def _add_range(one: Range, other: Range, times: int) -> Range:
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
-    """MiB of a distribution that nobody has unpacked yet: what is known of the longest beginning of
-    its name, since CUDA's have the major of their CUDA at the end.
+    """Return the MiB of a distribution that is not unpacked yet.
+
+    The longest known prefix of its name decides, since CUDA's names end with the major of their
+    CUDA.
     """
     known = (beginning for beginning in sizes if name.startswith(beginning))
     return sizes.get(max(known, key=len, default=""), 0)
 
 
-# One compiler, where a number of jobs has to be said without seeing what they hold. Estimates,
-# beside what is known: with CUDA, the largest process of a small extension took 810 MiB
+# The memory of one compiler, to choose a job count without measuring it. Estimates; what is
+# known: with CUDA, the largest process of a small extension took 810 MiB
 # (docs/measurements.md), and kernels of flash-attention take 5.3 GB (pytorch.yaml, memory-flash);
-# without it two of ATen's objects went well in 1.5 GiB, and eight were killed in two (costs.yaml).
+# without CUDA two of ATen's objects compiled in 1.5 GiB, and eight were killed in 2 GiB
+# (costs.yaml).
 CUDA_COMPILER_MIB = 4 * 1024
 CXX_COMPILER_MIB = 2 * 1024
 
-# One of flash-attention's kernels, alone with others of its kind: the 5.3 GB that pytorch#130443
+# One of flash-attention's kernels, if only such kernels compile: the 5.3 GB that pytorch#130443
 # reports of nvcc 12.3 (pytorch.yaml, memory-flash).
 KERNEL_COMPILER_MIB = 5 * 1024
 
-# A machine that is told to add swap has less than this. An estimate: the link step of torch on
-# Windows is said to take 16 GB (pytorch.yaml, memory-jobs, unverified), and compilers are at work
-# beside it.
+# Below this, more swap is suggested. An estimate: the link step of torch on Windows reportedly
+# takes 16 GB (pytorch.yaml, memory-jobs, unverified), while compilers run in parallel.
 SWAP_ADVISED_BELOW = 32 * 1024
 
-# Least and usual room where most of a build is there already, and of temporary files. Estimates.
+# Least and usual disk usage of a build that is mostly done, and of temporary files. Estimates.
 STARTED_BUILD_MIB = (1024, 2048)
 TEMPORARY_FILES_MIB = (512, 2048)
 
-# Characters of a path that Windows takes, the end included, unless long paths are on: MAX_PATH in
+# The longest path on Windows, with its terminating NUL, unless long paths are on: MAX_PATH in
 # learn.microsoft.com/windows/win32/fileio/maximum-file-path-limitation.
 MAX_PATH = 260
 
-# Characters below the build folder that a build of torch needs, with a separator and the end:
+# Characters of the longest path below the build directory of torch, with separator and NUL:
 # src/pytorch/test/dynamo_expected_failures/TestAutogradFunctionCUDA… has 175 in the tree of 2.6.0.
-# Of other releases, and of third_party, it is an estimate: they can only be longer.
+# For other releases, and for third_party, this is an estimate: their paths can only be longer.
 MAX_BUILD_SUBPATH = 177

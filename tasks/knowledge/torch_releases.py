@@ -1,4 +1,4 @@
-"""PyTorch releases: what each needs, and which official wheel holds code for a card."""
+"""PyTorch releases: the requirements of each, and the official wheel with code for a GPU."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def normalize_machine(machine: str) -> str:
-    """The name that wheels have for a machine: `AMD64` is `x86_64`."""
+    """Return the name of a machine in wheel tags: `AMD64` is `x86_64`."""
     return _MACHINE_ALIASES.get(machine.lower(), machine.lower())
 
 
 def format_platform(system: str, machine: str) -> str:
-    """A platform for people: `Linux x86_64`."""
+    """Format a platform for messages: `Linux x86_64`."""
     name = {"macos": "macOS"}.get(system, system.capitalize())
     return f"{name} {normalize_machine(machine)}"
 
 
 def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
-    """The address of pytorch.org's index for a CUDA release, or for CPU."""
+    """Return the URL of pytorch.org's index for a CUDA release, or for the CPU."""
     kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
     digits = "".join(cuda.split(".")[:2]) if cuda else ""
     return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
@@ -48,7 +48,10 @@ def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = 
 def list_platform_wheels(
     found: Release, system: str, machine: str, cuda: str | None
 ) -> list[OfficialWheel]:
-    """The wheels for a system and machine (`AMD64` is `x86_64`), of one CUDA where it is given."""
+    """Return the wheels for a system and machine, of one CUDA release if `cuda` is set.
+
+    `AMD64` is `x86_64`.
+    """
     name = normalize_machine(machine)
     return [
         wheel
@@ -61,9 +64,9 @@ def list_platform_wheels(
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """The cards that the wheel has no finished code for.
+    """Return the capabilities that the wheel has no cubin for.
 
-    A suffix is left out: it is the card that counts.
+    Suffixes are dropped: the GPU must be supported.
     """
     cards = [Arch(target.major, target.minor) for target in targets]
     finished = ("native", "compatible")
@@ -75,7 +78,7 @@ def list_uncovered_archs(
 
 
 def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
-    """The cubin that a covered card runs: `sm_120`, or `sm_86 for 8.9`."""
+    """Return the cubin that a covered GPU runs: `sm_120`, or `sm_86 for 8.9`."""
     card = Arch(target.major, target.minor)
     if card in wheel.code.cubins:
         return card.sm
@@ -84,7 +87,7 @@ def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
 
 
 def is_wheel_verified(wheel: OfficialWheel) -> bool:
-    """Whether what it holds was looked at, and not inferred from its neighbours."""
+    """Return True if the wheel was inspected, False if its code is inferred from similar wheels."""
     return not wheel.status.startswith("unverified")
 
 
@@ -95,8 +98,10 @@ def find_other_platform(
     targets: Sequence[Arch],
     cuda: str | None,
 ) -> str:
-    """Another platform that has a wheel with code for every target, of that CUDA where it is given:
-    `Linux aarch64`. Empty where there is none, and where one that is `here` has it.
+    """Return another platform that has a wheel with code for every target: `Linux aarch64`.
+
+    With `cuda`, only wheels of that CUDA release count. "" without such a platform, or if a wheel
+    in `here` has the code.
     """
     if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
         return ""
@@ -110,7 +115,10 @@ def find_other_platform(
 def describe_missing_code(
     knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
 ) -> str:
-    """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
+    """Describe the targets that `wheels` lack code for, and their limit.
+
+    For example `12.0: its newest is 9.0`.
+    """
     never = [
         card
         for card in targets
@@ -130,8 +138,9 @@ def describe_missing_code(
 class SelectedWheel:
     """An official wheel.
 
-    `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
-    its machine code was inspected in this exact release, not inferred; `why` says so if not.
+    `cuda` is `13.2`, None for a CPU wheel. `index` is its URL, "" for pip's default index.
+    `verified`: its machine code was inspected in this exact release, not inferred; `why` says so if
+    not.
     """
 
     cuda: str | None
@@ -141,10 +150,11 @@ class SelectedWheel:
 
 
 def find_release(knowledge: Knowledge, version: str) -> Release:
-    """The release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
+    """Return the release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
 
-    A pre-release of the minor after the newest known one gets the newest one's facts, marked
-    with its `channel` and assumed. Anything else that is not in the table is a `KnowledgeError`.
+    A pre-release of the minor after the newest known one has the facts of the newest one, with its
+    `channel` and marked as assumed. Any other version that is not in the table raises a
+    `KnowledgeError`.
     """
     parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not parts:
@@ -176,11 +186,11 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> SelectedWheel | None:
-    """The official wheel with finished code for every target: PyPI's, else of the newest CUDA.
+    """Return the official wheel with a cubin for every target: PyPI's, else of the newest CUDA.
 
-    `cuda` fixes the CUDA release, `python` (`3.12.4`) that of the interpreter it is for. No targets
-    means the CPU wheel. A target's suffix is left out: it is the card that counts. None: there is
-    no such wheel, and `why_no_wheel` says why.
+    `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. No targets
+    means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. None if there
+    is no such wheel; `explain_missing_wheel` returns the reason.
     """
     found = find_release(knowledge, version)
     if not _has_python_wheel(found, python, system, machine) or found.channel == "nowhere":
@@ -210,7 +220,7 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> str:
-    """One sentence for a person, for when `wheel_for` gave None: every condition that fails."""
+    """Return one sentence with every reason why `select_official_wheel` returned None."""
     found = find_release(knowledge, version)
     torch = f"torch {_resolve_patch_version(found, version)}"
     reasons = []
@@ -236,8 +246,9 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """The other releases, newer ones first, each from the nearest on. A version that is not in the
-    table counts as newer than all.
+    """Return the other releases: the newer ones, then the older ones, each the nearest first.
+
+    The version need not be in the table.
     """
     minors = list(knowledge.releases)
     asked = parse_major_minor(version.strip().removeprefix("v"))
@@ -276,8 +287,9 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def is_python_supported(found: Release, python: str) -> bool:
-    """Return True if the release supports that Python, `3.11` or `3.11.7`; some platforms may lack
-    wheels for it.
+    """Return True if the release supports that Python, `3.11` or `3.11.7`.
+
+    Some platforms may still lack wheels for it.
     """
     return (
         parse_major_minor(found.python[0])

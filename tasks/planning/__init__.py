@@ -1,3 +1,1 @@
-"""Decide targets, strategy and toolkit from settings, host and knowledge, each with its reason, and
-make the plan.
-"""
+"""Resolve targets, strategy and toolkit from settings, host and knowledge, and make the plan."""

@@ -1,4 +1,4 @@
-"""Settings, host and knowledge → the whole plan.
+"""Make the plan of a profile from settings, host and knowledge.
 
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
@@ -38,8 +38,9 @@ STAGE_KINDS = tuple(STAGE_VERBS)
 def make_plan(
     settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
 ) -> tuple[Resolution, Plan]:
-    """What was chosen, and every stage of this profile on this host. Raises `SettingsError` for
-    what can be seen to be wrong offline.
+    """Return the resolution and the plan: every stage of this profile on this host.
+
+    Raises `SettingsError` for every mistake that can be found offline.
     """
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     choice = resolve_settings(settings, host, knowledge)
@@ -57,8 +58,9 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """The settings with everything that is asked elsewhere in source.mirrors; a person's own goes
-    before what is known.
+    """Add the replacements of the named mirrors to source.mirrors.
+
+    The user's entries take precedence.
     """
     known = collect_mirror_replacements(settings.mirrors, knowledge)
     both = {**known, **settings.source.mirrors}
@@ -67,7 +69,7 @@ def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
 
 
 def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
-    """Where this profile's things are."""
+    """Return the paths of a profile."""
     return Layout(root, profile, root / settings.wheel.wheelhouse)
 
 
@@ -86,7 +88,10 @@ def _require_python_torch(settings: Settings, choice: Resolution) -> None:
 
 
 def _require_prebuilt_torch(settings: Settings, choice: Resolution) -> None:
-    """A rebuild is named of those that an index has."""
+    """Raise `SettingsError` if torch.local is set and torch is not a prebuilt wheel.
+
+    torch.local selects a wheel of an index.
+    """
     if settings.torch.local and choice.strategy != "prebuilt":
         raise SettingsError(
             "it names a wheel on an index, and this torch is "
@@ -117,14 +122,14 @@ def _plan_stages(
 
 
 def _list_extension_names(stages: Sequence[Stage]) -> list[str]:
-    """What is installed beside torch, in order."""
+    """Return the names of the extensions that are installed with torch, in order."""
     return [stage.job.name for stage in stages if stage.kind == "extensions"]
 
 
 def _explain_absent_stages(
     settings: Settings, choice: Resolution, stages: Sequence[Stage]
 ) -> dict[str, str]:
-    """Stages that this strategy does not have, each with the reason."""
+    """Return the stages that this plan does not have, each with the reason."""
     absent = {}
     if choice.strategy != "source":
         absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")
@@ -160,7 +165,7 @@ def _build_headline(
 
 
 def _format_source(source: SourceJob) -> str:
-    """Which tree, in a line."""
+    """Describe the source tree in one line."""
     ref = f" at {source.ref}" if source.kind == "git" else ""
     patches = len(source.patches)
     more = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""

@@ -1,7 +1,6 @@
-"""From settings, host and knowledge to a `Choice`: which archs, which way to a torch, which
-toolkit.
+"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit.
 
-Everything that can be seen to be wrong offline is a `SettingsError` here, with the dotted key.
+Every mistake that can be found offline raises `SettingsError` with the dotted key.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ _REQUESTED_REASON = "asked for in torch.strategy"
 
 
 def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """The choice for this host. Raises `SettingsError`; the advice of an `UnmetError` was itself
-    tried.
+    """Return the resolution for this host.
+
+    Raises `SettingsError`. The suggestions in the hint of an `UnsatisfiableError` were each tried.
     """
     try:
         return resolve_without_suggestions(settings, host, knowledge)
@@ -41,7 +41,7 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
 
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """The choice, or an `UnmetError` without advice from other settings."""
+    """Return the resolution. Raises `UnsatisfiableError` without suggestions of other settings."""
     strategy = settings.torch.strategy
     if strategy != "auto":
         return resolve_strategy(strategy, settings, host, knowledge)
@@ -65,8 +65,9 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = _REQUESTED_REASON,
 ) -> Resolution:
-    """The choice with that strategy, `why` being the reason for a build. Raises `UnmetError`, and
-    `SettingsError` where no other setting helps.
+    """Return the resolution with that strategy; `why` is the reason for a source build.
+
+    Raises `UnsatisfiableError`, and `SettingsError` if no other setting helps.
     """
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
@@ -103,14 +104,20 @@ def resolve_strategy(
 
 
 def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
-    """Whether anything is compiled against torch. A companion that this torch has not is told."""
+    """Return True if an extension or a companion package is compiled against torch.
+
+    Raises `SettingsError` for a companion package that does not exist for this torch.
+    """
     if torch_candidates.is_partial_build(settings, choice.strategy):
         return False
     return needs_companion_build(settings, choice, knowledge) or bool(settings.extensions)
 
 
 def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> SettingsError:
-    """Why no wheel was taken is told with what a build lacks: the one may be easier to change."""
+    """Combine the reason for no wheel and the reason for no build.
+
+    Either may be the easier one to change.
+    """
     if no_build.message == no_wheel.message:
         return no_build
     what = f"{no_wheel.message}; and for a build, {no_build.message}"
@@ -124,7 +131,7 @@ def _resolve_optional_toolkit(
     torch: torch_candidates.TorchCandidate,
     choice: Resolution,
 ) -> ToolkitResolution:
-    """What compiles. Where nothing is compiled it is for env.sh alone, and may be missing."""
+    """Return the toolkit. It may be missing if nothing is compiled: then only env.sh uses it."""
     try:
         toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
     except UnsatisfiableError as error:
@@ -142,8 +149,10 @@ def _resolve_optional_toolkit(
 def _apply_toolkit(
     choice: Resolution, torch: torch_candidates.TorchCandidate, toolkit: ToolkitResolution
 ) -> Resolution:
-    """A torch that is built has the CUDA of its toolkit; one that is there already must have the
-    same major, or its extension builder refuses (torch.utils.cpp_extension).
+    """Add the toolkit, and set the CUDA release of a torch that is built to that of the toolkit.
+
+    An existing or prebuilt torch must have the same CUDA major as the toolkit, or its extension
+    builder (torch.utils.cpp_extension) fails.
     """
     choice = replace(choice, toolkit=toolkit)
     if toolkit.provider == "none":

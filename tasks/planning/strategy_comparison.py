@@ -18,7 +18,7 @@ from tasks.settings.schema import Settings
 def estimate_strategy_cost(
     settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
 ) -> Cost:
-    """On one core; how much of it one CMake target takes is not known."""
+    """Estimate the cost of a strategy on one core. The time of one CMake target is not known."""
     if is_partial_build(settings, strategy):
         part = estimate_cost(knowledge, strategy, len(targets), 0)
         known = f"unverified: build.target is a part of what is known: {part.known}"
@@ -28,8 +28,10 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """One strategy on this host. `why` is the reason that speaks for it where it is `possible`, and
-    the refusal where it is not. `cost` is on one core: `cost.on(cores)` for a machine's.
+    """One strategy on this host.
+
+    `why` is the reason for it if it is `possible`, else the reason against it. `cost` is for one
+    core; `cost.scale_to_cores` converts it.
     """
 
     strategy: Strategy
@@ -43,8 +45,9 @@ class StrategyOption:
 def compare_strategies(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[StrategyOption, ...]:
-    """Prebuilt, source and existing, in this order; at most one is chosen. Raises `SettingsError`
-    for targets that mean nothing.
+    """Return prebuilt, source and existing, in this order; at most one is chosen.
+
+    Raises `SettingsError` for invalid targets.
     """
     targets, _ = find_targets(settings, host, knowledge)
     try:

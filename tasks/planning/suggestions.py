@@ -1,7 +1,7 @@
-"""What would help where a choice cannot be: other settings, each tried before it is named.
+"""Suggest other settings if a resolution fails. Each suggestion is tried before it is shown.
 
-Nothing is advised that the facts know to be bad. `trial` tries; `pythons`, `toolkits`, `torches`
-and `cards` know of one kind of change each, and `advice` puts them into a sentence.
+Combinations that are known to be bad are not suggested. `what_if` has the single changes and the
+pairs; this module combines more changes and formats the result.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from tasks.settings.schema import Settings
 
 @dataclass(frozen=True)
 class CombinedChange:
-    """The values that differ from the settings and the host, "" for those that do not. `installed`
-    is a CUDA release that has to be installed first.
+    """The values that differ from the settings and the host, "" for those that do not.
+
+    `installed` is a CUDA release that has to be installed first.
     """
 
     torch: str = ""
@@ -44,8 +45,9 @@ class CombinedChange:
 
 
 def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggestion]:
-    """Yield the working changes, the smallest first; wheels before builds unless the settings
-    require a build.
+    """Yield the working changes, the smallest first.
+
+    Wheels come before builds unless the settings require a build.
     """
     if trial.settings.torch.strategy == "existing" or not _is_possible(trial):
         return
@@ -192,7 +194,7 @@ _ACCEPT_HINT = "if what is missing was installed since: doit doctor --accept"
 def format_suggestions(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """One sentence with every remedy, empty where nothing is known to help."""
+    """Return one sentence with every suggestion, "" if no change is known to help."""
     told = [remedy.hint for remedy in list_suggestions(settings, host, knowledge, attempt)]
     if host.pinned and _can_new_install_help(what_if.WhatIf(settings, host, knowledge, attempt)):
         told.append(_ACCEPT_HINT)
@@ -202,9 +204,11 @@ def format_suggestions(
 def list_suggestions(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> tuple[what_if.Suggestion, ...]:
-    """At most one of a kind: another Python, a toolkit of one's own, any toolkit, torch, strategy,
-    several profiles, or fewer targets. Two changes at once only if no single one helps, and
-    torch, CUDA and Python together only if no two do.
+    """Return at most one suggestion of each kind.
+
+    The kinds are another Python, another toolkit.path, any toolkit, another torch, another
+    strategy, several profiles, and fewer targets. Two changes at once are suggested only if no
+    single one helps; torch, CUDA and Python together only if no two do.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     found = [next(kind(trial), None) for kind in _ONE_CHANGE]
@@ -219,8 +223,9 @@ def list_suggestions(
 def format_wheel_alternatives(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """Suggest another wheel and a source build in place of a wheel that lacks code for a target; ""
-    if planning accepts neither.
+    """Suggest another wheel and a source build instead of a wheel that lacks code for a target.
+
+    Return "" if planning accepts neither.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     found = [
@@ -231,8 +236,9 @@ def format_wheel_alternatives(
 
 
 def _can_new_install_help(trial: what_if.WhatIf) -> bool:
-    """Whether something that helps could have been installed after this machine was looked at: what
-    a setting names anew is looked for again, what was pinned is not.
+    """Return True if the user may have installed something that helps since the host was pinned.
+
+    A value that a changed setting names is searched again; pinned facts are not.
     """
     if trial.settings.python == "auto" and next(what_if.suggest_pythons(trial), None):
         return True

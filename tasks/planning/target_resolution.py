@@ -1,4 +1,4 @@
-"""Which archs to build for."""
+"""Resolve the target architectures and check that the toolchain accepts them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from tasks.settings.schema import Build, Settings
 def find_targets(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[tuple[Arch, ...], str]:
-    """The archs to build for, ascending, and why these. Raises `SettingsError`, `UnmetError` for a
-    card that is never in such a machine.
+    """Return the architectures to build for, ascending, and the reason for them.
+
+    Raises `SettingsError`, and `UnsatisfiableError` for a GPU that does not exist in this kind of
+    machine.
     """
     asked = settings.target.gpus
     if asked == "auto" and host.system == "macos":
@@ -68,8 +70,10 @@ _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
 
 def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
-    """`UnmetError` for a target that what compiles cannot be told of, `SettingsError` for a
-    variable of a person's own that it would not understand, or that leaves a target out.
+    """Raise an error if the build tools cannot build for a target.
+
+    `UnsatisfiableError`: the tools do not accept a target. `SettingsError`: an arch variable of the
+    user is not understood, or leaves out a target.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
@@ -84,7 +88,11 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_supported_targets(
     settings: Settings, knowledge: Knowledge, choice: Resolution
 ) -> None:
-    """Another torch is looked for only where there is one that takes the arch."""
+    """Raise an error if torch does not accept a target.
+
+    `UnsatisfiableError`, for which another torch is suggested, is raised only if some torch accepts
+    it.
+    """
     torch = choice.torch
     built = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
@@ -109,8 +117,9 @@ def _require_supported_targets(
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """What to write for an arch that torch's extension builder has no name for: one whose machine
-    code runs on the same card. Empty where there is none.
+    """Suggest another arch for one that torch's extension builder does not accept.
+
+    The code of the suggested arch runs on the same GPU. Return "" if there is no such arch.
     """
     card = Arch(arch.major, arch.minor)
     makes = {made for kit in knowledge.toolkits.values() for made in kit.makes if not made.suffix}
@@ -134,10 +143,10 @@ def _require_arch_variables(
     *,
     extension: bool,
 ) -> None:
-    """Each list is understood by its reader, made by the toolkit, and reaches every target.
+    """Require that each arch list is valid and compilable, and covers all targets.
 
-    The tree of PyTorch is no reader of CMake's: it discards what these say, but CMake tries it out
-    before (pytorch.yaml, cmake-cuda-architectures-*).
+    CMake's variables need not cover the targets in a build of PyTorch: its tree discards them.
+    CMake still validates them first (pytorch.yaml, cmake-cuda-architectures-*).
     """
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & given.keys()):
         try:
@@ -172,13 +181,16 @@ def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Reso
 
 
 _USE_CUDA = "USE_CUDA"
-# PyTorch's tools/setup_helpers/env.py, check_negative_env_flag; CMake takes an empty one so, too
+# From PyTorch's tools/setup_helpers/env.py, check_negative_env_flag; for CMake "" is false, too
 _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
-    """`SettingsError` where it has a torch built with CUDA for the CPU, or without it for cards."""
-    # build.env goes before build.flags
+    """Raise `SettingsError` if USE_CUDA contradicts the targets.
+
+    It must not be set for a CPU build, nor be off in a build for GPUs.
+    """
+    # build.env takes precedence over build.flags
     given = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
     said = [(section, value) for section, value in given.items() if value is not None]
     if choice.strategy != "source" or not said:

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit compiles: the system's, a person's own, or Python packages."""
+"""Resolve the CUDA toolkit: the system's, the one in toolkit.path, or Python packages."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def resolve_toolkit(
     cuda: str | None,
     targets: tuple[Arch, ...],
 ) -> ToolkitResolution:
-    """The toolkit for a torch with that CUDA. Raises `UnmetError` where it is not to be had, and
-    sooner where it would be of no use; `SettingsError` for a toolkit.path that holds none.
+    """Return the toolkit for a torch with that CUDA release.
+
+    Raises `UnsatisfiableError` if it is not available, or cannot compile for the targets (checked
+    first), and `SettingsError` if toolkit.path has no toolkit.
     """
     provider = settings.toolkit.provider
     wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
@@ -44,7 +46,7 @@ def resolve_toolkit(
 
 
 def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
-    """Whether toolkit.provider can give that CUDA here."""
+    """Return True if toolkit.provider can provide that CUDA release here."""
     provider = settings.toolkit.provider
     found = [kit for kit in host.toolkits if kit.release == cuda]
     match provider:
@@ -83,11 +85,14 @@ def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
 
 
 def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    """`UnmetError` that names a toolkit which makes code for the one that this cannot make."""
+    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target.
+
+    The message names a toolkit that can.
+    """
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
-        # which toolkits make the archs is no advice: whether this torch is built with them counts
+        # No toolkit is suggested: this torch may not build with one that can compile the targets
         known = format_major_minor(cuda) in knowledge.toolkits
         todo = "choose another torch, or other cards in target.gpus"
         if not known:

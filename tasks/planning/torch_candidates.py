@@ -1,4 +1,4 @@
-"""The three ways to a torch: an official wheel, its own sources, or the one that is there."""
+"""Find the torch of each strategy: an official wheel, a source build, or an existing torch."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from tasks.settings.schema import Settings
 
 @dataclass(frozen=True)
 class TorchCandidate:
-    """A torch that could be had. `why` is the reason for the way to it; `cuda` as "13.2", None for
-    the CPU; `index` the package index of a wheel, empty for the default one.
+    """A torch that is available.
+
+    `why` is the reason for its strategy. `cuda` is "13.2", None for the CPU. `index` is the package
+    index of a wheel, "" for the default one.
     """
 
     strategy: Strategy
@@ -39,7 +41,7 @@ class TorchCandidate:
 
 
 def find_existing_torch(python: Interpreter) -> TorchCandidate:
-    """The torch that an interpreter holds. Raises `SettingsError`."""
+    """Return the torch that is installed for an interpreter. Raises `SettingsError`."""
     if python.torch is None:
         raise SettingsError(
             f"{python.path} holds no torch",
@@ -56,9 +58,10 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """The official wheel for this torch, Python, platform and index that covers every target.
+    """Return the official wheel that covers every target.
 
-    Raises `UnmetError` where there is none, and `SettingsError` for a release that is not known.
+    It is for this torch, Python, platform and index. Raises `UnsatisfiableError` if there is no
+    such wheel or the release is not known.
     """
     version = settings.torch.version
     wanted = None if settings.toolkit.version == "auto" else settings.toolkit.version
@@ -91,7 +94,10 @@ def find_prebuilt_torch(
 def find_source_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
 ) -> TorchCandidate:
-    """A torch to build, with the CUDA that suits it best. Raises `SettingsError`, `UnmetError`."""
+    """Return a torch to build, with the CUDA release that suits it best.
+
+    Raises `SettingsError` and `UnsatisfiableError`.
+    """
     version = settings.torch.version
     require_supported_python(knowledge, version, host.python)
     _require_source_ref(settings)
@@ -118,8 +124,9 @@ def find_source_torch(
 
 
 def _require_source_ref(settings: Settings) -> None:
-    """`SettingsError` for a version that has no tag, where one would be cloned. Source:
-    `release_candidates` in pytorch.yaml.
+    """Raise `SettingsError` for a version without a tag, if it would be cloned.
+
+    Source: `release_candidates` in pytorch.yaml.
     """
     source, version = settings.source, settings.torch.version
     channel = find_release_channel(version)
@@ -139,12 +146,12 @@ def _require_source_ref(settings: Settings) -> None:
 
 
 def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
-    """A part of the tree makes no wheel, and so nothing to build extensions against."""
+    """Return True for a build of one CMake target: it has no wheel to build extensions against."""
     return strategy == "source" and bool(settings.build.target)
 
 
 def find_source_reason(settings: Settings) -> str:
-    """Settings that mean nothing to a prebuilt wheel are a wish for a source build."""
+    """Return the reason for a source build, settings that only a build uses; "" without them."""
     source, build = settings.source, settings.build
     asked = {
         "source.path": source.path,
@@ -158,7 +165,7 @@ def find_source_reason(settings: Settings) -> str:
 
 
 def require_known_release(knowledge: Knowledge, version: str) -> Release:
-    """The facts of a release. Raises `UnmetError` where there are none."""
+    """Return the facts of a release. Raises `UnsatisfiableError` for an unknown one."""
     try:
         return find_release(knowledge, version)
     except KnowledgeError as error:
@@ -168,7 +175,10 @@ def require_known_release(knowledge: Knowledge, version: str) -> Release:
 
 
 def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
-    """The facts of what is built. A fork may count its releases as it likes."""
+    """Return the facts of the release to build.
+
+    A fork in source.path may number its releases differently.
+    """
     try:
         return require_known_release(knowledge, settings.torch.version)
     except SettingsError as error:
@@ -179,11 +189,11 @@ def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
 
 
 def require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
-    """`UnmetError` for a Python that the release is not for."""
+    """Raise `UnsatisfiableError` if the release does not support that Python."""
     try:
         known = find_release(knowledge, version)
     except KnowledgeError:
-        return  # a tree newer than our facts is for its own setup to judge
+        return  # a tree newer than the facts checks the Python in its setup
     if not is_python_supported(known, python.version):
         raise UnsatisfiableError(
             f"torch {version} is for Python {' to '.join(known.python)}, "

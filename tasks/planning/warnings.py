@@ -1,4 +1,4 @@
-"""What is known to fail with the sources of a release, said before hours are spent on it."""
+"""List warnings before a build starts: known problems, misleading targets and unused settings."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from tasks.settings.schema import Settings
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """A warning for each known-bad combination that a source build meets, and for what is too old,
-    by what planning knows; and whatever the strategy, for archs that are in machines of another
-    kind. Compilers and glibc are looked at by `doctor`, of which every build asks a part before it
-    begins. What a stage cures is no warning.
+    """Yield a warning for each known problem of a source build.
+
+    Known problems are known-bad combinations and versions that are too old. With every strategy,
+    yield a warning for targets that exist only in other kinds of machines. Only what planning knows
+    is checked: `doctor` checks compilers and glibc, and every build runs a part of it first. A
+    problem that a stage fixes is not reported.
     """
     yield from _list_machine_warnings(knowledge, host, choice)
     if choice.strategy != "source":
@@ -40,7 +42,10 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
 
 
 def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """A capability says less than the name of a card: this is told of, where that is refused."""
+    """Yield a warning for each capability that exists only in another kind of machine.
+
+    The name of a GPU is more specific: `find_targets` raises an error for it.
+    """
     for arch in choice.targets:
         machine, cards = find_only_machine(knowledge, arch)
         if machine and machine != normalize_machine(host.machine):
@@ -55,11 +60,11 @@ def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution)
 def list_capability_warnings(
     loaded: LoadedSettings, host: Host, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning if the only target is a capability and no GPU is visible: some guides
-    confuse the capability of the RTX 50 series with 10.0 or 8.9.
+    """Yield a warning if the only target is a capability and no GPU is visible.
 
-    No warning for several targets, a matrix entry or a suffix (`9.0a`), which are chosen on
-    purpose, nor for the capability of the GPU that `auto` assumes.
+    Some guides confuse the capability of the RTX 50 series with 10.0 or 8.9. No warning for several
+    targets, a matrix entry or a suffix (`9.0a`), which are chosen on purpose, nor for the
+    capability of the GPU that `auto` assumes.
     """
     gpus = loaded.settings.target.gpus
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
@@ -83,9 +88,9 @@ _BUILD_KEYS = (
     *("wheel.local_version", "wheel.cuda"),
 )
 _ARCHIVE_KEYS = ("source.sha256",)
-# The environment of every profile takes these of build.env, and no other
+# Every profile uses these variables of build.env for its environment, and no others
 _COMPILER_VARIABLES, _CACHE_PREFIXES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
-# What is not read of an extension, by where its source is
+# The keys of an extension that are not used, by the kind of its source
 _UNUSED_EXTENSION_KEYS = {
     "path": ("ref", "submodules", "sha256"),
     "git": ("sha256",),
@@ -96,8 +101,9 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """A warning for each reason, with the keys and where they are set. Of a cell there is none:
-    what its profile holds is for the others, too.
+    """Yield a warning for each reason, with the unused keys and their locations.
+
+    No warning for a matrix entry: its profile has settings for the other entries, too.
     """
     if "@" in loaded.profile:
         return
@@ -131,7 +137,7 @@ def _list_unused_keys(
 
 
 def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The most local of path, tarball and git counts."""
+    """Yield the unused keys of source. path precedes tarball, and tarball precedes git."""
     source = settings.source
     if source.path:
         yield ("source.ref", *_ARCHIVE_KEYS), "source.path is taken as it is"
@@ -159,9 +165,7 @@ def _list_extension_warnings(loaded: LoadedSettings) -> Iterator[str]:
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:
-    """Where somebody gave it another value than the default for this profile, "" where nobody
-    did.
-    """
+    """Return where a value other than the default was set for this profile, "" if it was not."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
     if getattr(values, name) == type(values).model_fields[name].default:

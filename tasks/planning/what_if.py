@@ -1,4 +1,4 @@
-"""One trial: the choice with other settings, or on a host that has more, judged by the facts."""
+"""Resolve with changed settings or on a changed host, and list the single changes that help."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ResolveFunction = Callable[[Settings, Host, Knowledge], Resolution]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that was tried: `todo` in words, and the choice that it leads to."""
+    """A change that was tried: `hint` describes it, `resolution` is its result."""
 
     hint: str
     resolution: Resolution
@@ -40,7 +40,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What was asked for and where, and how a choice is made of it."""
+    """The requested settings, the host, and the function that resolves them."""
 
     settings: Settings
     host: Host
@@ -50,8 +50,10 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: dict[str, Any]
     ) -> Resolution | None:
-        """The choice with these keys changed, or on that host; None where it cannot be, is known to
-        be bad, or is a build that nobody is known to have made.
+        """Return the resolution with these keys changed, or on that host.
+
+        None if it fails, is known to be bad, or is a build with a toolkit that is not known to
+        work.
         """
         changed = {
             name: getattr(self.settings, name).model_copy(update=keys)
@@ -67,13 +69,14 @@ class WhatIf:
         return choice if self._is_known_build(choice) and not bad else None
 
     def add_all_toolkits(self) -> WhatIf:
-        """The same on a host that has every known toolkit."""
+        """Return the same on a host that has every known toolkit."""
         every = tuple(InstalledToolkit("", f"{cuda}.0") for cuda in self.knowledge.toolkits)
         return replace(self, host=replace(self.host, toolkits=every))
 
     def _is_known_build(self, choice: Resolution) -> bool:
-        """Whether a build is one with a toolkit that the release is published with, or with the one
-        that was asked for.
+        """Return True if a build uses the requested toolkit or one that torch is published with.
+
+        True also for other strategies and for the CPU.
         """
         if choice.strategy != "source" or choice.cuda in {None, self.settings.toolkit.version}:
             return True
@@ -87,8 +90,10 @@ class WhatIf:
 
 
 def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
-    """Whether what would be built is known not to work. A toolkit counts by its release: the one
-    that will be installed is not here yet.
+    """Return True if the build is known to fail.
+
+    The toolkit is compared by its release: a toolkit that will be installed has no full version
+    yet.
     """
     combination = replace(choice.build_combination(host), cuda=choice.toolkit.version or None)
     found = (
@@ -99,11 +104,11 @@ def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
 
 
 ToolkitKeys = dict[str, str]
-_ANY_FOLDER = "."  # any folder: which one a person will name is not known
+_ANY_FOLDER = "."  # a placeholder: the folder that the user will name is not known
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """The one that `auto` finds, one that can be had here, and last one to be installed."""
+    """Yield the toolkits that `auto` finds, other available ones, and last one to install."""
     here = list(_suggest_available_toolkits(trial, _list_toolkit_versions(trial)))
     yield from (remedy for remedy in here if remedy.resolution.strategy != "source")
     yield from here
@@ -111,8 +116,9 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """One to install: with the settings as they are, whichever toolkit that takes; else with one
-    change more. Not where toolkit.path says which one is meant.
+    """Yield a toolkit to install: first with the current settings, then with one more change.
+
+    Nothing with provider path: toolkit.path names the toolkit.
     """
     if trial.settings.toolkit.provider == "path":
         return
@@ -130,13 +136,13 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """With provider path: what the toolkit there can do, and after it another one there."""
+    """Yield, with provider path, a torch for the toolkit in toolkit.path, then other toolkits."""
     yield from _suggest_torch_for_path(trial)
     yield from suggest_other_path_toolkits(trial)
 
 
 def _suggest_torch_for_path(trial: WhatIf) -> Iterator[Suggestion]:
-    """With provider path: the torch that suits the toolkit there."""
+    """Yield, with provider path, the torch that suits the toolkit in toolkit.path."""
     if trial.settings.toolkit.provider != "path":
         return
     for kit in (found for found in trial.host.toolkits if found.asked):
@@ -150,8 +156,9 @@ def _suggest_torch_for_path(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """With provider path: which other toolkits would do there; one that means a build only where no
-    wheel is to be had.
+    """Yield, with provider path, the other toolkits that work there.
+
+    One that requires a source build is included only if none has a wheel.
     """
     if trial.settings.toolkit.provider != "path":
         return
@@ -171,7 +178,7 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
-    """What toolkit.version could be for these targets, the one that was asked for first."""
+    """Return the values for toolkit.version for these targets, the requested one first."""
     ours = trial.settings.toolkit.version
     try:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
@@ -184,7 +191,7 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
 def _suggest_available_toolkits(trial: WhatIf, order: Iterable[str]) -> Iterator[Suggestion]:
     changes: list[ToolkitKeys] = [{"version": cuda} for cuda in order]
     if changes and trial.settings.toolkit.provider == "path":
-        changes = [{}, {"version": "auto"}]  # toolkit.path is kept but for the torch's own toolkit
+        changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
     for change in changes:
         for keys in _list_provider_changes(trial, change, "auto"):
             choice = trial.resolve_with(toolkit=keys)
@@ -193,7 +200,7 @@ def _suggest_available_toolkits(trial: WhatIf, order: Iterable[str]) -> Iterator
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
-    """That host with one toolkit more, `asked` being the one in toolkit.path."""
+    """Return the host with one more toolkit; with `asked`, it replaces the one in toolkit.path."""
     there = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", asked)
     kept = tuple(kit for kit in host.toolkits if not (asked and kit.asked))
     return replace(host, toolkits=(there, *kept))
@@ -202,7 +209,10 @@ def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: ToolkitKeys, choice: Resolution
 ) -> str:
-    """That toolkit.path does as well, where it leads to the same; and with which provider."""
+    """Suggest toolkit.path as an alternative, with the provider it needs.
+
+    Return "" if the result would differ.
+    """
     there = _add_host_toolkit(trial.host, cuda, asked=True)
     kept = {name: value for name, value in keys.items() if name != "provider"}
     for more, also in (({}, ""), ({"provider": "path"}, " and toolkit.provider: path")):
@@ -225,7 +235,10 @@ def _describe_torch(choice: Resolution) -> str:
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
-    """`CUDA 12.0 to 12.9`. A CUDA release that is newer than the facts was not tried."""
+    """Format a range of toolkits, such as `CUDA 12.0 to 12.9`.
+
+    CUDA releases that are newer than the facts are not tried.
+    """
     order = [cuda for cuda in knowledge.toolkits if cuda in able]
     known = list(knowledge.toolkits)
     between = known[known.index(order[0]) : known.index(order[-1]) + 1]
@@ -237,7 +250,10 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list[ToolkitKeys]:
-    """The same change with the provider as it is, and, where that would not look there, another."""
+    """Return the change with the current provider, then with `other`.
+
+    The second is left out if the current provider already looks there.
+    """
     fitting = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
     as_it_is = trial.settings.toolkit.provider in fitting
     return [keys] if as_it_is else [keys, {**keys, "provider": other}]
@@ -254,8 +270,9 @@ _AUTO_TOOLKIT = {"version": "auto"}
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """The nearest release, newer before older, and one whose wheel was looked at before one that is
-    known by inference. Not where a tree or an index of one's own is meant.
+    """Yield the nearest releases, newer before older, verified wheels before those only inferred.
+
+    Nothing if the settings require the existing torch, a source tree or another index.
     """
     settings = trial.settings
     if settings.torch.strategy == "existing" or find_source_reason(settings):
@@ -276,14 +293,14 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Where neither alone helps: another release, with its toolkit installed."""
+    """Yield another release with its toolkit to install, if neither helps separately."""
     for remedy in suggest_releases(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {remedy.hint}")
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
-    """A build, where a wheel was asked for."""
+    """Yield a source build if the settings require a wheel."""
     if trial.settings.torch.strategy != "prebuilt":
         return
     choice = trial.resolve_with(torch={"strategy": "source"})
@@ -292,8 +309,9 @@ def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield official wheels that are known to hold code for every target, other than the current
-    one: of the same minor release first, then of the nearest.
+    """Yield other official wheels that are known to contain code for every target.
+
+    Those of the same minor release come first, then those of the nearest.
     """
     now = trial.resolve_with()
     for version in _list_release_patches(trial):
@@ -312,7 +330,7 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a source build in place of the current wheel."""
+    """Yield a source build instead of the current wheel."""
     keys = {"strategy": "source", "local": None}
     if choice := trial.resolve_with(torch=keys):
         yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", choice)
@@ -339,7 +357,10 @@ def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
 
 
 def _find_intended_strategy(settings: Settings) -> Strategy:
-    """Nobody is sent to hours of compiling who asked for a torch only."""
+    """Return the strategy to suggest: source only if it was requested.
+
+    Compiling takes hours.
+    """
     return "source" if settings.torch.strategy == "source" else "prebuilt"
 
 
@@ -362,9 +383,10 @@ def _format_release_hint(version: str, choice: Resolution, more: dict[str, str])
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
-    """The end of the release's range that is nearer to the Python that is meant, then the other.
+    """Yield the two ends of the release's Python range, the nearer one first.
 
-    Which others this machine has is not known: to look for them takes processes, and this is pure.
+    Other interpreters of this machine are not considered: finding them takes processes, and this
+    module is pure.
     """
     found = _find_unsupported_release(trial)
     for version in list_fitting_pythons(trial, found) if found else ():
@@ -376,15 +398,17 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Where neither alone helps: another Python, and a toolkit installed."""
+    """Yield another Python with a toolkit to install, if neither helps separately."""
     for remedy in suggest_pythons(trial.add_all_toolkits()):
         cuda = remedy.resolution.toolkit.version
         yield replace(remedy, hint=f"{remedy.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})")
 
 
 def format_python_hint(version: str, *, into: bool) -> str:
-    """Return the hint to change to that Python. install.into must then change too: its environment
-    is of the current Python, and wheels for another cannot be installed there.
+    """Return the hint to change to that Python.
+
+    With install.into, that environment must change too: it has the current Python, and wheels for
+    another cannot be installed there.
     """
     if into:
         return (
@@ -396,7 +420,7 @@ def format_python_hint(version: str, *, into: bool) -> str:
 
 
 def _find_unsupported_release(trial: WhatIf) -> Release | None:
-    """The release that was asked for, where it is known and not for this Python."""
+    """Return the requested release if it is known and does not support this Python."""
     try:
         found = find_release(trial.knowledge, trial.settings.torch.version)
     except TorchyardError:
@@ -405,8 +429,9 @@ def _find_unsupported_release(trial: WhatIf) -> Release | None:
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first; only "" if the current one
-    fits.
+    """Return the Pythons to try with that release, the nearest first.
+
+    Return only "" if the current one fits.
     """
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
@@ -422,7 +447,7 @@ def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
-    """A profile for each target, where each alone can be."""
+    """Yield a profile for each target, if each target can be built separately."""
     apart = _resolve_each_target(trial)
     if len(apart) > 1 and all(apart.values()):
         named = " and ".join(apart)
@@ -431,7 +456,7 @@ def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
-    """Without those that stand in the way; last, the newest card alone."""
+    """Yield the targets that can be built; last, only the newest one."""
     apart = _resolve_each_target(trial)
     working = {name: choice for name, choice in apart.items() if choice}
     newest = max(working, key=lambda name: working[name].targets, default="")
@@ -445,7 +470,7 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
-    """Each target alone: its choice, None where there is none."""
+    """Resolve each target separately; None for a target that fails."""
     asked = trial.settings.target.gpus
     gpus = asked if asked != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
