@@ -36,8 +36,8 @@ class UpdateNote:
     """The note of a submodule update; submodules are listed by path.
 
     `paths` were requested, `fresh` were not cloned before, `clean` had no local changes, and
-    `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are seconds since
-    1970. `ended` is set if the update failed, and not set if the process was killed.
+    `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are
+    seconds since 1970. `ended` is set if the update failed, and not set if the process was killed.
     """
 
     paths: Sequence[str] = ()

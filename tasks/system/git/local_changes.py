@@ -326,7 +326,7 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup, its list first: without a list, partial files are not taken as a backup."""
+    """Remove the backup, its list first: files without a list are not used as a backup."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
