@@ -145,7 +145,10 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Parse `31 23 0:28 ROOT POINT options … - TYPE source superoptions` (proc_pid_mountinfo(5))."""
+    """Parse lines of mountinfo, whose format is in proc_pid_mountinfo(5).
+
+    `31 23 0:28 ROOT POINT options … - TYPE source superoptions`
+    """
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split()
@@ -161,7 +164,7 @@ def _unescape_field(field: str) -> str:
 
 
 def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
-    """Return the mounts without those that mount the same tree again, for example for a chroot."""
+    """Return the mounts without those that mount the same tree again, as for a chroot."""
     found: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
     for mount in mounts:
         found.setdefault((mount.device, mount.root), mount)

@@ -42,9 +42,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
-        part.unlink(
-            missing_ok=True
-        )  # without a digest, the parts may not belong together
+        part.unlink(missing_ok=True)  # without a digest, the parts may not belong together
     _append_to_log(log, f"fetch {url}")
     _download_with_retries(url, part, sha256, log)
     files.replace_path(part, target)

@@ -282,7 +282,7 @@ def explain_client_failure(
 
 
 def _add_failed_host(remedy: str, text: str) -> str:
-    """Add the host that did not answer, without user and password: another index may have answered."""
+    """Add the host that did not answer, without its login: another index may have answered."""
     hosts = [found["uv"] or found["pip"] for found in _FAILED_HOST.finditer(text)]
     if remedy != _NO_ANSWER_HINT or not hosts:
         return remedy
