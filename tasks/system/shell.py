@@ -75,10 +75,10 @@ _PUBLISH_PREFIX = "UV_PUBLISH_"
 
 @contextlib.contextmanager
 def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Stop running commands in the block as soon as `stopped` returns True.
+    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True.
 
-    No further command is started. A command that ends then, with or without success, raises
-    `InterruptedRunError`: only the main thread receives an interrupt.
+    No further command is started, and a command that ends then raises, with or without success.
+    This is necessary because only the main thread receives an interrupt.
     """
     before = _is_stopped.set(stopped)
     try:
@@ -324,7 +324,8 @@ def _read_output(
 ) -> list[RawLine]:
     """Return the lines of the log from the byte `begun` on, then those that were not written.
 
-    Lines are not written if the disk is full. Without a readable log, return only the end of the output.
+    Lines are not written if the disk is full. Without a readable log, return only the end of the
+    output.
     """
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
