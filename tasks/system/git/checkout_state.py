@@ -258,7 +258,7 @@ def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
-    """Return a digest of changed and new files by path, mode and content; "" if there are none."""
+    """Return a digest of changed and new files by path, mode and content; "" without any."""
     _, changed = _read_tracked_status(tree)
     return _hash_lines([*changed, *(_hash_untracked_files(tree) if untracked else ())])
 

@@ -241,7 +241,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     """Create a repository from a finished local clone of `url`, without a checkout.
 
     Copy the objects of the first of `others` that is a finished clone of `url`, its submodules
-    included, to `dest`. Return the path of that clone; "" if there is none, or if `dest` exists.
+    included, to `dest`. Return the path of that clone; "" without one, or if `dest` exists.
     """
     if Path(dest).exists():
         return ""

@@ -40,7 +40,7 @@ _STATUS_OPTIONS = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=unt
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes in words, () if there are none.
+    """Return the kinds of local changes in words, () without local changes.
 
     `patches` are torchyard's patches in the tree.
     """
@@ -129,7 +129,7 @@ class MergeConflicts:
 
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
-    """Return the conflicts of a checkout and its submodules, None if there are none."""
+    """Return the conflicts of a checkout and its submodules, None without conflicts."""
     top = Path(tree)
     if not is_checkout(top) or not (paths := _list_unmerged_paths(top)):
         return None

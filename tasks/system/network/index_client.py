@@ -168,7 +168,7 @@ def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
 
 
 def _read_user_netrc(env: Mapping[str, str]) -> str:
-    """Return the text of the user's netrc; "" if there is none or it cannot be parsed."""
+    """Return the text of the user's netrc; "" if it does not exist or cannot be parsed."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
     named = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
     file = next((path for path in named if path.is_file()), None)

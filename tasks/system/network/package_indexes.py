@@ -21,11 +21,7 @@ from tasks.system.network import network_access
 
 UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)
-_PIP_SECTIONS = (
-    "install",
-    "download",
-    "global",
-)  # of the commands that are run, then of all
+_PIP_SECTIONS = ("install", "download", "global")  # of the commands that are run, then of all
 _SYSTEM_CONFIG = Path("/etc")
 _PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
 
