@@ -1,1 +1,1 @@
-"""The operating system: processes, files, git, Python environments, the network, the hardware."""
+"""Access the operating system: processes, files, git, Python environments, network and hardware."""

@@ -1,4 +1,4 @@
-"""Python environments: made by uv, which comes with us, or by venv where uv cannot run."""
+"""Create and read Python environments, with uv (a dependency), or with venv if uv cannot run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.system.network import index_client
 
 
 def find_uv() -> str | None:
-    """uv's program: the one of our own dependency, else one on PATH, else None."""
+    """Return the path of uv: from the `uv` package, else from PATH, else None."""
     try:
         import uv  # noqa: PLC0415 - where the package is missing, pip does the work
     except ImportError:
@@ -33,24 +33,25 @@ def find_uv() -> str | None:
 
 
 def find_scripts_folder(venv: PurePath) -> Path:
-    """Where a venv keeps its programs."""
+    """Return the folder of a venv's programs."""
     return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def build_program_path(scripts: PurePath, name: str) -> Path:
-    """A program of such a folder. Python 3.11 does not look for `name.exe` where the folder is
-    given with it.
+    """Return the path of a program in a scripts folder.
+
+    Python 3.11 does not find `name.exe` if it gets the folder and `name`.
     """
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
 def find_venv_python(venv: PurePath) -> Path:
-    """The interpreter of a venv."""
+    """Return the path of a venv's interpreter."""
     return build_program_path(find_scripts_folder(venv), "python")
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Make a venv of the interpreter `base`, with pip in it."""
+    """Create a venv of the interpreter `base`, with pip installed."""
     what = "make the build environment"
     try:
         index_client.run_index_client(
@@ -63,7 +64,7 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
 
 
 def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
-    """The command for it."""
+    """Return the command that creates a venv."""
     if not uv:
         return (base, "-m", "venv", str(venv))
     options = ("--seed", "--allow-existing", "--no-python-downloads")
@@ -71,7 +72,7 @@ def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...
 
 
 def find_site_packages(python: str) -> Path:
-    """Where an interpreter keeps compiled packages."""
+    """Return the folder in which an interpreter keeps compiled packages."""
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
     return Path(
         shell.capture_output(
@@ -85,8 +86,9 @@ _SITE_PATTERNS = ("lib/python*/site-packages", "Lib/site-packages")
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """A distribution that is installed. `tags` are those of the wheel that it came in, `requires`
-    what its metadata asks for.
+    """An installed distribution.
+
+    `tags` are the tags of its wheel, `requires` its requirements from the metadata.
     """
 
     name: str
@@ -97,23 +99,24 @@ class InstalledPackage:
 
     @property
     def pin(self) -> str:
-        """`numpy==2.3.5`."""
+        """Return the requirement that pins this version, for example `numpy==2.3.5`."""
         return f"{self.name}=={self.version}"
 
 
 def find_site_folder(venv: PurePath) -> Path:
-    """Where an environment of ours keeps its packages; no process is asked."""
+    """Return the package folder of a managed environment without starting a process."""
     return next(list_site_folders(venv), Path(venv) / "lib")
 
 
 def list_site_folders(prefix: PurePath) -> Iterator[Path]:
-    """The folders for packages that lie below a Python's prefix, of any version and system."""
+    """Return the package folders below a Python prefix, for any Python version and system."""
     return (path for pattern in _SITE_PATTERNS for path in Path(prefix).glob(pattern))
 
 
 def read_package_versions(site: PurePath) -> dict[str, str]:
-    """Normalized name → version, by the names of the folders that installers leave: it is asked in
-    each run.
+    """Return the installed packages, normalized name → version, from the names of the folders.
+
+    This is fast: it is called in each run.
     """
     folder = Path(site)
     names = (path.name for path in folder.glob("*.dist-info")) if folder.is_dir() else ()
@@ -122,7 +125,7 @@ def read_package_versions(site: PurePath) -> dict[str, str]:
 
 
 def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
-    """Everything that lies there, by normalized name."""
+    """Return all installed packages by normalized name."""
     if not Path(site).is_dir():
         return {}
     found = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
@@ -142,8 +145,9 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
 
 
 def resolve_required_names(roots: Iterable[str], here: Mapping[str, InstalledPackage]) -> set[str]:
-    """The names of what the requirements `roots` bring here with their extras, and what that
-    brings.
+    """Return the names of the installed packages that the requirements `roots` need.
+
+    Extras and indirect requirements are included.
     """
     waiting, found = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while waiting:
@@ -172,8 +176,10 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What an import printed, and how it ended: `problem` is "" where it went well, and `error` has
-    the log. `lacks_driver`: it needs the driver of a card, which this machine need not have.
+    """The output and the result of an import.
+
+    `problem` is "" on success; `error` has the log. `needs_driver` is True if the import needs a
+    GPU driver, which this machine may not have.
     """
 
     lines: tuple[str, ...]
@@ -182,13 +188,14 @@ class ImportResult:
 
     @property
     def needs_driver(self) -> bool:
-        """Whether a machine with a card might import it."""
+        """Return True if a machine with a GPU might import the package."""
         return bool(_MISSING_DRIVER.search(self.problem))
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `code` as `command` says but for its argv; its `cwd` should hold no modules, -c takes
-    those first.
+    """Run `code` with the environment, folder and log of `command`.
+
+    The `cwd` of `command` should contain no modules: Python's -c imports those first.
     """
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
@@ -200,5 +207,5 @@ def try_import(python: str, code: str, command: Command) -> ImportResult:
 
 
 def find_raised_exception(lines: Sequence[str]) -> str:
-    """The exception that ended it; those before it in a traceback led to it."""
+    """Return the last exception of a traceback; the earlier ones caused it."""
     return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

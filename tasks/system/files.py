@@ -1,8 +1,7 @@
-"""One door to files: atomic writes, folders that carry our mark, removal that refuses all others,
-one lock a build.
+"""Write files atomically, mark and remove managed folders, and lock builds.
 
-A folder is ours when it holds a CACHEDIR.TAG that we wrote (https://bford.info/cachedir/), or lies
-in one that does.
+A managed folder contains a CACHEDIR.TAG that torchyard wrote (https://bford.info/cachedir/), or is
+in a folder that contains one.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
 
 
 def remove_tree(target: Path, last: str) -> None:
-    """A folder with everything in it; the name in `last` goes after all others."""
+    """Remove a folder with all its contents; the entry named `last` is removed last."""
 
     def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
         function(name)
 
-    # a removal that was interrupted can be taken up again as long as the mark is there
+    # an interrupted removal can be continued while the mark exists
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
         if child.is_dir() and not is_link(child):
             if sys.version_info >= (3, 12):
@@ -50,26 +49,26 @@ def remove_tree(target: Path, last: str) -> None:
 
 
 def remove_file_or_link(path: Path) -> None:
-    """A file or a link. Windows keeps what is read-only from being removed."""
+    """Remove a file or a link; on Windows, make a read-only file writable first."""
     if sys.platform == "win32" and not is_link(path):
         path.chmod(stat.S_IWRITE)
     path.unlink()
 
 
 def is_link(path: Path) -> bool:
-    """Whether it leads elsewhere: on Windows a folder can without being a symbolic link."""
+    """Return True for a symbolic link or, on Windows, a junction."""
     return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
 
 
 def is_accessible(path: PurePath) -> bool:
-    """False also where one may not look."""
+    """Return True if the path exists; False also if access is denied."""
     with contextlib.suppress(OSError):
         return Path(path).exists()
     return False
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """The path, or what of the folders above it is there: what is made there lies on its disk."""
+    """Return the path or its nearest existing parent, which is on the same disk."""
     place = Path(path)
     while not is_accessible(place) and place != place.parent:
         place = place.parent
@@ -77,20 +76,22 @@ def find_existing_ancestor(path: PurePath) -> Path:
 
 
 def has_content(path: Path) -> bool:
-    """Whether it is a file, or a folder with anything in it."""
+    """Return True for a file, or for a folder that is not empty."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """`NoSpaceError` where so little is left that a stage is sure to fail. Whether there is room
-    for all of it was asked when the build began.
+    """Raise `NoSpaceError` if so little space is left that a stage would certainly fail.
+
+    The space for the whole build was checked when the build began.
     """
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """`NoSpaceError` with needs and has where the disk under `folder` has less room; `where` is how
-    a person knows the place, the folder by itself.
+    """Raise `NoSpaceError` with required and free space if the disk of `folder` has too little.
+
+    `where` is the location in the message, by default the folder.
     """
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
@@ -104,8 +105,8 @@ def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str 
 
 
 TAG = "CACHEDIR.TAG"
-_RENAME_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
-_FICLONE = 0x40049409  # of linux/fs.h: share all blocks of another file
+_RENAME_PAUSES = (0.05, 0.2, 1.0)  # seconds between attempts to rename
+_FICLONE = 0x40049409  # from linux/fs.h: share all blocks of another file
 _LOCK_FILE, _HOLDER_FILE = ".lock", ".lock.pid"
 _TAG_TEXT = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -114,7 +115,7 @@ _TAG_TEXT = (
 
 
 def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> None:
-    """Put `content` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    """Write a file atomically: a reader, or a crash, sees the old file or the new one."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -127,14 +128,16 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
         replace_path(Path(name), target)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):  # a full disk names nobody
+        if isinstance(error, OSError):  # the error for a full disk has no file name
             error.filename = str(target)
         raise
 
 
 def replace_path(source: Path, target: Path) -> None:
-    """Rename `source` to `target`, over a file that lies there. On Windows that is refused while
-    somebody reads either, be it only a virus scanner: then once more, and again.
+    """Rename `source` to `target` and replace an existing file.
+
+    Windows refuses this while a process, such as a virus scanner, reads either file. The rename is
+    then retried.
     """
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
@@ -145,7 +148,7 @@ def replace_path(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy `source` to the new file `target`; the two share blocks where the file system can."""
+    """Copy `source` to the new file `target`, as a reflink if the file system supports that."""
     if sys.platform == "linux":
         import fcntl  # noqa: PLC0415 - Windows has none
 
@@ -156,7 +159,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def replace_symlink(path: PurePath, to: str) -> None:
-    """Put a symbolic link to `to` at `path`, in the place of what is there."""
+    """Create a symbolic link to `to` at `path`, and replace what is there."""
     target = Path(path)
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -165,8 +168,10 @@ def replace_symlink(path: PurePath, to: str) -> None:
 
 
 def write_user_file(path: PurePath, text: str) -> None:
-    """Write `text` where a person asked for it. A device, a pipe or what a link leads to takes it
-    as it comes: a rename would put a file into its place. Raises `BuildError` where it cannot.
+    """Write `text` to a path that the user requested.
+
+    A device, a pipe or a link is written directly: a rename would replace it by a file. Raises
+    `TorchyardError` if the path cannot be written.
     """
     target = Path(path).absolute()
     try:
@@ -183,8 +188,9 @@ def write_user_file(path: PurePath, text: str) -> None:
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Make `folder` and mark it as ours; one that is there already, not empty and not marked, is
-    refused.
+    """Create `folder` and mark it as managed.
+
+    A folder that exists, is not empty and has no mark is refused.
     """
     path = Path(folder)
     try:
@@ -195,14 +201,14 @@ def create_owned_folder(folder: PurePath) -> Path:
             location=str(path),
             hint="move the file away",
         ) from error
-    except FileNotFoundError as error:  # of all above it not even the drive is there
+    except FileNotFoundError as error:  # not even the drive of the path exists
         raise TorchyardError(
             "there is no such drive",
             location=str(path),
             hint="choose another place in the settings",
         ) from error
     if not is_owned(path):
-        for begun in path.glob(f".{TAG}.*"):  # a KILL came before the mark had its name
+        for begun in path.glob(f".{TAG}.*"):  # SIGKILL came before the mark was renamed
             begun.unlink()
         if any(path.iterdir()):
             raise NotOwnedError(
@@ -215,17 +221,17 @@ def create_owned_folder(folder: PurePath) -> Path:
 
 
 def mark_owned(folder: PurePath) -> None:
-    """Say that `folder`, with everything in it, is ours."""
+    """Mark `folder`, with all its contents, as managed."""
     write_atomic(Path(folder) / TAG, _TAG_TEXT)
 
 
 def is_marked(folder: PurePath) -> bool:
-    """Whether `folder` itself carries our mark."""
+    """Return True if `folder` itself is marked as managed."""
     return _has_tag(Path(folder))
 
 
 def is_owned(path: PurePath) -> bool:
-    """Whether `path` or a folder above it carries our mark. Links are not followed out of it."""
+    """Return True if `path` or a parent folder is marked as managed, symbolic links resolved."""
     real = Path(path).resolve()
     return any(_has_tag(folder) for folder in (real, *real.parents))
 
@@ -238,8 +244,9 @@ def _has_tag(folder: Path) -> bool:
 
 
 def remove_owned(path: PurePath) -> None:
-    """Remove a file, link or tree that is ours; anything else is a `NotOwnedError`. What is not
-    there is fine.
+    """Remove a managed file, link or tree; a missing path is ignored.
+
+    Raises `NotOwnedError` if the path is not managed.
     """
     target = Path(path)
     if not target.exists() and not target.is_symlink():
@@ -256,8 +263,9 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove everything in a folder that is marked as ours but the mark and the lock; the names in
-    `first` go first, the paths in `but`, relative to it, stay.
+    """Remove everything in a managed folder except its mark and its lock.
+
+    The names in `first` are removed first. The paths in `but`, relative to the folder, are kept.
     """
     path = Path(folder)
     if not _has_tag(path):
@@ -275,7 +283,7 @@ def _remove_except(found: Iterable[Path], kept: Set[Path]) -> None:
 
 
 def read_artifact(path: PurePath) -> Artifact:
-    """Name, sha256 and size in bytes of a file."""
+    """Return name, sha256 and size in bytes of a file."""
     with Path(path).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Artifact(Path(path).name, digest, Path(path).stat().st_size)
@@ -283,8 +291,10 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
-    system frees it on any exit.
+    """Lock a folder for this process; the folder is created if it is missing.
+
+    Raises `BusyError` with the process that holds the lock. The operating system releases the lock
+    on any exit.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
@@ -306,7 +316,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
         _end_killed_run(_read_holder_file(holder), folder)
         write_atomic(
             holder, process_group.RUN_ID
-        )  # not before: the mark is how what is left is found
+        )  # not before: leftover processes are found by this mark
         try:
             yield
         finally:
@@ -316,12 +326,12 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """The run that holds the lock of a folder, or was killed while it did; "" where none is."""
+    """Return the run that holds a folder's lock, or was killed while it held it; "" if none."""
     return _read_holder_file(Path(folder) / _HOLDER_FILE)
 
 
 def _read_holder_file(holder: Path) -> str:
-    """The run that wrote its name there: the one at work, or one that was killed."""
+    """Return the run in the holder file: a running one, or one that was killed."""
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 
 

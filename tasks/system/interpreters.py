@@ -1,6 +1,6 @@
-"""Interpreters: the one that is meant, and the torch that it already holds.
+"""Find the requested Python interpreter and the torch that is installed in it.
 
-A torch is read from its files, since importing it takes seconds.
+An installed torch is read from its files, since importing torch takes seconds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(asked: str) -> Interpreter:
-    """The Python of that name, version or path. `auto` is the one that runs doit, seen through its
-    venv.
+    """Return the Python with that name, version or path.
+
+    `auto` is the base interpreter of the Python that runs doit, outside of its venv.
     """
     path = _find_base_python() if asked == "auto" else _find_python(asked)
     query = (
@@ -45,8 +46,9 @@ def find_interpreter(asked: str) -> Interpreter:
 
 
 def read_interpreter(asked: str) -> Interpreter:
-    """Return the same as `interpreter`, read from files only. If the files have no version, assume
-    that of the Python that runs doit.
+    """Return the same as `find_interpreter`, read only from files.
+
+    If the files have no version, assume that of the Python that runs doit.
     """
     ours = ".".join(map(str, sys.version_info[:3]))
     if asked == "auto":
@@ -115,7 +117,7 @@ def _find_python(asked: str) -> str:
     for found in (shutil.which(f"python{asked}"), _find_uv_python(asked)):
         if found and _can_run(found):
             return found
-    minor = format_major_minor(asked)  # no system has a package of a patch
+    minor = format_major_minor(asked)  # no system has a package for a patch release
     looser = "" if asked == minor else f' and set python: "{minor}"'
     raise UnsatisfiableError(
         f"there is no Python {asked} here",
@@ -125,7 +127,7 @@ def _find_python(asked: str) -> str:
 
 
 def _can_run(python: str) -> bool:
-    """A shim of a version manager can be on PATH with nothing behind it."""
+    """Return True if the Python runs: a version manager's shim can be on PATH without a Python."""
     try:
         shell.capture_output(Command((python, "-c", ""), shell.build_host_env(), "try Python"))
     except (CommandFailedError, MissingToolError):
@@ -146,7 +148,7 @@ def _find_uv_python(version: str) -> str | None:
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """The torch in the first of these folders that has one, by its version.py."""
+    """Return the torch in the first folder that has one, from its version.py."""
     for folder in folders:
         version = folder / "torch" / "version.py"
         if version.is_file():

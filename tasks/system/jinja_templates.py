@@ -1,4 +1,4 @@
-"""Templates and values to text; the shells' own rules of quoting are in `tasks.core.quoting`."""
+"""Render Jinja templates; the quoting rules of the shells are in `tasks.core.shell_quoting`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _TEMPLATE_FILTERS = {
 
 
 def render_template(template: PurePath, values: Mapping[str, Any]) -> str:
-    """The text of a Jinja template; a name that `values` lacks is a bug and keeps its traceback."""
+    """Return the text of a Jinja template.
+
+    A name that is missing in `values` is a bug and keeps its traceback.
+    """
     return _load_environment(str(template.parent)).get_template(template.name).render(**values)
 
 
@@ -39,7 +42,7 @@ def _load_environment(folder: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        # in a script each value goes through the filter of its shell
+        # in a script, the filter of its shell quotes each value
         autoescape=jinja2.select_autoescape(("html.j2",), default=False),
         keep_trailing_newline=True,
         trim_blocks=True,

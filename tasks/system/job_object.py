@@ -1,10 +1,10 @@
-"""A job of Windows: processes that end together, with everyone that they ever start.
+"""Run children in Windows job objects: processes that end together, with all descendants.
 
-A child is in it before its first instruction, so nobody escapes. The system ends a job when its
-last handle is closed, and only this process has one: not even KILL of doit leaves anyone at work,
-which on POSIX takes a mark and the next run (`tasks.system.process_group`). Jobs nest since
-Windows 8; who may not make one all the same, since a job that it is in forbids that, ends the tree
-of processes as far as parents are known. Windows only.
+A child is in the job before its first instruction, so no descendant escapes. Windows ends a job
+when its last handle is closed, and only this process has one. No process survives even if doit is
+killed; on POSIX this needs a mark and the next run (`tasks.system.process_group`). Jobs nest since
+Windows 8. If no job can be created, because an outer job forbids that, the process tree is ended
+as far as parents are known. Windows only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on 
 BOOL, DWORD, HANDLE, LONG = wintypes.BOOL, wintypes.DWORD, wintypes.HANDLE, wintypes.LONG
 POINTER, TEXT, UINT = ctypes.c_void_p, wintypes.LPCWSTR, wintypes.UINT
 _ALREADY_EXISTS = 183
-_WAIT_FAILED = 0xFFFFFFFF  # what a wait gives
+_WAIT_FAILED = 0xFFFFFFFF  # the result of a wait that failed
 _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
 _ntdll = ctypes.WinDLL("ntdll")
 
 
 def declare_function(name: str, *taken: Any, gives: Any = BOOL) -> Callable[..., int]:
-    """A function of kernel32 that gives 0 where it fails, and a wait something else."""
+    """Return a function of kernel32 that raises `OSError` on failure.
+
+    The functions return 0 on failure, a wait returns another value.
+    """
 
     def check_result(result: int | None, *_: object) -> int:
         if not result if gives is not DWORD else result == _WAIT_FAILED:
@@ -42,7 +45,7 @@ def declare_function(name: str, *taken: Any, gives: Any = BOOL) -> Callable[...,
 
 
 def declare_native_function(name: str, *taken: Any) -> Callable[..., int]:
-    """A function of ntdll, whose status is negative where it fails."""
+    """Return a function of ntdll that raises `OSError` on failure, a negative status."""
 
     def check_status(status: int, *_: object) -> int:
         if status < 0:
@@ -55,7 +58,7 @@ def declare_native_function(name: str, *taken: Any) -> Callable[..., int]:
 
 
 def is_existing_object() -> bool:
-    """Whether the object that was just made by name had been there before."""
+    """Return True if the named object existed before it was created."""
     return ctypes.get_last_error() == _ALREADY_EXISTS
 
 
@@ -67,7 +70,7 @@ assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on 
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
 _EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
-_ENDED_EXIT_CODE = 1  # of those who are ended
+_ENDED_EXIT_CODE = 1  # of processes that are ended
 POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
 
 _create_job_object = declare_function("CreateJobObjectW", POINTER, TEXT, gives=HANDLE)
@@ -78,7 +81,7 @@ _assign_process = declare_function("AssignProcessToJobObject", HANDLE, HANDLE)
 _terminate_job = declare_function("TerminateJobObject", HANDLE, UINT)
 _resume_process = declare_native_function("NtResumeProcess", HANDLE)
 
-_job_handles: dict[Popen[str], int] = {}  # a handle each
+_job_handles: dict[Popen[str], int] = {}  # one handle for each child
 
 
 class _JobLimits(ctypes.Structure):
@@ -97,8 +100,9 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """It was started suspended; it runs from now on, in a job unless it `serves` others: a server
-    cannot leave a job, as it leaves a group.
+    """Resume a child that was started suspended, in a job unless it `serves` other processes.
+
+    A server cannot leave a job, as it leaves a process group on POSIX.
     """
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
@@ -110,7 +114,7 @@ def begin_child(child: Popen[str], *, serves: bool) -> None:
 
 
 def end_child(child: Popen[str], grace: float) -> None:
-    """End who is left, its leader so many seconds after it was asked to stop."""
+    """End the remaining processes; the leader has `grace` seconds after the request to stop."""
     try:
         if child.poll() is None:
             interrupt_child(child)
@@ -131,16 +135,17 @@ def _end_job(child: Popen[str]) -> None:
 
 
 def interrupt_child(child: Popen[str]) -> None:
-    """Tell it to stop; without a console nobody can be told.
+    """Ask a child to stop; without a console this is not possible.
 
-    Pythons before 3.13 report that as a SystemError (https://github.com/python/cpython/issues/87128)
+    Pythons before 3.13 report that as a SystemError
+    (https://github.com/python/cpython/issues/87128).
     """
     with contextlib.suppress(OSError, SystemError):
         child.send_signal(signal.CTRL_BREAK_EVENT)
 
 
 def _create_job_for(process: int) -> int:
-    """A job that the process is in."""
+    """Create a job that contains the process and return its handle."""
     limits = _JobLimits(flags=_KILL_ON_CLOSE)
     handle = _create_job_object(None, None)
     try:

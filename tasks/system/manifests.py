@@ -1,7 +1,7 @@
-"""What came out, as files: publish atomically, withdraw first, read back typed.
+"""Write, remove and read manifests: the outputs of a stage as JSON files.
 
-A manifest holds an action's outputs with stable bytes; the record beside it holds how the run went,
-for people.
+A manifest holds the outputs of a stage as stable bytes. The record next to it describes the run
+for the user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tasks.system.files import write_atomic
 
 
 def format_current_time() -> str:
-    """`2026-11-21T14:00:00+00:00`."""
+    """Return the current time in UTC, for example `2026-11-21T14:00:00+00:00`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -28,19 +28,20 @@ T = TypeVar("T")
 
 
 def write_manifest(path: PurePath, outputs: Any) -> None:
-    """Write `outputs` (a frozen dataclass) as canonical JSON, all or nothing."""
+    """Write `outputs` (a frozen dataclass) as canonical JSON, atomically."""
     write_atomic(path, format_canonical_json(outputs))
 
 
 def remove_manifests(*paths: PurePath) -> None:
-    """Take claims back before anything is changed: an interrupted action leaves no manifest."""
+    """Remove manifests before anything changes: an interrupted stage must not leave one."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
-    """The outputs of an earlier stage; a `BuildError` where the manifest is missing or of another
-    make.
+    """Return the outputs of an earlier stage.
+
+    Raises `TorchyardError` if the manifest is missing or does not match `kind`.
     """
     file = Path(path)
     try:
@@ -63,5 +64,5 @@ _build_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def build_record_path(path: PurePath) -> PurePath:
-    """Where the record of a manifest lies: `wheel.json` has `wheel.record.json`."""
+    """Return the path of a manifest's record: `wheel.json` has `wheel.record.json`."""
     return path.with_suffix(".record.json")

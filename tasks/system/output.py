@@ -1,8 +1,8 @@
-"""What the tool says while it works. The console listens; without one, lines go to standard output.
+"""Print lines, warnings and progress; without a console they go to standard output.
 
-`say` is a line to keep, `warn` one that must not be missed, `tick` a line of progress that the next
-one replaces. Passwords in URLs are taken out of all of them. Several stages can be at work at once:
-each speaks under its name.
+`print_line` prints a line that stays, `print_warning` a warning, and `show_progress` a line that
+the next one replaces. Passwords in URLs are removed from all of them. If several stages run at
+once, each line belongs to a stage.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _output_stage: contextvars.ContextVar[str] = contextvars.ContextVar("speaker", d
 
 
 class OutputListener(Protocol):
-    """Who shows the lines: the console of a run, or a test."""
+    """A receiver of output lines: the console of a run, or a test."""
 
     def print_line(self, text: str) -> None:
         """Show a line."""
 
     def print_report(self, text: str) -> None:
-        """Show the lines of a report as they are."""
+        """Show the lines of a report unchanged."""
 
     def print_warning(self, text: str) -> None:
-        """Show a line so that it is seen."""
+        """Show a warning prominently."""
 
     def show_progress(self, text: str, progress: Progress | None = None) -> None:
-        """Show what is done now, in place of the last tick, and how far it is."""
+        """Show the current step in place of the last one, and its progress."""
 
 
 class _PlainListener:
@@ -57,18 +57,18 @@ _active_listener: list[OutputListener] = [_PlainListener()]
 
 
 def set_listener(listener: OutputListener) -> None:
-    """From now on `listener` shows the lines."""
+    """Send all output to `listener` from now on."""
     _active_listener[0] = listener
 
 
 def read_listener() -> OutputListener:
-    """Who shows them now."""
+    """Return the current listener."""
     return _active_listener[0]
 
 
 @contextmanager
 def label_output(name: str) -> Iterator[None]:
-    """What the block says is of the stage `name`."""
+    """Assign the output of the block to the stage `name`."""
     before = _output_stage.set(name)
     try:
         yield
@@ -77,12 +77,12 @@ def label_output(name: str) -> Iterator[None]:
 
 
 def read_output_stage() -> str:
-    """The stage that speaks, "" where nobody said."""
+    """Return the stage of the current output, "" if not set."""
     return _output_stage.get()
 
 
 def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """`function` for another thread, which would not know for whom it speaks."""
+    """Return `function` bound to the current context, for a thread that has none."""
     context = contextvars.copy_context()
 
     def run_in_context(*given: _P.args, **named: _P.kwargs) -> _T:
@@ -92,20 +92,20 @@ def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def print_line(text: str) -> None:
-    """A line to keep."""
+    """Print a line that stays."""
     _active_listener[0].print_line(redact_secrets(text))
 
 
 def print_report(text: str) -> None:
-    """Lines of a report, as they are."""
+    """Print the lines of a report unchanged."""
     _active_listener[0].print_report(redact_secrets(text))
 
 
 def print_warning(text: str) -> None:
-    """A line that must not be missed."""
+    """Print a warning."""
     _active_listener[0].print_warning(redact_secrets(text))
 
 
 def show_progress(text: str, progress: Progress | None = None) -> None:
-    """What is done now; only a terminal shows it. A log gets a line of `progress` now and then."""
+    """Show the current step, only on a terminal; a log shows `progress` about once a minute."""
     _active_listener[0].show_progress(redact_secrets(text), progress)

@@ -1,7 +1,7 @@
-"""Installing into a Python environment: by uv, which comes with us, or by pip where uv cannot run.
+"""Install packages into a Python environment with uv (a dependency), or pip if uv cannot run.
 
-Every install into the built environment takes the toolkit's pins as constraints, so that no
-resolver moves them.
+Every install into the built environment has the toolkit's pins as constraints, so that no resolver
+changes their versions.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ sys.exit(main())
 class DownloadRequest:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
-    `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
-    requirement must pin a version (`name==1.0`).
+    `index` is a URL or a folder of wheels, "" for the default index. An sdist's requirement must
+    pin a version (`name==1.0`).
     """
 
     python: str
@@ -61,8 +61,10 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """What goes with an install: constraints ("name==1.2"), an index beside the default one,
-    requirement files, and options that uv and pip share.
+    """The options of an install.
+
+    They are constraints ("name==1.2"), an index in addition to the default one, requirement files,
+    and options that uv and pip share.
     """
 
     constraints: tuple[str, ...] = ()
@@ -73,8 +75,9 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """The packages of one interpreter. `target` is a folder to install into instead (build tools
-    beside it).
+    """An installer for one interpreter.
+
+    `target` is another folder to install into, for build tools that stay out of the environment.
     """
 
     python: str
@@ -85,7 +88,7 @@ class PackageInstaller:
     def install_requirements(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions(), what: str = ""
     ) -> None:
-        """Install requirements: names, or paths of wheels. What is there already stays."""
+        """Install requirements: names, or paths of wheels. Installed packages are kept."""
         if extra.constraints:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
             files.write_atomic(self._build_constraints_path(), text)
@@ -94,8 +97,10 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install exactly these, each of a file with one of its digests. What is there already in
-        that version stays. `BadArtifactError` where the index gives other bytes.
+        """Install exactly these packages, each from a file with one of its digests.
+
+        A package that is installed in that version is kept. Raises `BadArtifactError` if the index
+        provides a file with another digest.
         """
         if not locked:
             return
@@ -109,7 +114,7 @@ class PackageInstaller:
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
     ) -> tuple[str, ...]:
-        """The command for it; of what is here it knows whether an index is a folder."""
+        """Return the install command; it depends on whether the index is a folder."""
         return (
             *self._build_tool_argv("install"),
             *(("--target", str(self.target)) if self.target else ()),
@@ -151,16 +156,16 @@ class PackageInstaller:
 
 
 def format_hashed_requirements(locked: LockedPackages) -> str:
-    """As a requirements file: a line each, with `--hash` for every digest."""
+    """Return the packages as a requirements file, with `--hash` for every digest."""
     digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
     return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives. No code
-    of an sdist is run.
+    """Fetch one wheel or sdist without its requirements.
 
-    Raises `FetchError` where there is none.
+    pip checks the digest from the index. No code of an sdist is run. Raises `FetchError` if there
+    is no such file.
     """
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
@@ -169,7 +174,7 @@ def download_distribution(job: DownloadRequest) -> Path:
 
 
 def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
-    """The command for it; of what is here it knows whether an index is a folder."""
+    """Return the download command; it depends on whether the index is a folder."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
@@ -184,8 +189,10 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DigestLister:
-    """uv, asked for the interpreter `python`. `index` is beside the default one, `folder` one of
-    ours for what is written.
+    """A reader of package digests, which runs uv for the interpreter `python`.
+
+    `index` is used in addition to the default index; `folder` is a managed folder for temporary
+    files.
     """
 
     uv: str | None
@@ -194,7 +201,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Each pin with its digests. `FetchError` where the index has such a version no more."""
+        """Return each pin with its digests; raise `FetchError` if the index lacks a version."""
         wanted = {one.name: one for one in packages}
         if not wanted:
             return {}

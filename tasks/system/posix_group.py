@@ -1,4 +1,4 @@
-"""A group of processes on POSIX: INT, then TERM, then KILL, and after a failure its session."""
+"""End a POSIX process group with SIGINT, SIGTERM and SIGKILL; after a failure, its session."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """It leads its group already, and whoever serves others has left that."""
+    """Do nothing: the child already leads its group, and a server leaves that group."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:
-    """End the processes that are left, with `grace` seconds between two signals. TERM and KILL also
-    go to those that left the group: Ninja waits for its compilers, which react slowly to INT when
-    memory is full.
+    """End the remaining processes, with `grace` seconds between two signals.
+
+    SIGTERM and SIGKILL also go to processes that left the group: Ninja waits for its compilers,
+    which react slowly to SIGINT when memory is full.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:
@@ -42,12 +43,12 @@ def end_child(child: Popen[str], grace: float) -> None:
 
 
 def interrupt_child(child: Popen[str]) -> None:
-    """Tell it to stop."""
+    """Send SIGINT to the child's group."""
     _signal_group(child, signal.SIGINT)
 
 
 def _signal_group(child: Popen[str], number: int) -> bool:
-    """False where there is nobody left to be told."""
+    """Return False if no process is left to signal."""
     try:
         os.killpg(child.pid, number)
     except OSError:
@@ -56,7 +57,7 @@ def _signal_group(child: Popen[str], number: int) -> bool:
 
 
 def _wait_until_gone(at_work: Callable[[], object], patience: float) -> bool:
-    """Whether nobody is at work any more, within so many seconds."""
+    """Return True if no process is running any more within `patience` seconds."""
     pause = threading.Event()
     for _ in range(int(patience / 0.05)):
         if not at_work():
@@ -66,7 +67,7 @@ def _wait_until_gone(at_work: Callable[[], object], patience: float) -> bool:
 
 
 def _has_live_members(group: int) -> bool:
-    """Whether anyone of the group still runs; one that only waits to be reaped does not."""
+    """Return True if a process of the group is running; a zombie does not count."""
     try:
         os.killpg(group, 0)
     except OSError:
@@ -75,8 +76,10 @@ def _has_live_members(group: int) -> bool:
 
 
 def _end_session(leader: int, grace: float) -> None:
-    """A Ninja that was killed ends nobody, and its compilers would write beside those of the next.
-    One that is stopped takes a signal only when it goes on.
+    """End the session of a leader that failed.
+
+    A killed Ninja does not end its compilers, and they would write to the files of the next run. A
+    stopped process handles a signal only after it continues.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         left = _signal_session(leader, number)
@@ -95,7 +98,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
-    """Processes of that leader's group, or session."""
+    """Return the processes of that leader's group or session."""
     import psutil  # noqa: PLC0415 - only where a child left someone behind
 
     found = []

@@ -1,7 +1,7 @@
-"""A child with everyone that it starts: begun in a group of its own, and ended with all of them.
+"""Start a child in a group, and end the child with all its descendants.
 
-On POSIX that is a process group and INT, then TERM, then KILL; on Windows a console group and
-CTRL-BREAK, and a job, which is ended after that.
+On POSIX this is a process group and SIGINT, then SIGTERM, then SIGKILL. On Windows it is a console
+group and CTRL-BREAK, and then a job, which is ended.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ if sys.platform == "win32":
 else:
     from tasks.system import posix_group as group
 
-GRACE_SECONDS = 5.0  # seconds between asking and killing
+GRACE_SECONDS = 5.0  # seconds between the request to stop and the kill
 _live_children: set[subprocess.Popen[str]] = set()
 
 
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """A child in a group of its own, which `end` is to be called for whatever happens. Where it
-    `serves` others, what it leaves at work outlives it.
+    """Start a child in a new group; `end_group` must be called in every case.
+
+    If the child `serves` others, processes that it leaves running survive it.
     """
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
         group.begin_child(child, serves=serves)
-    except BaseException:  # on Windows it would wait for ever to be begun
+    except BaseException:  # on Windows, the suspended child would wait for ever
         _live_children.discard(child)
         child.kill()
         child.wait()
@@ -45,32 +46,33 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End what is left of the group, the leader's children included, and wait for it; where it did
-    not end well, also who had left the group, as each of Ninja's jobs does.
+    """End the rest of the group, the leader's children included, and wait for it.
+
+    If the leader failed, also end the processes that left the group, as each of Ninja's jobs does.
     """
     group.end_child(child, GRACE_SECONDS)
     _live_children.discard(child)
 
 
 def interrupt_all() -> None:
-    """Tell every child at work to stop, also those that another thread waits for. Does not wait."""
+    """Ask every running child to stop, also those of other threads. Does not wait."""
     for child in tuple(_live_children):
         group.interrupt_child(child)
 
 
 RUN_VARIABLE = "TORCHYARD_RUN"
-RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # a process id comes again, this does not
-_TERMINATE_TIMEOUT = 5.0  # seconds between asking and killing
-_END_ROUNDS = 3  # what is ended may have started something in between
-# What is started for a build and serves others after it, too
+RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # a process id is reused, this is not
+_TERMINATE_TIMEOUT = 5.0  # seconds between the request to stop and the kill
+_END_ROUNDS = 3  # a process may have started another one before it ended
+# Programs that are started for a build and also serve others after it
 _SERVER_PROGRAMS = ("ssh", "git-credential")
-# sccache's server has this, and its clients, which are called the same, do not. Compilers that the
+# Only sccache's server has this variable; its clients have the same name. Compilers that the
 # server starts have their client's environment, and so the mark.
 _SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
 
 
 def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """End what is left of that run; the names of what was ended, and of what could not be."""
+    """End the remaining processes of a run; return the names of ended and of surviving ones."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     ended: set[str] = set()
@@ -91,12 +93,12 @@ def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def list_running_programs(run: str) -> tuple[str, ...]:
-    """The names of the programs of that run which are still at work."""
+    """Return the names of the programs of that run that are still running."""
     return tuple(sorted({name for _, name in _find_run_processes(run)}))
 
 
 def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Processes of that run, with the names of their programs."""
+    """Return the processes of that run with the names of their programs."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     for process in psutil.process_iter():

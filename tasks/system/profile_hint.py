@@ -11,7 +11,7 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import STAGE_VERBS
 
 _STAGE_NAMES = rf"(?:{'|'.join(STAGE_VERBS)})(?::[\w-]+(?:\.[\w-]+)*)?"
-# As they stand in what a person is told to do, alone or in a sentence
+# As commands are written in hints, separately or in a sentence
 _DOIT_COMMAND = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings"
     r"|explain|diagnose"
@@ -22,23 +22,23 @@ _DOIT_COMMAND = re.compile(
 
 
 def read_default_profile() -> str:
-    """The profile that a plain `doit` takes."""
+    """Return the default profile of `doit`."""
     return os.environ.get("TORCHYARD_PROFILE", "quickstart")
 
 
 def format_profile_argument(name: str) -> str:
-    """` profile=NAME`, to go after a command; "" for the one that it takes anyway."""
+    """Return ` profile=NAME` to append to a command; "" for the default profile."""
     return "" if name == read_default_profile() else f" profile={name}"
 
 
 def add_profile_argument(todo: str, name: str) -> str:
-    """What there is to do, with each of our own commands in it for this profile."""
+    """Return a hint with this profile added to each doit command."""
     return _DOIT_COMMAND.sub(lambda found: found[0] + format_profile_argument(name), todo)
 
 
 @contextlib.contextmanager
 def add_profile_to_errors(profile: str) -> Iterator[None]:
-    """Whatever goes wrong meanwhile, what there is to do is told for this profile."""
+    """Add the profile to the hint of every error that the block raises."""
     try:
         yield
     except TorchyardError as error:

@@ -218,8 +218,10 @@ class Screen:
                 self.redraw_live_lines()
 
     def read_terminal_size(self) -> tuple[int, int]:
-        """Return columns and rows from the terminal: COLUMNS is its width when the shell started
-        this process.
+        """Return columns and rows from the terminal.
+
+        The variable COLUMNS is not used: it has the width from when the shell started this
+        process.
         """
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
@@ -232,4 +234,4 @@ class Screen:
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):
-            return True  # no job control, or not our terminal
+            return True  # no job control, or not the controlling terminal

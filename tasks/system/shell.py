@@ -1,8 +1,8 @@
-"""One door to processes.
+"""Run processes.
 
-Every child gets an argument list, an explicit environment, a session of its own and a log. Whatever
-ends the wait (success, failure, an interrupt, a bug) ends the child's whole group: INT, then TERM,
-then KILL. It does not know what the commands mean; `tasks.diagnosis` reads their logs.
+Every child gets an argument list, an explicit environment, a new session and a log. Whatever ends
+the wait (success, failure, an interrupt, a bug) also ends the child's whole group: SIGINT, then
+SIGTERM, then SIGKILL. This module does not interpret output; `tasks.diagnosis` reads the logs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from tasks.diagnosis.log_lines import RawLine
 
 _STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
-_TAIL_LINES = 200  # lines kept of a command that has no log
-_MAX_UNWRITTEN_LINES = 2000  # lines kept that do not fit the disk
+_TAIL_LINES = 200  # lines kept of a command without a log
+_MAX_UNWRITTEN_LINES = 2000  # lines kept if the disk is full
 _is_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "stopped", default=lambda: False
 )
 
-# What a child may see of the person's environment. Nothing that changes what is compiled is in it.
+# The user's variables that a child gets. None of them changes what is compiled.
 PASSED_VARIABLES = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLUMNS",
     "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -56,9 +56,9 @@ PASSED_VARIABLES = frozenset({
     "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "PROCESSOR_ARCHITEW6432",
     "PROCESSOR_IDENTIFIER", "OS",
 })  # fmt: skip
-_IGNORES_CASE = os.name == "nt"  # Windows knows a name in any case
+_IGNORES_CASE = os.name == "nt"  # Windows ignores the case of names
 PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
-# These keep a program off the network; unless one holds a password, every child gets them
+# These keep a program off the network; every child gets them unless one holds a password
 _OFFLINE_VARIABLES = frozenset({
     "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
     "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
@@ -75,8 +75,10 @@ _PUBLISH_PREFIX = "UV_PUBLISH_"
 
 @contextlib.contextmanager
 def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Once it is `stopped` no command of the block is begun any more, and one that ends, however it
-    does, ends the block by a `StoppedError`: an interrupt reaches the main thread alone.
+    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True.
+
+    No further command is started, and a command that ends then raises, with or without success.
+    This is necessary because only the main thread receives an interrupt.
     """
     before = _is_stopped.set(stopped)
     try:
@@ -86,11 +88,12 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """The variables of this process that a child may have. What it says is read here, so it says it
-    in English, whatever the language of the person.
+    """Return the variables of this process that a child may have.
+
+    Messages are in English, whatever the user's language, since torchyard parses the output.
     """
     given = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
-    # Windows' Pythons would write a pipe in the code page of the machine
+    # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
         return {**given, "PYTHONIOENCODING": "utf-8"}
     if "PATH" in given:
@@ -107,8 +110,9 @@ def _is_passed_variable(name: str, value: str) -> bool:
 
 
 def build_installer_env() -> dict[str, str]:
-    """Return the environment of uv and pip: with their own variables, except for publishing. uv
-    does not wrap its messages, because the first error is one line of the log.
+    """Return the environment of uv and pip: with their variables, except for publishing.
+
+    uv does not wrap its messages, because the first error is one line of the log.
     """
     own = {
         name: value
@@ -126,14 +130,19 @@ def read_remote_cache_variables() -> dict[str, str]:
 
 
 def _keep_absolute_entries(path: str) -> str:
-    """Without entries that mean whatever folder a command is run in: that may be somebody else's
-    sources, with a program in it that is called git.
+    """Return PATH without relative entries.
+
+    A relative entry means the folder that a command is run in, which may be third-party sources
+    that contain a program named git.
     """
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
 
 
 def _force_english_messages(given: Mapping[str, str]) -> dict[str, str]:
-    """LC_ALL counts more than LC_MESSAGES, and LANGUAGE more than both for GNU's programs."""
+    """Return the environment with English messages.
+
+    LC_ALL overrides LC_MESSAGES, and LANGUAGE overrides both for GNU programs.
+    """
     rest = {name: value for name, value in given.items() if name not in {"LC_ALL", "LANGUAGE"}}
     every = given.get("LC_ALL")
     return {**rest, **({"LANG": every, "LC_CTYPE": every} if every else {}), "LC_MESSAGES": "C"}
@@ -144,11 +153,10 @@ def run_command(
     on_line: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run to the end, every line into the log, each also to `on_line`. Once `stop` is set, end the
-    command, which then counts as failed.
+    """Run a command to its end; write every line to the log and pass it to `on_line`.
 
-    Raises `CommandFailedError` with the first error of the log, `MissingToolError` where the
-    program is not there.
+    If `stop` is set, end the command, which then counts as failed. Raises `CommandFailedError`
+    with the first error of the log, `MissingToolError` if the program does not exist.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
@@ -161,7 +169,7 @@ def run_command(
             try:
                 log.write(text + "\n")
                 log.flush()
-            except OSError:  # the disk is full; nobody else reads the child
+            except OSError:  # the disk is full; the child's output must still be read
                 unwritten.append(text)
             if on_line:
                 on_line(text)
@@ -172,8 +180,9 @@ def run_command(
 
 
 def capture_output(command: Command) -> str:
-    """Standard output of a short command; what it says on standard error is told only when it
-    fails.
+    """Return the standard output of a short command.
+
+    Its standard error is reported only if the command fails.
     """
     out: list[str] = []
     err: list[str] = []
@@ -197,9 +206,7 @@ def _run_and_wait(
     if err:
         readers.append(_start_reader(child.stderr, err))
     try:
-        _require_not_stopped(
-            command
-        )  # an interrupt that came while it was started did not reach it
+        _require_not_stopped(command)  # an interrupt during the start did not reach the child
         code = child.wait(command.timeout) if stop is None else _wait_or_stop(child, stop)
     except subprocess.TimeoutExpired:
         out(f"error: {command.step_name} took longer than {command.timeout:.0f} s and was ended\n")
@@ -250,7 +257,10 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
 
 
 def _resolve_program(command: Command) -> str:
-    """Windows looks for a program where this process would, not where its child is to."""
+    """Return the program's path on Windows, by the PATH of the child.
+
+    Windows would search the PATH of this process.
+    """
     name = command.argv[0]
     if os.name != "nt" or PurePath(name).name != name:
         return name
@@ -259,7 +269,7 @@ def _resolve_program(command: Command) -> str:
 
 def _start_reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
     def read_stream() -> None:
-        with contextlib.suppress(ValueError):  # the stream is closed under us at the very end
+        with contextlib.suppress(ValueError):  # the stream is closed at the very end
             for line in stream or ():
                 take(line)
 
@@ -278,7 +288,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
         log.write(redact_secrets(f"$ {subprocess.list2cmdline(command.argv)}\n"))
         yield log
     finally:
-        with contextlib.suppress(OSError):  # what it holds still does not fit the disk
+        with contextlib.suppress(OSError):  # the buffered rest does not fit on the disk
             log.close()
 
 
@@ -289,7 +299,7 @@ def _read_log_size(path: PurePath | None) -> int:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], begun: int = 0, unwritten: Iterable[str] = ()
 ) -> CommandFailedError:
-    """With the first error of what it printed, or its last line where that holds none."""
+    """Return the error with the first error of the output, or with its last line."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
@@ -312,8 +322,10 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, begun: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the lines of the log from the byte `begun` on, then those that the disk had no room
-    for; only the end of the output if there is no log that can be read.
+    """Return the lines of the log from the byte `begun` on, then those that were not written.
+
+    Lines are not written if the disk is full. Without a readable log, return only the end of the
+    output.
     """
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
@@ -332,8 +344,10 @@ _NOTIFY_TIMEOUT = 10.0  # seconds
 def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
-    """Run it, with all of the person's environment: it is no part of the build, and a desktop is
-    found by variables. Raises `BuildError` where it fails, is not there, or takes too long.
+    """Run the notification command with the user's whole environment.
+
+    The command is not part of the build, and a desktop is found by environment variables. Raises
+    `TorchyardError` if the command fails, does not exist or takes too long.
     """
     told = {
         "TORCHYARD_OUTCOME": outcome,

@@ -1,5 +1,7 @@
-"""Folders of sources: what they hold as one digest, and a copy to build in. What builds leave
-behind is not source: copied with its times it would be taken for what the copy's own build made.
+"""Hash and copy source folders, without build outputs.
+
+Build outputs are not sources: copied with their modification times, they would be taken for
+outputs of the copy's build.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-# only of a project: elsewhere they can be sources
+# only in a project's folder: elsewhere they can be sources
 _PROJECT_BUILD_FOLDERS = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT_FILES = ("setup.py", "pyproject.toml")
 _IGNORED_FOLDERS = frozenset({".git", ".hg", "__pycache__"})
-_CUDA_SUFFIXES = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
+_CUDA_SUFFIXES = frozenset({".cu", ".cuh"})  # the same suffixes as in torch.utils.cpp_extension
 # Folders whose .cu files an extension does not build, including common header libraries
 _FOREIGN_FOLDER = re.compile(
     r"\.?(?:tests?|testing|unit_?tests?|examples?|samples?|demos?|tutorials?|docs?|notebooks"
@@ -22,11 +24,11 @@ _FOREIGN_FOLDER = re.compile(
     r"|dependencies|submodules|cutlass|glm|eigen|cub|thrust)",
     re.IGNORECASE,
 )
-_BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
+_BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # the files that mark a build folder
 
 
 def hash_source_tree(folder: PurePath) -> str:
-    """sha256 over the relative path and content of every source file, in a fixed order."""
+    """Return the sha256 of relative path and content of every source file, in a fixed order."""
     root = Path(folder)
     whole = hashlib.sha256()
     for path in sorted(_iterate_sources(root)):
@@ -37,13 +39,14 @@ def hash_source_tree(folder: PurePath) -> str:
 
 
 def has_cuda_sources(folder: PurePath) -> bool:
-    """Whether there is a source among them that nvcc compiles."""
+    """Return True if nvcc compiles one of the sources."""
     return any(path.suffix in _CUDA_SUFFIXES for path in _iterate_sources(Path(folder)))
 
 
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
-    """Return the .cu files that a build should compile, relative to `folder`: those outside of
-    folders for tests, examples and third-party code.
+    """Return the .cu files that a build should compile, relative to `folder`.
+
+    Folders for tests, examples and third-party code are left out.
     """
     found = (
         path.relative_to(folder) for path in _iterate_sources(Path(folder)) if path.suffix == ".cu"
@@ -54,7 +57,7 @@ def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
 
 
 def copy_source_tree(folder: PurePath, dest: PurePath) -> None:
-    """A copy of the sources in `dest`, which must not be there yet; links are copied as links."""
+    """Copy the sources to `dest`, which must not exist; links are copied as links."""
     top = str(folder)
 
     def list_build_outputs(place: str, names: list[str]) -> set[str]:

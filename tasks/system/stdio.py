@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# The errno of a pipe without a reader; Windows has none of its own for it
+# The errno of a pipe without a reader; Windows has no specific one
 _NO_READER = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
 _write_failures: list[OSError] = []  # of standard output
 
@@ -52,8 +52,9 @@ def compute_exit_code(code: int | None) -> int | None:
 
 
 def _open_closed_stream(number: int) -> None:
-    """Open the null device for a closed stream; otherwise children would print into the next file
-    that is opened, such as doit's database.
+    """Open the null device for a closed stream.
+
+    Otherwise children would print into the next file that is opened, such as doit's database.
     """
     try:
         os.fstat(number)
@@ -70,7 +71,7 @@ def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")
     buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)  # the same where PYTHONUNBUFFERED is set
+    raw = getattr(buffer, "raw", buffer)  # the same if PYTHONUNBUFFERED is set
     mine = type(raw) is io.FileIO and raw.fileno() == number
     if not mine or not isinstance(stream, io.TextIOWrapper):
         return stream

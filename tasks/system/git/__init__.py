@@ -1,8 +1,8 @@
-"""git, as far as a build needs it: checkouts, their state, patches, and whether a host answers.
+"""Run git for a build: checkouts, their state, patches and remote hosts.
 
-git's own index decides what is edited and what has to be fetched; nothing is walked here. A
-person's work is never reset and never cleaned. Which ref is meant, and when it is asked for, is the
-caller's business.
+git's index decides which files have local changes and what must be fetched; no file tree is walked
+in Python. The user's work is never reset and never cleaned. The caller chooses the ref and when to
+resolve it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The files of a checkout that git does not know and does not ignore, without a walk where no
-folder changed.
+"""Read the state of a checkout: commit, submodules, local changes and untracked files.
 
-A file that comes or goes changes the time of its folder, which is what git's own untracked cache
-goes by; that one lies in a person's index, and this one in a file of ours. A walk is due where a
-folder, the index, the commit or .git/info/exclude changed, or something looks too fresh to tell.
+The untracked files are cached: a new or removed file changes the modification time of its folder.
+git's untracked cache relies on the same, but it is stored in the user's index; this cache is in a
+managed file. The tree is walked again if a folder, the index, the commit or .git/info/exclude
+changed, or if a time stamp is too recent to be reliable.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tasks.system.files import write_atomic
 from tasks.system.git.git_command import build_git_command
 
 _ABSENT = "-"
-_CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: as coarse as a file system's clock may be
-GitQuery = Callable[..., str]  # `state.ask` for the tree
+_CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a file system
+GitQuery = Callable[..., str]  # `capture_git_output` for the tree
 
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """What a walk found, and the stamps by which the next one is not due."""
+    """The untracked files that a walk found, and the time stamps that keep them valid."""
 
     commit: str
     git: list[str]
@@ -42,8 +42,11 @@ class _UntrackedCache:
 def list_untracked_files(
     ask: GitQuery, tree: PurePath, place: Path, commit: str, kept: PurePath | None
 ) -> list[str]:
-    """Their paths. `ask` runs a git command there, `place` is the repository's own folder, `kept`
-    the file that is ours: None, or one whose folder is not there, has it walk each time.
+    """Return the paths of the untracked files.
+
+    `ask` runs a git command in the tree, `place` is the repository's git folder, `kept` is the
+    managed cache file. Without `kept`, or if its folder does not exist, the tree is walked each
+    time.
     """
     before = _read_cache(kept)
     if (
@@ -68,7 +71,7 @@ def list_untracked_files(
 
 
 def _stamp_folders(tree: PurePath, folders: Iterable[str], started: int) -> dict[str, str]:
-    """Of the folders, and of what tells there which files are ignored."""
+    """Return the time stamps of the folders and of their .gitignore files."""
     found = {}
     for folder in folders:
         found[folder] = _stamp_path(f"{tree}/{folder}", started)
@@ -79,7 +82,7 @@ def _stamp_folders(tree: PurePath, folders: Iterable[str], started: int) -> dict
 
 
 def _list_parent_folders(names: Iterable[str]) -> Iterable[str]:
-    """Every folder that one of them lies in, the tree itself ("") included."""
+    """Return every parent folder of the files, the tree itself ("") included."""
     for name in names:
         yield from (str(folder) for folder in PurePosixPath(name).parents if str(folder) != ".")
     yield ""
@@ -94,7 +97,10 @@ def _is_unchanged(tree: PurePath, seen: _UntrackedCache) -> bool:
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Nothing for one that may change after the walk that `started` and look the same."""
+    """Return the time stamp of a path, "-" if it does not exist.
+
+    Return "" if the path could still change after the walk that `started` and keep its time stamp.
+    """
     try:
         there = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
     except OSError:
@@ -122,8 +128,9 @@ def _write_cache(kept: PurePath, seen: _UntrackedCache) -> None:
 
 @dataclass(frozen=True)
 class GitState:
-    """A checkout as it is. `submodules` maps paths to the commits checked out there; `edits` is ""
-    when clean.
+    """The state of a checkout.
+
+    `submodules` maps paths to the commits that are checked out there; `edits` is "" when clean.
     """
 
     commit: str
@@ -132,15 +139,16 @@ class GitState:
 
 
 def is_checkout(path: PurePath) -> bool:
-    """Whether `path` is the top of a git work tree."""
+    """Return True if `path` is the top of a git work tree."""
     return (Path(path) / ".git").exists()
 
 
 def read_git_state(tree: PurePath, kept: PurePath | None = None) -> GitState:
-    """Read a checkout; equal states mean equal content. In the tree nothing is written.
+    """Return the state of a checkout without writing to the tree; equal states mean equal content.
 
-    git's index decides what is edited, in one command. Beside it the submodules are asked, and
-    which files are new: by the file `kept`, which is ours, without a walk where no folder changed.
+    One git command lists the local changes by git's index. The submodules and the untracked files
+    are read at the same time. With `kept`, a managed cache file, the untracked files need no walk
+    if no folder changed.
     """
     with ThreadPoolExecutor(max_workers=2) as beside:
         new = beside.submit(_hash_untracked_files, tree, kept)
@@ -159,12 +167,12 @@ def is_clean(folder: PurePath) -> bool:
 
 
 def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
-    """What a short git command prints."""
+    """Return the output of a short git command."""
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
 def read_commit_time(tree: PurePath) -> int:
-    """When the commit that is checked out was made, in seconds since 1970; 0 without one."""
+    """Return the time of the checked-out commit, in seconds since 1970; 0 without a commit."""
     try:
         told = capture_git_output(tree, "show", "-s", "--no-show-signature", "--format=%ct", "HEAD")
     except CommandFailedError:
@@ -173,10 +181,14 @@ def read_commit_time(tree: PurePath) -> int:
 
 
 def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
-    """Flag ("-" not there, "+" another commit, " " in step), path and commit of every submodule.
+    """Return flag, path and commit of every submodule.
 
-    As `git submodule status`, which starts several processes for each: here git is asked twice a
-    repository, and what is checked out is read.
+    The flag is "-" for a submodule that is not checked out, "+" for another commit than the
+    recorded one and " " for the recorded commit.
+
+    Equivalent to `git submodule status`, which starts several processes for each submodule. This
+    function runs git twice for each repository and reads the commits that are checked out from
+    files.
     """
     for path, recorded in _read_index_submodules(tree).items():
         inner = Path(tree) / path
@@ -185,7 +197,7 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
 
 
 def _read_index_submodules(tree: PurePath) -> dict[str, str]:
-    """Path → commit of the submodules in git's index."""
+    """Return the submodules in git's index, path → commit."""
     paths = _read_gitmodules_paths(tree)
     if not paths:
         return {}
@@ -195,7 +207,7 @@ def _read_index_submodules(tree: PurePath) -> dict[str, str]:
 
 
 def _read_gitmodules_paths(tree: PurePath) -> list[str]:
-    """The paths that .gitmodules names."""
+    """Return the submodule paths in .gitmodules."""
     if not (Path(tree) / ".gitmodules").exists():
         return []
     try:
@@ -208,13 +220,13 @@ def _read_gitmodules_paths(tree: PurePath) -> list[str]:
 
 
 def find_git_folder(tree: Path) -> Path:
-    """The repository's own folder: of a submodule or a worktree it lies elsewhere."""
+    """Return the git folder of a repository: for a submodule or a worktree it is elsewhere."""
     link = tree / ".git"
     return link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
 
 
 def read_head_commit(tree: Path) -> str:
-    """The commit that is checked out; "" where there is none yet."""
+    """Return the commit that is checked out; "" if there is no commit yet."""
     try:
         head = (find_git_folder(tree) / "HEAD").read_text(encoding="utf-8").strip()
         return (
@@ -225,14 +237,17 @@ def read_head_commit(tree: Path) -> str:
 
 
 def _read_branch_commit(tree: Path, ref: str) -> str:
-    """The commit of a branch: read where it has a file of its own, else asked."""
+    """Return the commit of a branch from its ref file, else from `git rev-parse`."""
     with contextlib.suppress(OSError):
         return (find_git_folder(tree) / ref).read_text(encoding="utf-8").strip()
     return capture_git_output(tree, "rev-parse", "HEAD").strip()
 
 
 def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
-    """Path and commit of those that are checked out; what git's index records is not asked."""
+    """Return path and commit of the submodules that are checked out, nested ones included.
+
+    The commits that git's index records are not read.
+    """
     for path in _read_gitmodules_paths(tree):
         inner = Path(tree) / path
         if is_checkout(inner) and (head := read_head_commit(inner)):
@@ -243,13 +258,13 @@ def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
-    """Digest of changed and new files by path, mode and content; "" where there are none."""
+    """Return a digest of changed and new files by path, mode and content; "" without any."""
     _, changed = _read_tracked_status(tree)
     return _hash_lines([*changed, *(_hash_untracked_files(tree) if untracked else ())])
 
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
-    """The commit, and a line of the digest for each tracked file that is not as committed."""
+    """Return the commit, and a line of the digest for each tracked file with local changes."""
     text = capture_git_output(
         tree, "status", "--porcelain=v2", "-z", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",
@@ -277,7 +292,7 @@ def _hash_lines(lines: list[str]) -> str:
 
 
 def _format_edit_lines(tree: Path, entry: str) -> Iterator[str]:
-    """The line that one entry of `git status --porcelain=v2` adds to the digest."""
+    """Return the line that one entry of `git status --porcelain=v2` adds to the digest."""
     kind = entry[0]
     fields = entry.split(" ", 8 if kind == "1" else 10)
     path = fields[-1]
@@ -288,7 +303,7 @@ def _format_edit_lines(tree: Path, entry: str) -> Iterator[str]:
 
 
 def fingerprint_file(path: Path) -> str:
-    """What stands for a file in a digest: mode and sha256, a link's target, or what else it is."""
+    """Return the entry of a file in a digest: mode and sha256, a link's target, or its kind."""
     if path.is_symlink():
         return f"link {path.readlink()}"
     if not path.is_file():
@@ -298,9 +313,10 @@ def fingerprint_file(path: Path) -> str:
 
 
 def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
-    """Files of a tree that is no checkout, by its own .gitignore; `scratch` is an empty repository.
+    """Return the files of a tree that is not a checkout, filtered by its .gitignore files.
 
-    A repository inside the tree is named as a folder, with a slash at its end.
+    `scratch` is an empty repository, which is created if it does not exist. A repository inside
+    the tree is returned as a folder, with a slash at its end.
     """
     if not Path(scratch).exists():
         shell.capture_output(

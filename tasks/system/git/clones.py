@@ -1,4 +1,4 @@
-"""Fetching what a ref needs: that commit alone, or everything where it cannot be had alone."""
+"""Clone repositories and fetch refs: only the commit of a ref, or the full history if necessary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMMIT_HASH = re.compile(r"[0-9a-f]{7,40}")
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone of ours: where it is, of what, and at which ref it is wanted."""
+    """A managed clone: its folder, its URL and the requested ref."""
 
     tree: Path
     url: str
@@ -42,7 +42,7 @@ class Clone:
 
     @property
     def request_line(self) -> str:
-        """What is asked for, in one line."""
+        """Return the requested URL, ref and submodules in one line."""
         return f"{self.url} {self.ref} submodules={self.submodules}"
 
     def run_git(self, *args: str, what: str) -> None:
@@ -55,17 +55,17 @@ class Clone:
         )
 
     def write_config(self, key: str, value: str) -> None:
-        """Remember something in the clone's configuration."""
+        """Store a value in the clone's git configuration."""
         self.run_git("config", f"torchyard.{key}", value, what="note the checkout")
 
     def read_config(self, key: str) -> str:
-        """What was remembered, "" where nothing was."""
+        """Return a stored value, "" if it is not set."""
         return capture_git_output(
             self.tree, "config", "--default", "", "--get", f"torchyard.{key}"
         ).strip()
 
     def resolve_commit(self, name: str) -> str:
-        """The commit that a name stands for here, "" where it stands for none."""
+        """Return the commit that a name refers to in the clone, "" if it refers to none."""
         try:
             found = capture_git_output(
                 self.tree, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"
@@ -76,7 +76,10 @@ class Clone:
 
 
 def fetch_ref(clone: Clone) -> str:
-    """Fetch the ref alone, or everything where the server or the kind of ref does not allow it."""
+    """Fetch only the ref and return its commit.
+
+    Fetch everything if the server or the kind of ref does not allow that.
+    """
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref')
     whole = _COMMIT_HASH.fullmatch(clone.ref)
@@ -92,7 +95,7 @@ def fetch_ref(clone: Clone) -> str:
 
 
 def _fetch_single_ref(clone: Clone) -> None:
-    # a depth given to a clone that has its history would cut that history off
+    # a depth would remove the history of a clone that has its full history
     depth = () if clone.resolve_commit("HEAD") and not _is_shallow(clone) else ("--depth", "1")
     argv = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", *depth, "--", "origin")
     clone.run_git(*argv, clone.ref, what=f"fetch {clone.ref}")
@@ -129,7 +132,7 @@ _GIT_LOCKS = ("index.lock", "shallow.lock", "config.lock", "HEAD.lock")
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Whether `clone_at` has nothing to do: this was asked for last, and finished."""
+    """Return True if the last request was the same and finished: nothing is left to do."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
@@ -142,11 +145,11 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Make `dest` a checkout of `url` at `ref` (tag, branch or commit), unless it was that.
+    """Make `dest` a checkout of `url` at `ref` (tag, branch or commit), unless it is one already.
 
-    Only what the ref needs is fetched. Raises `FetchError` where the host does not answer or has no
-    such ref, and `LostEditsError` where a person's edits would be lost; the checkout is then as it
-    was.
+    Only what the ref needs is fetched. Raises `FetchError` if the host does not answer or has no
+    such ref, and `LostEditsError` if the user's edits would be lost; the checkout is then
+    unchanged.
     """
     if is_at_ref(dest, url, ref, submodules):
         return
@@ -179,7 +182,7 @@ def _check_out_commit(clone: Clone, commit: str, *, interrupted: bool) -> None:
     except LostEditsError:
         clone.write_config(
             "pending", ""
-        )  # git refused before it touched anything: this is no interruption
+        )  # git refused before it changed anything: not an interruption
         raise
     clone.write_config("pending", "")
 
@@ -203,7 +206,10 @@ def _prepare_clone(clone: Clone) -> None:
 
 
 def _remove_clone_locks(clone: Clone) -> None:
-    """Remove a killed git's locks: they are surely dead only where no checkout finished."""
+    """Remove the locks of a killed git.
+
+    They are certainly stale only if no checkout has finished in this clone.
+    """
     folder = clone.tree / ".git"
     if folder.exists() and (not (folder / "config").exists() or not clone.read_config("checkout")):
         for name in _GIT_LOCKS:
@@ -211,7 +217,10 @@ def _remove_clone_locks(clone: Clone) -> None:
 
 
 def _protect_local_work(clone: Clone, *, interrupted: bool) -> None:
-    """Refuse over edits; an interrupted checkout looks edited, and is kept in a ref."""
+    """Raise `LostEditsError` if there are uncommitted edits; save an interrupted checkout in a ref.
+
+    An interrupted checkout looks edited, so its changes are saved instead of refused.
+    """
     head = clone.resolve_commit("HEAD")
     if not head:
         return
@@ -224,14 +233,15 @@ def _protect_local_work(clone: Clone, *, interrupted: bool) -> None:
         )
 
 
-# A submodule's: its index and its logs are those of the other work tree
+# Of a submodule: its index and its logs belong to the other work tree
 _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD", "tmp_*")
 
 
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
-    """Make `dest` a repository, without a checkout, that holds the objects of the first of `others`
-    that is a finished clone of `url`, its submodules included. Which that was; "" where there is
-    none, or `dest` is there already.
+    """Create a repository from a finished local clone of `url`, without a checkout.
+
+    Copy the objects of the first of `others` that is a finished clone of `url`, its submodules
+    included, to `dest`. Return the path of that clone; "" without one, or if `dest` exists.
     """
     if Path(dest).exists():
         return ""
@@ -245,7 +255,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     try:
         _copy_repository(landing, near / ".git")
         files.replace_path(landing, Path(dest))
-    except (OSError, shutil.Error, CommandFailedError):  # it can all be fetched
+    except (OSError, shutil.Error, CommandFailedError):  # everything can be fetched instead
         files.remove_owned(landing)
         return ""
     return str(near)
@@ -265,7 +275,10 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(landing: Path, near: Path) -> None:
-    """The commit that is checked out there goes into a ref: what it needs is not fetched again."""
+    """Copy the objects and submodules of a clone.
+
+    Store the commit that is checked out there in a ref, so that its objects are not fetched again.
+    """
     shell.run_command(
         git_command.build_git_command("init", "--quiet", what="make the clone", at=landing)
     )
@@ -289,19 +302,20 @@ def _copy_repository(landing: Path, near: Path) -> None:
 
 
 def _link_or_copy_object(source: str, target: str) -> None:
-    """Only what git never writes into."""
+    """Hard-link object files, which git never modifies; copy all other files."""
     if "objects" in Path(source).parts:
         try:
             Path(target).hardlink_to(source)
-        except OSError:  # another disk, or one that knows no links
+        except OSError:  # another disk, or a file system without hard links
             shutil.copy2(source, target)
     else:
         shutil.copy2(source, target)
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
-    """The commit of a tag or branch, or HEAD; "" for what the repository has no name for, as a
-    commit. Raises `CommandFailedError` where it does not answer.
+    """Return the commit of a tag, a branch or HEAD; "" if the repository has no ref with that name.
+
+    A commit hash has no ref either. Raises `CommandFailedError` if the repository does not answer.
     """
     asked = git_command.build_git_command(
         *("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}"),
@@ -317,8 +331,9 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Say that the ref has moved on from what torchyard.lock holds, where that is known without
-    asking the network.
+    """Print that the ref has a newer commit than torchyard.lock.
+
+    Only local repositories are checked: the network is not used.
     """
     if (
         not locked
@@ -329,7 +344,7 @@ def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, s
     try:
         now = resolve_remote_commit(url, ref, mirrors)
     except CommandFailedError:
-        return  # the repository may be gone: what is locked is here perhaps
+        return  # the repository may be gone, while the locked commit may be available locally
     if now not in ("", locked):
         print_line(f"torchyard.lock holds {ref} at {locked[:7]}; newer: doit lock --update")
 
@@ -347,9 +362,9 @@ _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def is_reachable(url: str, timeout: float = 1.0) -> bool:
-    """Whether the URL's host, or its proxy, takes a TCP connection within `timeout` seconds.
+    """Return True if the URL's host, or its proxy, accepts a TCP connection in `timeout` seconds.
 
-    A path on this machine is reachable where it exists.
+    A path on this machine is reachable if it exists.
     """
     if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
@@ -358,7 +373,10 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Host and port that a client of `url` connects to first; "" and 0 for no URL of git's."""
+    """Return host and port that a client of `url` connects to first.
+
+    ("", 0) if git does not accept `url` as a URL.
+    """
     if "://" not in url:
         found = _SCP_ADDRESS.match(url)
         return (found["host"], 22) if found else ("", 0)

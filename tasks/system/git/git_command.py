@@ -1,4 +1,4 @@
-"""One git command: its arguments, its environment, and what its failures mean."""
+"""Build a git command: its arguments, its environment, and the errors for its failures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tasks.system import shell
 from tasks.system.network import network_access
 
 _GIT_OPTIONS = (
-    "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
+    "protocol.ext.allow=never",  # a URL, above all a submodule's, must not run a command
     "advice.detachedHead=false",
-    "core.longpaths=true",  # read by git for Windows: PyTorch's tree has paths beyond its limit
-    "http.lowSpeedLimit=1000",  # bytes per second: a host that hangs is given up
+    "core.longpaths=true",  # for git for Windows: PyTorch's tree has paths beyond its limit
+    "http.lowSpeedLimit=1000",  # bytes per second: give up on a host that hangs
     "http.lowSpeedTime=60",
 )
 _PERMANENT_FAILURE = re.compile(
@@ -44,10 +44,11 @@ def build_git_command(
     log: PurePath | None = None,
     local: bool = False,
 ) -> Command:
-    """`git args`, run in `at`, looking no further up for a repository and asking for no password.
+    """Return the command `git args`, run in `at`.
 
-    `mirrors` maps the prefix of a URL to what is fetched instead; `local` says that the tree itself
-    came from this machine, so that its submodules may too.
+    git does not search parent folders for a repository and does not ask for a password. `mirrors`
+    maps a URL prefix to its replacement. `local` means that the tree came from this machine, so
+    that its submodules may come from this machine too.
     """
     options = [*_GIT_OPTIONS]
     if local or any(is_local_url(mirror) for mirror in (mirrors or {}).values()):
@@ -67,7 +68,7 @@ def _build_git_env(at: PurePath | None) -> dict[str, str]:
 
 
 def build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
-    """git's insteadOf rules as environment, which submodules' own commands inherit."""
+    """Return git's insteadOf rules as environment variables, which submodule commands inherit."""
     env = {"GIT_CONFIG_COUNT": str(len(mirrors))} if mirrors else {}
     for number, (prefix, mirror) in enumerate(sorted(mirrors.items())):
         env[f"GIT_CONFIG_KEY_{number}"] = f"url.{mirror}.insteadOf"
@@ -76,7 +77,7 @@ def build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_local_url(url: str) -> bool:
-    """Whether a URL is a path on this machine: no scheme but file:, and not scp's host:path."""
+    """Return True if a URL is a path on this machine: no scheme except file:, no scp host:path."""
     if url.startswith("file:"):
         return True
     head = url.split("/", 1)[0]
@@ -84,10 +85,9 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Do something over the network, three times at most and only while it may get better.
+    """Run a network action at most three times, and only while the failure may be temporary.
 
-    Raises `FetchError` where it stays without success, `CommandFailedError` where git refused for
-    good.
+    Raises `FetchError` if no attempt succeeds, `CommandFailedError` if the failure is permanent.
     """
     try:
         network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
@@ -105,7 +105,7 @@ def _find_git_retry_reason(error: Exception) -> str:
 
 
 def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
-    """A fetch that did not work, as one message."""
+    """Return the error of a fetch that failed."""
     if network_access.is_offline():
         todo = "make the bundle again: doit bundle. What it holds is in its bundle.json"
         what = f"{url} cannot be had from the bundle: {error.message}"
@@ -120,7 +120,7 @@ def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
 
 
 def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
-    """Turn git's refusal to overwrite a person's files into a `LostEditsError`."""
+    """Turn git's refusal to overwrite the user's files into a `LostEditsError`."""
     try:
         action()
     except CommandFailedError as error:
@@ -130,7 +130,10 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 
 
 def _build_overwrite_error(tree: PurePath, error: CommandFailedError) -> LostEditsError:
-    """Which files, and of which repository: git names a submodule behind what it says of it."""
+    """Return the error with the files and their repository.
+
+    git names the submodule after the list of files.
+    """
     found, submodule = _OVERWRITTEN_FILES.search(error.output), _SUBMODULE_PATH.search(error.output)
     at = Path(tree) / submodule["path"] if submodule else tree
     if not found:
@@ -143,7 +146,7 @@ def _build_overwrite_error(tree: PurePath, error: CommandFailedError) -> LostEdi
 
 
 def build_lost_edits_error(tree: PurePath, what: str, stash: str = "stash") -> LostEditsError:
-    """The refusal to go on over a person's work."""
+    """Return the error that refuses to overwrite the user's work."""
     return LostEditsError(
         what,
         location=str(tree),

@@ -1,5 +1,7 @@
-"""Locks that a killed git of ours left: every later git refuses them. A lock is removed only where
-it can be nobody else's.
+"""Repair a checkout after a git that torchyard started was interrupted.
+
+A killed git leaves locks, which every later git refuses. A lock is removed only if no other git
+can own it.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ _NOTE_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """Submodules by their paths: those that were asked for, those that were not there at all, those
-    that had no edits, and where each that was there stood. `began` and `ended`, when it failed, are
-    seconds since 1970; `ended` is None where nobody could say.
+    """The note of a submodule update; submodules are listed by path.
+
+    `paths` were requested, `fresh` were not cloned before, `clean` had no local changes, and
+    `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are
+    seconds since 1970. `ended` is set if the update failed, and not set if the process was killed.
     """
 
     paths: Sequence[str] = ()
@@ -45,7 +49,7 @@ class UpdateNote:
 
 
 def read_update_note(tree: PurePath) -> UpdateNote | None:
-    """What was under way here, None where all of it came to its end."""
+    """Return the note of an unfinished update, None if every update finished."""
     try:
         return UpdateNote(**json.loads(find_note_path(tree).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -55,17 +59,17 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 
 def find_note_path(tree: PurePath) -> Path:
-    """Where it lies."""
+    """Return the path of the note."""
     return find_git_folder(Path(tree)) / _NOTE_FILE
 
 
 def write_update_note(tree: PurePath, now: UpdateNote) -> None:
-    """Put it there."""
+    """Write the note atomically."""
     files.write_atomic(find_note_path(tree), json.dumps(asdict(now)))
 
 
 def find_last_write_time(tree: PurePath, last: UpdateNote) -> float:
-    """Until when our git can have written, in seconds since 1970."""
+    """Return the last time at which managed git can have written, in seconds since 1970."""
     return (
         last.ended
         if last.ended is not None
@@ -75,7 +79,7 @@ def find_last_write_time(tree: PurePath, last: UpdateNote) -> float:
 
 @contextmanager
 def keep_note_current(tree: PurePath) -> Iterator[None]:
-    """Set the note's time every second meanwhile."""
+    """Update the modification time of the note every second during the block."""
     over, path = threading.Event(), find_note_path(tree)
 
     def touch_note() -> None:
@@ -93,7 +97,7 @@ def keep_note_current(tree: PurePath) -> Iterator[None]:
 
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
-    """Path → where git keeps the repository of each submodule."""
+    """Return where git keeps the repository of each submodule, path → folder."""
     if not (tree / ".gitmodules").exists():
         return {}
     listed = capture_git_output(
@@ -108,7 +112,7 @@ def find_submodule_repositories(tree: Path) -> dict[str, Path]:
 
 
 def is_complete_checkout(inner: Path) -> bool:
-    """Whether it has a commit, and an index, which git writes after all of its files."""
+    """Return True if the checkout has a commit and an index, which git writes after all files."""
     try:
         capture_git_output(inner, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return (find_git_folder(inner) / "index").is_file()
@@ -117,7 +121,7 @@ def is_complete_checkout(inner: Path) -> bool:
 
 
 def read_submodule_head(inner: Path) -> str:
-    """Its branch, if it is on one, and its commit."""
+    """Return the branch, if one is checked out, and the commit."""
     try:
         head = (find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
         return f"{head} {capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
@@ -126,15 +130,17 @@ def read_submodule_head(inner: Path) -> str:
 
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
-    """Whether a git was at work there after ours: it moved HEAD, or staged something."""
+    """Return True if another git was active after the managed one: HEAD or the index is newer."""
     place = find_git_folder(inner)
     own = (place / name for name in ("HEAD", "index", "logs/HEAD"))
     return any(path.exists() and path.stat().st_mtime > until for path in own)
 
 
 def find_user_changed_submodules(tree: Path, last: UpdateNote) -> frozenset[str]:
-    """The submodules, and what they hold, that a person moved since: neither on the commit that is
-    recorded nor where our git found or left them. By their paths from the top.
+    """Return the submodules, nested ones included, that the user moved since the interruption.
+
+    Such a submodule is neither at the recorded commit nor where the managed git found or left it.
+    The paths are relative to the top.
     """
     return frozenset(_find_user_changes(tree, tree, last, ""))
 
@@ -150,7 +156,10 @@ def _find_user_changes(top: Path, tree: Path, last: UpdateNote, above: str) -> I
 
 
 def _is_expected_head(top: Path, inner: Path, path: str, last: UpdateNote) -> bool:
-    """Off the recorded commit: where it was before, or where a clone of ours got to."""
+    """Return True if the user did not move a submodule that is not at the recorded commit.
+
+    It is then where it was before the update, or where the interrupted clone left it.
+    """
     if path in last.heads:
         return last.heads[path] == read_submodule_head(inner)
     is_cloned = any(path == one or path.startswith(f"{one}/") for one in last.fresh)
@@ -158,12 +167,13 @@ def _is_expected_head(top: Path, inner: Path, path: str, last: UpdateNote) -> bo
 
 
 _INTERRUPTED_REF = "refs/torchyard/interrupted"
-_NAMES_PER_COMMAND = 100  # names in one command: its length has a limit
+_NAMES_PER_COMMAND = 100  # names in one command: its length is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """What a checkout left half done at `path`, unless a person was at work after `until`, in
-    seconds since 1970.
+    """Repair a partial checkout at `path`, unless the user changed it after `until`.
+
+    `until` is in seconds since 1970.
     """
     inner = tree / path
     if not is_checkout(inner):
@@ -191,14 +201,14 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
 
 
 def list_changed_files(inner: Path) -> tuple[str, ...]:
-    """Tracked files that are not as committed."""
+    """Return the tracked files with local changes."""
     options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
     listed = capture_git_output(inner, "status", "--porcelain", "-z", *options)
     return tuple(entry[3:] for entry in listed.split("\0") if entry)
 
 
 def save_changes_in_ref(inner: Path) -> None:
-    """Keep what tracked files hold in a ref that no other was kept in."""
+    """Save the content of changed tracked files in a new ref."""
     kept = build_git_command("stash", "create", what="keep the interrupted checkout", at=inner)
     if commit := shell.capture_output(kept).strip():
         ref = _find_free_ref(inner)
@@ -217,7 +227,10 @@ def _find_free_ref(inner: Path) -> str:
 
 
 def _restore_missing_files(inner: Path, names: tuple[str, ...], others: list[str]) -> None:
-    """In a person's clone: files that git wrote or removed, and nothing if there are others."""
+    """Restore files that git wrote or removed in the user's clone.
+
+    Raises `LostEditsError` if there are other changed files.
+    """
     if others or not _is_in_head(inner, names):
         raise LostEditsError(
             "its update was cut off, and whose these files are cannot be told: "
@@ -239,7 +252,7 @@ def _is_in_head(inner: Path, names: tuple[str, ...]) -> bool:
 
 
 def _list_differing_files(tree: Path, inner: Path, names: tuple[str, ...]) -> list[str]:
-    """Those that differ from the commit that the tree around records."""
+    """Return the files that differ from the commit that the parent repository records."""
     try:
         wanted = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
@@ -258,7 +271,10 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """New files of the commit that is to come are in its way: those that are as in it, or empty."""
+    """Remove untracked files that block the checkout of the recorded commit.
+
+    Only files that are identical to those of that commit, or empty, are removed.
+    """
     try:
         wanted = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -281,7 +297,7 @@ def _is_same_as_commit(inner: Path, name: str, commit: str) -> bool:
 
 
 def _has_file_content(path: Path) -> bool:
-    """Whether there is anything in it to lose."""
+    """Return True if a file has content that could be lost."""
     return path.is_symlink() or (path.exists() and path.stat().st_size > 0)
 
 
@@ -290,9 +306,10 @@ def _read_mtime(path: Path) -> float:
 
 
 def remove_stale_locks(tree: PurePath, last: UpdateNote) -> None:
-    """Remove the locks from between the start of our git and its KILL, where no git is at work.
+    """Remove the locks that an interrupted managed git left, if no git is running.
 
-    A git that ended by itself removed its own. What is in doubt is named.
+    They are from between its start and its SIGKILL; a git that exited removed its locks. Other
+    locks are reported.
     """
     locks = tuple(_find_update_locks(tree, last))
     if not locks:
@@ -309,14 +326,14 @@ def _find_update_locks(tree: PurePath, last: UpdateNote) -> Iterator[Path]:
     place, until = find_note_path(tree).parent, find_last_write_time(tree, last)
     for lock in place.rglob("*.lock"):
         if "worktrees" in lock.relative_to(place).parts:
-            continue  # of another work tree, where our git was not
+            continue  # of another work tree, which the managed git did not use
         with contextlib.suppress(FileNotFoundError):
             if last.began is not None and last.began - 1 <= lock.stat().st_mtime <= until:
                 yield lock
 
 
 def _is_git_running(tree: Path) -> bool:
-    """Whether a git works in this tree, or one of which that cannot be known."""
+    """Return True if a git process works in this tree, or may do so."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     places = (tree.resolve(), find_note_path(tree).parent.resolve())
@@ -325,7 +342,7 @@ def _is_git_running(tree: Path) -> bool:
             continue
         try:
             at = Path(process.cwd()).resolve()
-        except psutil.NoSuchProcess:  # a zombie, too
+        except psutil.NoSuchProcess:  # also for a zombie
             continue
         except (psutil.Error, OSError):
             return True
@@ -336,7 +353,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Mend what was cut off, and say that the submodules `paths` are being changed now."""
+    """Repair an interrupted update, then note that the submodules `paths` are being changed."""
     repair_interrupted_update(tree)
     top, began = Path(tree), time.time()
     there = tuple(_list_present_submodules(top, paths))
@@ -360,15 +377,13 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 
 def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
-    """The submodules that were being brought along when that was cut off, without those that a
-    person moved since.
-    """
+    """Return the submodules of an interrupted update, without those that the user moved since."""
     last = read_update_note(tree)
     return exclude_user_changes(tree, last.paths) if last else ()
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Of `paths` those where, after a git of ours was cut off, a person moved nothing."""
+    """Return those of `paths` in which the user moved nothing after an interrupted update."""
     last = read_update_note(tree)
     if last is None:
         return tuple(paths)
@@ -379,9 +394,9 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Leave the repository so that git can go on.
+    """Repair an interrupted update, so that git can continue.
 
-    Raises `LostEditsError` where only a person can say whose a file is.
+    Raises `LostEditsError` if only the user can decide about a file.
     """
     last = read_update_note(tree)
     if last is None:
@@ -397,7 +412,7 @@ def repair_interrupted_update(tree: PurePath) -> None:
 
 
 def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    """Those that are there, and what they hold in turn."""
+    """Return the submodules that are checked out, and their nested submodules."""
     for path in paths:
         inner = tree / path
         if is_checkout(inner):
@@ -419,7 +434,10 @@ def _list_uncloned_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]
 
 
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
-    """Nothing was there before it: what is not whole gives way, and is cloned anew."""
+    """Repair a submodule that did not exist before the interrupted update.
+
+    An incomplete clone is removed and cloned again.
+    """
     inner, place = tree / path, find_submodule_repositories(tree).get(path)
     if is_checkout(inner) and is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
@@ -433,7 +451,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, last: str, *, ours: bool) -> None:
-    """Make room: what may be a person's keeps all that it is, under another name."""
+    """Remove an incomplete clone, or rename it if it may contain the user's work."""
     if not place.is_dir() or not any(place.iterdir()):
         return
     if ours:
@@ -447,5 +465,5 @@ def _clear_folder(place: Path, last: str, *, ours: bool) -> None:
 
 
 def _has_newer_files(place: Path, until: float) -> bool:
-    """Whether anything below changed after our git's end."""
+    """Return True if anything below changed after the managed git ended."""
     return any(path.lstat().st_mtime > until for path in place.rglob("*"))

@@ -1,6 +1,8 @@
-"""What a person did in a clone of ours and is nowhere else: edits, new files, commits that no
-branch of a remote has, stashes, and other work trees. No part of it is what our patches changed,
-what git ignores, and what a build leaves in submodules.
+"""Find the user's work that exists only in a managed clone, and apply patches without losing it.
+
+This work is edits, new files, commits that no remote branch has, stashes and other work trees.
+Changes from torchyard's patches, ignored files, and files that a build leaves in submodules do not
+count.
 """
 
 from __future__ import annotations
@@ -38,10 +40,13 @@ _STATUS_OPTIONS = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=unt
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Its kinds, in words; none where there is none. `patches` are those of ours in the tree."""
+    """Return the kinds of local changes in words, () without local changes.
+
+    `patches` are torchyard's patches in the tree.
+    """
     try:
         if not read_head_commit(Path(tree)):
-            return ()  # it was never checked out to its end
+            return ()  # no checkout has finished here
         return tuple(dict.fromkeys(_iterate_change_kinds(Path(tree), patches)))
     except (CommandFailedError, MissingToolError, OSError):
         return ("what git cannot read",)
@@ -60,7 +65,10 @@ def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[s
 
 
 def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
-    """Against a copy of the index that has the patches, too; what is staged is in the index."""
+    """Return True if the tree has edits other than the patches, or staged changes.
+
+    The tree is compared with a copy of the index that includes the patches.
+    """
     staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree))
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
@@ -80,13 +88,13 @@ def _read_status_entries(tree: Path, index: Path | None = None) -> list[str]:
 
 
 def _capture_with_index(tree: Path, index: Path, *args: str) -> str:
-    """What git prints where its index is that one."""
+    """Return the output of a git command that uses that index file."""
     asked = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
     return shell.capture_output(replace(asked, env={**asked.env, "GIT_INDEX_FILE": str(index)}))
 
 
 def _has_local_commits(tree: Path) -> bool:
-    """Whether a commit was made here that no branch of a remote has, as far as is known here."""
+    """Return True if a commit was made here that no known remote branch has."""
     log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     moves = (line.partition(" ") for line in log)
     made = {commit for commit, _, how in moves if not _NON_COMMIT_ENTRY.match(how)}
@@ -95,8 +103,8 @@ def _has_local_commits(tree: Path) -> bool:
     )
 
 
-# What git keeps in its folder while an operation is in progress. A rebase that stops leaves
-# CHERRY_PICK_HEAD, too, so it comes first.
+# What git keeps in its folder while an operation is in progress. A rebase that stops also leaves
+# CHERRY_PICK_HEAD, so it comes first.
 _GIT_OPERATIONS = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
@@ -121,7 +129,7 @@ class MergeConflicts:
 
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
-    """Return the conflicts of a checkout and its submodules, None if there are none."""
+    """Return the conflicts of a checkout and its submodules, None without conflicts."""
     top = Path(tree)
     if not is_checkout(top) or not (paths := _list_unmerged_paths(top)):
         return None
@@ -133,8 +141,9 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise a `BuildError` with the setting `where` if the checkout has merge conflicts. Warn about
-    an operation in progress that has none.
+    """Raise `TorchyardError` with the setting `where` if the checkout has merge conflicts.
+
+    Warn about an operation in progress that has no conflicts.
     """
     if found := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {found}", location=where, hint=found.hint)
@@ -163,7 +172,7 @@ def _find_operation(repository: Path) -> str:
 
 
 def _find_abort_command(repository: Path) -> str:
-    """Return the arguments of git that end the operation in progress, "" if there is none."""
+    """Return the git arguments that end the operation in progress, "" if there is no operation."""
     if operation := _find_operation(repository):
         return f"{operation} --abort"
     return "bisect reset" if (find_git_folder(repository) / "BISECT_LOG").exists() else ""
@@ -187,9 +196,9 @@ _BACKUP_LIST, _BACKUP_FILES, _ASIDE_FOLDER = "files.txt", "files", "aside"
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """The files of `tree` that the patch changes lie in `folder`, which is ours, meanwhile.
+    """Keep a backup of the files that the patch changes in a managed folder during the block.
 
-    Raises `BuildError` where the patch names a file outside of the tree.
+    Raises `TorchyardError` if the patch names a file outside of the tree.
     """
     restore_patched_files(tree, folder)
     there = {name: _is_file_or_link(Path(tree) / name) for name in list_patched_files(tree, patch)}
@@ -205,7 +214,10 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Put the files back where that was cut off; what else lies there is put aside, and named."""
+    """Restore the files that an interrupted patch changed.
+
+    Files that were edited since are copied to a separate folder, which is reported.
+    """
     there = _read_backup_list(folder)
     aside = _find_free_folder(folder.with_name(_ASIDE_FOLDER))
     lost = [
@@ -228,7 +240,7 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
 
 def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
-    """Of the files that git would change: a rename has one in each direction."""
+    """Return the files that git would change; a rename has one in each direction."""
     found: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
@@ -254,7 +266,7 @@ def _is_inside_tree(tree: Path, name: str) -> bool:
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
-    """Each file, and whether it was there before the patch."""
+    """Return whether each file existed before the patch."""
     path = folder / _BACKUP_LIST
     if not path.is_file():
         return {}
@@ -296,16 +308,16 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def _link_or_copy_file(source: Path, target: Path) -> None:
-    """Over what is at `target`, which stays until the other is whole."""
+    """Link or copy a file over `target`, which is replaced only when the new file is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.torchyard")
     new.unlink(missing_ok=True)
     try:
         os.link(source, new, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # another disk, or one without links
+    except (OSError, NotImplementedError):  # another disk, or a file system without links
         _copy_with_parents(source, new)
     new.replace(target)
-    new.unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
+    new.unlink(missing_ok=True)  # renaming onto another hard link of the same file does nothing
 
 
 def _copy_with_parents(source: Path, target: Path) -> None:
@@ -314,13 +326,13 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """The list first: without it nobody takes what is left for whole."""
+    """Remove the backup, its list first: files without a list are not used as a backup."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
 
 def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
-    """Whether the patch fits the tree as it is; in `reverse`, whether it can be taken back."""
+    """Return True if the patch can be applied; with `reverse`, if it can be reverted."""
     try:
         shell.capture_output(
             _build_patch_command(tree, patch, "--check", *_build_direction_option(reverse))
@@ -331,8 +343,9 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Whether git sees no change in any file of the patch: a person took it out by hand, or a
-    commit holds it now. Never so where git does not know the tree.
+    """Return True if git sees no change in any file of the patch.
+
+    The user reverted the patch, or a commit contains it now. False if the tree is not a checkout.
     """
     if not is_checkout(tree):
         return False
@@ -357,8 +370,9 @@ def apply_patch(
     log: PurePath | None = None,
     keep: Path | None = None,
 ) -> None:
-    """Apply it, or take it back; `CommandFailedError` leaves the tree as it was. With `keep`, a
-    folder of ours, so does a KILL, after `patching.restore`.
+    """Apply a patch, or revert it; on `CommandFailedError` the tree is unchanged.
+
+    With `keep`, a managed folder, `restore_patched_files` also restores the tree after a SIGKILL.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
         shell.run_command(

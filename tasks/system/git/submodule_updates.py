@@ -1,8 +1,7 @@
-"""Submodules: brought to what the tree records, and only those that fell behind it.
+"""Update submodules to the recorded commits, and only those that are missing or outdated.
 
-A submodule that a person moved by hand is theirs: it is read as it is. One that merely was not
-moved along when the tree was pulled is known by standing where the tree recorded it when it was
-last read.
+A submodule that the user moved is not changed. A submodule is outdated, and not moved by the user,
+if it is where the tree recorded it when the tree was last read: a pull did not update it.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Paths of submodules that are missing, or where the commit `seen` ("" for none) had them; and
-    of those that were being brought along when that was cut off.
+    """Return the submodules that are missing, outdated or left by an interrupted update.
+
+    A submodule is outdated if it is at the commit that `seen`, a commit of the tree, records;
+    `seen` is "" if there is no such commit.
     """
     if not (Path(tree) / ".gitmodules").exists():
         return ()
@@ -42,12 +43,12 @@ def _find_stale_paths(tree: PurePath, seen: str) -> Iterator[str]:
 
 
 def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
-    """Those that are not where the tree records them."""
+    """Return the submodules that are not at the commit that the tree records."""
     return tuple(path for flag, path, _ in list_submodule_status(tree) if flag == "+")
 
 
 def _read_tree_submodules(tree: PurePath, commit: str) -> dict[str, str]:
-    """Path → commit of the submodules in a commit of the tree; empty where that commit is gone."""
+    """Return the submodules in a commit of the tree, path → commit; {} if that commit is gone."""
     try:
         listed = capture_git_output(tree, "ls-tree", "-r", "-z", commit)
     except CommandFailedError:
@@ -63,10 +64,10 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out submodules, recursively: those of `paths`, or all. What is there stays.
+    """Check out submodules recursively: those of `paths`, or all. Existing files are kept.
 
-    Raises `FetchError` where a host does not answer, `LostEditsError` where a person's files are in
-    the way.
+    Raises `FetchError` if a host does not answer, `LostEditsError` if the user's files are in the
+    way.
     """
     if not (Path(tree) / ".gitmodules").exists():
         return
@@ -102,12 +103,12 @@ def _run_submodule_update(
     try:
         git_command.retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
     except CommandFailedError:
-        # a server may refuse a commit that no branch points to, or a shallow copy at all
+        # a server may refuse a commit that no branch points to, or any shallow clone
         _update_with_history(update_at_depth)
 
 
 def _report_clone_retry(line: str) -> None:
-    """git clones a submodule once more by itself."""
+    """Print that git retries a clone, which git does automatically once."""
     if found := _CLONE_RETRY.match(line):
         print_line(f"{found['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
 

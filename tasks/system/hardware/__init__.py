@@ -1,1 +1,1 @@
-"""What this machine is and has: cards, memory, toolkits, compilers."""
+"""Read the hardware and tools of this machine: GPUs, memory, CUDA toolkits, compilers."""

@@ -1,4 +1,4 @@
-"""How many compilers this machine can stand at once."""
+"""Compute how many compilers this machine can run at once, from cores and memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESCAPED_CHARACTER = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space
 
 @dataclass(frozen=True)
 class MemoryReading:
-    """In MiB, by the limit that leaves the least: the limit itself, and what is left of it."""
+    """A memory limit and the memory available below it, in MiB."""
 
     limit_mib: int
     available_mib: int
@@ -30,7 +30,7 @@ class MemoryReading:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A folder of a control group that may hold a limit, and its version."""
+    """The folder of a control group that may hold a limit, and its cgroup version."""
 
     folder: Path
     version: int
@@ -45,8 +45,9 @@ class _CgroupMount:
 
 
 def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
-    """The control groups above this process that can limit its memory, the nearest first; none
-    where the system has no such thing.
+    """Return the control groups that can limit this process's memory, the nearest first.
+
+    () on a system without control groups.
     """
     try:
         mounts = tuple(
@@ -65,13 +66,18 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(above: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """What is there now; `above` comes from `groups`, which a running process asks once."""
+    """Return the memory limit that leaves the least available memory now.
+
+    `above` comes from `find_control_groups`, which a running process calls once.
+    """
     return min(_list_memory_readings(above, proc), key=lambda memory: memory.available_mib)
 
 
 def find_memory_limit(above: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
-    """The least limit there is, which stays the same from run to run: that of `measure` is the one
-    which leaves the least at the moment.
+    """Return the lowest memory limit.
+
+    This value is the same in every run, while `measure_memory` returns the limit that leaves the
+    least memory at the moment.
     """
     return min(memory.limit_mib for memory in _list_memory_readings(above, proc))
 
@@ -93,7 +99,7 @@ def _read_machine_memory(proc: Path) -> MemoryReading:
 
 
 def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
-    """None where the group has no limit, or is gone."""
+    """Return the memory of a control group, None if it has no limit or is gone."""
     limits = [_read_number(group.folder / name) for name in _LIMIT_FILES[group.version]]
     limit = min((value for value in limits if value is not None), default=None)
     used = _read_number(group.folder / _USAGE_FILES[group.version])
@@ -106,8 +112,9 @@ def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """None for "max" and where there is no such file. v1 tells no limit as 2**63 less a page, which
-    is never the least.
+    """Return the number in a file, None for "max" or if there is no such file.
+
+    cgroup v1 writes no limit as 2**63 minus a page, which is never the lowest limit.
     """
     try:
         return int(path.read_text(encoding="ascii"))
@@ -128,7 +135,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Version and path out of /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    """Return version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -138,7 +145,10 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """`31 23 0:28 ROOT POINT options … - TYPE source superoptions` (proc_pid_mountinfo(5))."""
+    """Parse lines of mountinfo, whose format is in proc_pid_mountinfo(5).
+
+    `31 23 0:28 ROOT POINT options … - TYPE source superoptions`
+    """
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split()
@@ -154,7 +164,7 @@ def _unescape_field(field: str) -> str:
 
 
 def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
-    """The same tree mounted again, for a changed root, says nothing new."""
+    """Return the mounts without those that mount the same tree again, as for a chroot."""
     found: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
     for mount in mounts:
         found.setdefault((mount.device, mount.root), mount)
@@ -162,9 +172,10 @@ def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMou
 
 
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
-    """The group's folder and all above it within the mount. In a container the path may be told as
-    the host sees it while only the container's own part is mounted, or the other way round: what
-    is mounted is then the group itself.
+    """Return the group's folder and all folders above it within the mount.
+
+    In a container, the path may be that of the host although only the container's part is mounted,
+    or the other way round. The mounted folder is then the group itself.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -178,15 +189,16 @@ def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[Co
 
 
 def count_usable_cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
-    """Compilers at once by cores and the memory that is available, at least one: a fixed number,
-    where nobody can look after memory while they run. `compiler_mib` is what each takes, where that
-    is known to be more than usual; `most` replaces the number of cores.
+    """Return how many compilers can run at once by cores and available memory, at least one.
+
+    This is a fixed number, for a build whose memory is not monitored. `compiler_mib` is the memory
+    of a compiler, if it is known to be more than usual; `most` replaces the number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
     return max(
@@ -195,13 +207,15 @@ def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
 
 
 def count_processors() -> int:
-    """Those of the machine, of which this process may be given fewer today."""
+    """Return the number of processors of the machine; this process may use fewer."""
     return os.cpu_count() or 1
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """How many of flash-attention's kernels `most` compilers may make at once, at least one: by the
-    limit of memory, since the value is kept and what is available changes.
+    """Return how many flash-attention kernels `most` compilers may compile at once, at least one.
+
+    The number depends on the memory limit and not on the available memory: the value is stored,
+    and the available memory changes.
     """
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

@@ -1,9 +1,9 @@
-"""What this machine is: cards, CUDA toolkits, the interpreter. Cheap enough for load, offline, and
-writing nothing.
+"""Probe this machine: GPUs, CUDA toolkits and the Python interpreter.
 
-The cards are what the driver says, never out of a table of names; a torch that is installed already
-is read from its files, since importing it takes seconds. `pin` keeps the answer, so that a card
-that comes or goes rebuilds nothing.
+A probe is fast enough for loading a plan, works offline and writes nothing. The GPUs come from the
+driver, never from a table of names. An installed torch is read from its files, since importing
+torch takes seconds. `write_host_pin` stores the result, so that a GPU that is added or removed
+rebuilds nothing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The file host.json: what was asked, and what was found then."""
+    """The file host.json: the settings of the probe and its result."""
 
     asked: HostQuery
     host: Host
 
 
 def read_host(asked: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
-    """The pinned facts where they answer the same question, with a fresh look at what they do
-    not, and at the interpreter where that is gone: an upgrade may have removed it.
+    """Return the pinned host facts if the settings are the same; probe what they do not cover.
 
-    Without `run`, start no program: read versions from files, as far as these have them.
+    The interpreter is probed again if it is gone: an upgrade may have removed it.
+
+    Without `run`, start no program: read versions only from files, if the files contain them.
     """
     try:
         kept = manifests.read_manifest(pin, HostPin)
@@ -60,7 +61,7 @@ def read_host(asked: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
 
 
 def write_host_pin(path: PurePath, asked: HostQuery, found: Host) -> None:
-    """Keep `found` as the facts that every later run plans from."""
+    """Store `found` as the host facts for every later plan."""
     manifests.write_manifest(path, HostPin(asked, _set_pinned(found, pinned=False)))
 
 
@@ -83,14 +84,14 @@ def _resolve_interpreter(asked: str, *, run: bool) -> Interpreter:
 
 
 def _refresh_torch(python: Interpreter) -> Interpreter:
-    """A torch that is installed already is its owner's: it is read each time, and never pinned."""
+    """Read the installed torch again: the user manages it, so it is never pinned."""
     if python.torch is None:
         return python
     return replace(python, torch=interpreters.find_torch([Path(python.torch.folder).parent]))
 
 
 def list_gpus() -> tuple[Gpu, ...]:
-    """The cards that are here now. No driver, no cards."""
+    """Return the GPUs that are in this machine now; () without a driver."""
     from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
 
     return nvidia.query_driver().gpus
@@ -104,14 +105,15 @@ def _list_gpus_by_library() -> tuple[Gpu, ...]:
 
 
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
-    """A person's choice first, then what the environment names, then the usual places, the newest
-    first.
+    """Return the toolkits: the user's choice, those in the environment, then the usual places.
+
+    In the usual places, the newest is first.
     """
     seen: set[Path] = set()
     for place in _list_toolkit_folders(path):
         home = place.expanduser().absolute()
         if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
-            continue  # a wrapper in /usr/local/bin makes no toolkit of /usr/local
+            continue  # a wrapper in /usr/local/bin does not make /usr/local a toolkit
         if version := read_nvcc_version(home) if run else read_toolkit_version(home):
             seen.add(home.resolve())
             yield InstalledToolkit(
@@ -135,8 +137,9 @@ def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
 
 
 def read_nvcc_version(home: Path) -> str:
-    """The full version that a toolkit's nvcc tells ("13.0.88"), "" where there is none that
-    runs.
+    """Return the full version that a toolkit's nvcc prints ("13.0.88").
+
+    "" if there is no nvcc that runs.
     """
     nvcc = toolchain.build_nvcc_path(str(home))
     if not Path(nvcc).exists():
@@ -152,8 +155,10 @@ def read_nvcc_version(home: Path) -> str:
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return the version of a toolkit without running nvcc: nvcc's from version.json, else the
-    release from cuda.h ("13.0.0"). "" if there is no nvcc, or neither file has a version.
+    """Return the version of a toolkit without running nvcc.
+
+    This is nvcc's version from version.json, else the release from cuda.h ("13.0.0"). "" if there
+    is no nvcc, or neither file has a version.
     """
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""

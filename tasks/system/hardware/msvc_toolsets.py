@@ -1,7 +1,7 @@
-"""The Visual Studios of this machine and their C++ toolsets, within what the CUDA toolkit takes.
+"""Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports.
 
-An installation has the toolset of its own release, and older ones where a person added them. It
-does not know which versions fit; that is a fact of config/knowledge.
+An installation has the toolset of its release, and older ones if the user added them. Which
+versions fit is in config/knowledge.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _VSWHERE_TIMEOUT = 10.0  # seconds
 
 @dataclass(frozen=True)
 class VisualStudioInstallation:
-    """A Visual Studio, or its Build Tools, with the C++ tools for x64.
+    """An installation of Visual Studio, or of its Build Tools, with the C++ tools for x64.
 
-    `version` is that of the release, "17.14.36"; `toolsets` are those of MSVC that are in it, the
-    newest first ("14.44.35207").
+    `version` is that of the release, "17.14.36"; `toolsets` are its MSVC toolsets, the newest first
+    ("14.44.35207").
     """
 
     name: str
@@ -45,19 +45,20 @@ class VisualStudioInstallation:
     toolsets: tuple[str, ...]
 
     def build_cl_path(self, toolset: str) -> str:
-        """The path of a toolset's compiler."""
+        """Return the path of a toolset's compiler."""
         return str(Path(self.path, *_TOOLSETS_FOLDER, toolset) / _CL_PATH)
 
     @property
     def vcvarsall(self) -> str:
-        """The path of the script that makes the environment of a toolset."""
+        """Return the path of the script that sets up the environment of a toolset."""
         return str(Path(self.path, "VC", "Auxiliary", "Build", "vcvarsall.bat"))
 
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """The compiler, whose version is that of its toolset, and the installation it is of. `why` is a
-    sentence where it is not the usual one.
+    """A compiler with the version of its toolset, and its installation.
+
+    `why` is a sentence if this is not the default choice.
     """
 
     cl: Program
@@ -66,7 +67,7 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """What sets it up, without what a servicing moves where no compiler does."""
+        """Return the name of the setup, without version parts that change without the compiler."""
         of, release = self.installation, format_major_minor(self.installation.version)
         return (
             f"vcvarsall x64 of {of.name} {release}, toolset {format_major_minor(self.cl.version)}"
@@ -74,7 +75,7 @@ class ChosenToolset:
 
 
 def run_vswhere(*options: str) -> list[Any] | None:
-    """What vswhere tells of every edition, as its JSON is; None where it is not to be had."""
+    """Return vswhere's rows for every edition, as in its JSON; None if vswhere cannot be run."""
     programs = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
     vswhere = programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
     argv = (str(vswhere), "-products", "*", *options, "-format", "json", "-utf8")
@@ -89,16 +90,16 @@ def run_vswhere(*options: str) -> list[Any] | None:
 
 
 def find_installations() -> tuple[VisualStudioInstallation, ...]:
-    """Every installation that has the C++ tools, the newest first; none where vswhere is not."""
+    """Return the installations with the C++ tools, the newest first; () without vswhere."""
     here = [_build_installation(row) for row in run_vswhere("-requires", REQUIRED_COMPONENT) or ()]
     return tuple(sorted(here, key=lambda item: parse_version_numbers(item.version), reverse=True))
 
 
 def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
-    """The newest toolset of the newest installation that has one which the toolkit takes; that of
-    the developer prompt that this runs in, where it is one of them.
+    """Return the newest supported toolset of the newest installation that has one.
 
-    Raises `MissingToolError` where there is none.
+    In a developer prompt, the toolset of that prompt is returned if it is supported. Raises
+    `MissingToolError` if there is no supported toolset.
     """
     here = find_installations()
     prompt = _find_prompt_toolsets(here)
@@ -123,7 +124,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """One that could be taken; `name` is what messages call it."""
+    """A toolset that could be chosen; `name` is its name in messages."""
 
     installation: VisualStudioInstallation
     version: str
@@ -143,8 +144,9 @@ class _ToolsetCandidate:
 
 
 def _find_prompt_toolsets(here: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """The toolset that is set up in the developer prompt that this runs in, then the others of its
-    installation, which vswhere need not know. A prompt for 32 bits has compilers for x64 as well.
+    """Return the toolset of the current developer prompt, then the others of its installation.
+
+    vswhere may not know that installation. A prompt for 32 bits has compilers for x64 as well.
     """
     folder = os.environ.get("VSINSTALLDIR", "")
     if not folder:
@@ -169,8 +171,9 @@ def _build_install_hint(limits: CompilerLimits) -> str:
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Name, version and folder of a row of vswhere: its catalog has the version that people know,
-    17.14.36.
+    """Return name, version and folder of a vswhere row.
+
+    The version is the one that Visual Studio shows, 17.14.36, from the row's catalog.
     """
     catalog = row.get("catalog")
     shown = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
@@ -193,17 +196,17 @@ def _list_toolsets(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(names, key=parse_version_numbers, reverse=True))
 
 
-OUTPUT_SEPARATOR = "#torchyard#"  # the line between the two
-# cmd's own, and what vcvarsall remembers of the prompt that it was called in. VSCMD_VER is the
-# release of Visual Studio, which moves where no compiler does; without the other two it would
-# only have a later vcvarsall believe that it can take them back.
+OUTPUT_SEPARATOR = "#torchyard#"  # the line between the two outputs of `set`
+# Variables of cmd, and what vcvarsall remembers of the prompt that called it. VSCMD_VER is the
+# release of Visual Studio, which can change while no compiler does. Without the other two
+# variables, a later vcvarsall would try to undo them.
 _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROMPT", "ERRORLEVEL")
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables before and after the line `MARK`; both empty where there is no such line.
+    """Return the variables before and after the line `OUTPUT_SEPARATOR`; both {} without that line.
 
-    Names that begin with `=` are cmd's notes of the folder on each drive.
+    Names that begin with `=` are cmd's current folder on each drive.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
@@ -220,8 +223,9 @@ def _parse_variables(lines: list[str]) -> dict[str, str]:
 def compare_environments(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables that are new or have another value, without PATH; and the folders that were
-    put in front of PATH. Windows knows a name in any case.
+    """Return the new or changed variables without PATH, and the folders prepended to PATH.
+
+    Windows ignores the case of names.
     """
     old = {name.upper(): value for name, value in before.items()}
     moved = {name: value for name, value in after.items() if old.get(name.upper()) != value}
@@ -235,7 +239,7 @@ def _is_stable_variable(name: str) -> bool:
 
 
 def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
-    """A folder that comes twice counts where it is first; empty ones are none."""
+    """Return the new folders at the front of PATH, each one once, without empty entries."""
     known = {normalize_folder(folder) for folder in before.split(";") if folder}
     found: dict[str, str] = {}
     for folder in filter(None, after.split(";")):
@@ -246,12 +250,12 @@ def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
 
 
 def normalize_folder(folder: str) -> str:
-    """The same text for each spelling of a folder: `C:\\VS\\VC\\..\\` and `c:/vs`."""
+    r"""Return one spelling for all spellings of a folder: `C:\\VS\\VC\\..` and `c:/vs`."""
     return normcase(normpath(folder))
 
 
-_VCVARS_TIMEOUT = 120.0  # seconds: a cold disk and a virus scanner take many of them
-_SHOWN_LINES = 3  # lines of what it said
+_VCVARS_TIMEOUT = 120.0  # seconds: a cold disk and a virus scanner need many of them
+_SHOWN_LINES = 3  # lines of its output
 _MODIFY_HINT = (
     "Visual Studio Installer → Modify → Desktop development with C++, with its MSVC build tools "
     "for x64 and a Windows SDK; then the same command again"
@@ -259,10 +263,10 @@ _MODIFY_HINT = (
 
 
 def capture_msvc_environment(taken: ChosenToolset) -> MsvcEnvironment:
-    """What vcvarsall sets for x64 and this toolset.
+    """Return the variables that vcvarsall sets for x64 and this toolset.
 
-    It ends with exit 0 also where it failed: raises `MissingToolError` with its own words where
-    the compiler, or the Windows SDK, is not in what it made.
+    vcvarsall also exits with 0 if it failed. Raises `MissingToolError` with its output if the
+    compiler or the Windows SDK is missing from the environment.
     """
     called = f"call .\\vcvarsall.bat x64 -vcvars_ver={taken.cl.version}"
     text = _run_cmd(
@@ -281,8 +285,9 @@ def capture_msvc_environment(taken: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` with the system's own folders for PATH, in which vcvarsall looks for reg and findstr,
-    and no telemetry, which it would start PowerShell for.
+    """Return `env` with only the system folders in PATH, and without telemetry.
+
+    vcvarsall looks for reg and findstr in PATH. For its telemetry it would start PowerShell.
     """
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
@@ -292,18 +297,21 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """A file of the Windows SDK that was captured: it goes, or is another one, with the SDK. ""
-    where there is none.
+    """Return a file of the captured Windows SDK, "" without an SDK.
+
+    The file disappears, or its path changes, with the SDK.
     """
     found = captured.set if captured else {}
     folder, version = found.get("WindowsSdkDir", ""), found.get("WindowsSDKVersion", "")
-    # as text: these end with a backslash, and here they may be read on another system
+    # as text: these end with a backslash, and may be read on another system
     return rf"{folder}Include\{version}um\Windows.h" if folder and version else ""
 
 
 def _run_cmd(taken: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run in the script's own folder, whose name can then hold what cmd would read in a line: a
-    quote around it would have to be escaped, and cmd knows no way to.
+    """Run a cmd line in the folder of the script and return the output.
+
+    The folder's name can then contain characters that cmd would interpret in a command line.
+    Quotes around that name would have to be escaped, which cmd does not support.
     """
     env = build_clean_environment(shell.build_host_env())
     cmd = env.get("COMSPEC", "cmd.exe")
@@ -329,7 +337,7 @@ def _find_missing_part(
 
 
 def _summarize_cmd_output(text: str) -> str:
-    """Its errors where it names some, else how it ended."""
+    """Return the errors in the output, else its last lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("[ERROR")]
     return "; ".join((errors or lines)[-_SHOWN_LINES:])

@@ -1,8 +1,8 @@
-"""What the NVIDIA driver tells of itself and its cards: NVML (https://docs.nvidia.com/deploy/nvml-api),
-and nvidia-smi where that library cannot be used.
+"""Query the NVIDIA driver for its version and GPUs.
 
-A card that does not answer hides no other one. Why a driver that is there cannot be asked is told,
-since it is not the same as no card.
+NVML (https://docs.nvidia.com/deploy/nvml-api) is used, and nvidia-smi if that library cannot be
+used. A GPU that does not answer does not hide the others. If a driver is present but cannot be
+queried, the reason is reported, since that differs from having no GPU.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tasks.system import shell
 
 _WSL_PROGRAM = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
 _QUERY_OPTIONS = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
-_NVML_LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
+_NVML_LIBRARY = "libnvidia-ml.so.1"  # the name that pynvml uses
 _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """The driver's answer, in some milliseconds where all is well. No driver is an empty answer.
+    """Return the driver's answer, normally within milliseconds; an empty one without a driver.
+
     Without `run`, do not fall back to nvidia-smi.
     """
     if not _has_nvml():
@@ -51,8 +52,10 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Whether Linux loads NVML: to import pynvml for nothing takes longer than all facts to read.
-    Elsewhere it has places of its own, which pynvml knows.
+    """Return True if Linux can load NVML, always True elsewhere.
+
+    Importing pynvml without need takes longer than reading all other host facts. On other systems
+    only pynvml knows where the library is.
     """
     if sys.platform != "linux":
         return True
@@ -73,8 +76,9 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """None where it does not answer (it fell off the bus). Those that share the system's memory
-    (GB10, Jetson) have none of their own to tell.
+    """Return a GPU, None if it does not answer (it fell off the bus).
+
+    The size is 0 for GPUs that share the system's memory (GB10, Jetson) and report none.
     """
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -98,7 +102,7 @@ def _decode_text(told: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """By nvidia-smi. What it cannot say either is told as the library's `trouble`."""
+    """Return the answer of nvidia-smi, or the library's `trouble` if nvidia-smi also fails."""
     program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
     if not program:
         return NvidiaDriver(trouble=trouble)
@@ -118,7 +122,7 @@ def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
 
 
 def _parse_gpu_row(line: str) -> Gpu | None:
-    """`NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; the size is "[N/A]" where memory is shared."""
+    """Parse `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; the size is "[N/A]" if memory is shared."""
     name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
     if not re.fullmatch(r"\d+\.\d+", capability):
         return None

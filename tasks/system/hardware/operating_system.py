@@ -1,4 +1,4 @@
-"""What adds a package to this machine, for remedies. Nothing is installed here."""
+"""Name this system and its install commands for suggestions; nothing is installed here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 
 
 def list_system_names() -> tuple[str, ...]:
-    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`;
+    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`.
+
     () if they cannot be read.
     """
     known = {"win32": ("windows",), "darwin": ("macos",)}
@@ -30,33 +31,33 @@ def list_system_names() -> tuple[str, ...]:
 
 
 def format_install_command(asked: str, **words: str) -> str:
-    """`tasks.knowledge.package_managers.format_install_hint`, here."""
+    """Return the result of `package_managers.format_install_hint` for this system."""
     return package_managers.format_install_hint(
         load_knowledge(KNOWLEDGE_FOLDER), list_system_names(), asked, **words
     )
 
 
 def list_home_folders() -> tuple[str, ...]:
-    """The home folder, as it is called and where it really is."""
+    """Return the home folder, as in the environment and with symbolic links resolved."""
     found = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
-    with suppress(RuntimeError):  # neither a variable nor an account tells it
+    with suppress(RuntimeError):  # neither a variable nor an account has it
         found.append(str(Path.home()))
     real = [os.path.realpath(path) for path in found if path]
     return tuple(dict.fromkeys(filter(None, (*found, *real))))
 
 
 def list_user_names() -> tuple[str, ...]:
-    """The names that this person goes by here; the one before sudo, too."""
+    """Return the names of the current user, including the user who ran sudo."""
     return tuple(dict.fromkeys(filter(None, _iterate_user_names())))
 
 
 def _iterate_user_names() -> Iterator[str]:
     yield from (os.environ.get(name, "") for name in ("SUDO_USER", "USER", "USERNAME", "LOGNAME"))
-    with suppress(OSError, KeyError, ImportError):  # a number without a name, in a container
+    with suppress(OSError, KeyError, ImportError):  # a user id without a name, in a container
         yield getpass.getuser()
 
 
 def list_host_names() -> tuple[str, ...]:
-    """The machine's name, and the first part of it."""
+    """Return the host name and its first part."""
     name = platform.node()
     return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))

@@ -1,7 +1,7 @@
-"""Who a tool really is: its path without links, and what it says of its version.
+"""Identify tools by real path and version, choose compilers, and assemble a CUDA home.
 
-A compiler that was upgraded in place has the same path and other words; one that is called by
-another name (`cc`, `gcc-13`) has the same path in the end.
+A compiler that was upgraded in place has the same path and another version. A compiler that is
+called by another name (`cc`, `gcc-13`) resolves to the same path.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """The identity of `toolchain.cxx` and the like from its path; a version, and an interpreter,
-    whose links lead to another environment, are themselves.
+    """Return the identity of `toolchain.cxx` and similar from its path.
+
+    A version is its own identity, and so is an interpreter, whose links lead to another
+    environment.
     """
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
         return value
     real = os.path.realpath(value)
-    # by the name that it was called: a compiler cache in front passes the question on
+    # run by the given name: a compiler cache passes --version on to the compiler
     return f"{_read_version_lines(value)} ({real})"
 
 
 def hash_program(program: str) -> str:
-    """The beginning of the sha256 of its file; "" where there is none."""
+    """Return the first 16 digits of the sha256 of the program's file, "" if there is no file."""
     return files.read_artifact(Path(program)).sha256[:16] if Path(program).is_file() else ""
 
 
 def stamp_program(program: str) -> str:
-    """Size and time of its file, links followed; "gone" where there is none."""
+    """Return size and modification time of the file, links followed; "gone" without a file."""
     try:
         found = Path(program).stat()
     except OSError:
@@ -55,14 +57,15 @@ def stamp_program(program: str) -> str:
 
 
 def build_nvcc_path(home: str) -> str:
-    """The compiler of a CUDA toolkit."""
+    """Return the path of the compiler of a CUDA toolkit."""
     return str(Path(home) / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc"))
 
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """What it says with a number and a dot in it: GCC's first line, nvcc's release and build; ""
-    where it cannot be asked (cl.exe knows no --version).
+    """Return the output lines with a version number: GCC's first line, nvcc's release and build.
+
+    "" if the program does not support --version (cl.exe).
     """
     command = Command((program, "--version"), shell.build_host_env(), f"ask {program} its version")
     try:
@@ -70,16 +73,17 @@ def _read_version_lines(program: str) -> str:
     except (CommandFailedError, MissingToolError):
         return ""
     told = " ".join(line.strip() for line in lines if _VERSION_NUMBER.search(line))
-    return told.removeprefix(f"{Path(program).name} ")  # GCC begins with what it was called
+    return told.removeprefix(f"{Path(program).name} ")  # GCC begins with the name it was called by
 
 
-_OLDEST_NUMBERS = {"gcc": 9, "clang": 7}  # of the names with a number that are looked for
+_OLDEST_NUMBERS = {"gcc": 9, "clang": 7}  # of the numbered names to look for
 
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """The C and the C++ compiler; `why` is a sentence where they are not the usual ones. `msvc` is
-    where they come from on Windows.
+    """The C and the C++ compiler.
+
+    `why` is a sentence if they are not the default ones; `msvc` is their toolset on Windows.
     """
 
     cc: Program
@@ -90,10 +94,10 @@ class CompilerPair:
 
 
 def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimits) -> CompilerPair:
-    """The compilers that `limits` lets pass: those asked for (CC, CXX) and no others, or the first
-    of gcc, cc, gcc-N, clang and clang-N, newest N first.
+    """Return the compilers that `limits` allows.
 
-    Raises `MissingToolError` with the command that installs one.
+    These are only the requested ones (CC, CXX) if set, else the first of gcc, cc, gcc-N, clang and
+    clang-N, the newest N first. Raises `MissingToolError` with the command that installs one.
     """
     if sys.platform == "win32":
         taken = msvc_toolsets.choose_toolset(limits)
@@ -115,13 +119,13 @@ def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimit
 
 
 def find_program(name: str) -> Program | None:
-    """A program on PATH (or at a path) with the version it tells."""
+    """Return a program on PATH (or at a path) with the version that it prints."""
     found = _inspect_compiler(name)
     return found[0] if found else None
 
 
 def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
-    """Whether the linker finds a library by name ("openblas"); `scratch` is a folder of ours."""
+    """Return True if the linker finds the library ("openblas"); `scratch` is a managed folder."""
     product = scratch / f"links-with-{library}"
     empty = "NUL" if sys.platform == "win32" else "/dev/null"
     argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
@@ -143,12 +147,19 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _list_compiler_numbers(kind: CompilerKind, newest: int | None) -> range:
-    """Where nothing is too new the usual name is the newest already."""
+    """Return the numbers of compiler names to look for, the newest first.
+
+    Empty without an upper limit: the unnumbered name is then the newest already.
+    """
     return range(newest, _OLDEST_NUMBERS[kind] - 1, -1) if newest else range(0)
 
 
 def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
-    """The kind is by what it says: c++, or a compiler cache's g++, is a link to anything."""
+    """Return a compiler's path, version and kind.
+
+    The kind comes from the version output: c++, or a compiler cache's g++, can be a link to
+    anything.
+    """
     path = shutil.which(name) if name else None
     if not path:
         return None
@@ -193,7 +204,7 @@ _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
 
 
 def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
-    """Make `home` from the packages under `site_packages`; returns CUDA_HOME."""
+    """Assemble `home` from the packages under `site_packages` and return CUDA_HOME."""
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
@@ -209,7 +220,7 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
 
 
 def find_packages_root(site_packages: PurePath) -> Path:
-    """The folder nvidia/cuNN that holds nvcc."""
+    """Return the folder nvidia/cuNN that holds nvcc."""
     for nvcc in sorted(Path(site_packages).glob("nvidia/cu*/bin/nvcc*"), reverse=True):
         if nvcc.stem == "nvcc" and nvcc.suffix in {"", ".exe"}:
             return nvcc.parent.parent
@@ -221,9 +232,7 @@ def find_packages_root(site_packages: PurePath) -> Path:
 
 
 def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
-    """Link what was installed since: torch brings cuBLAS and others that an extension may link
-    with.
-    """
+    """Link libraries that were installed later: torch brings cuBLAS and others for extensions."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
     lib64 = Path(home) / "lib64"
@@ -255,8 +264,10 @@ def _copy_programs(source: Path, dest: Path) -> None:
 
 
 def _link_headers(toolkit: Path, tree: Path) -> None:
-    """One link where all headers lie in one folder, so that later packages show; else a link for
-    each header.
+    """Link the headers, as one folder if all are in one folder.
+
+    Headers of packages that are installed later then appear automatically. Otherwise link each
+    header.
     """
     folders = [
         toolkit / "include",

@@ -1,1 +1,1 @@
-"""What goes over a network: fetched whole, insisted on, and verified."""
+"""Use the network: download files, retry after failures, and verify digests."""

@@ -1,7 +1,7 @@
-"""Source archives, unpacked only when every member stays inside.
+"""Unpack source archives, but only if every member stays inside the target folder.
 
-A member that is absolute, climbs out with "..", links out of the tree or is a device is refused
-before anything is written. tarfile's data filter (PEP 706) checks each tar member once more.
+An archive is refused before anything is written if a member is absolute, escapes with "..", links
+out of the tree or is a device. tarfile's data filter (PEP 706) also checks each tar member.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ARCHIVE_TOP = PurePosixPath()
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """One entry of an archive; `link` is a link's target, `size` in bytes."""
+    """One entry of an archive; `link` is a link's target, `size` is in bytes."""
 
     name: str
     kind: MemberKind
@@ -36,7 +36,7 @@ class ArchiveMember:
 
 
 def explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Why a member must not be unpacked, "" where it may."""
+    """Return why a member must not be unpacked, "" if it may be."""
     if member.kind == "device":
         return "is a device"
     place = _resolve_inside(member.name)
@@ -54,8 +54,10 @@ def explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return the place of `name` in the tree in one spelling, None if it is absolute, climbs out,
-    or passes through one of `links`: behind a link ".." means elsewhere.
+    """Return the path of `name` in the tree in one spelling.
+
+    None if the path is absolute, escapes the tree or passes through one of `links`: after a link,
+    ".." means another folder.
     """
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
@@ -78,14 +80,14 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to `dest`, which must not exist; a single folder at its top is stripped.
+    """Unpack a tar or zip to `dest`, which must not exist; strip a single folder at its top.
 
-    Raises `BadArtifactError` naming the member or the damage; nothing half unpacked is left.
+    Raises `BadArtifactError` with the member or the damage. No partial result is left.
     """
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)
-    # the end of a tar may be that of a zip in it
+    # the end of a tar may look like that of a zip inside of it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
     members = _list_members(source, is_zip=is_zip)
     _refuse_escapes(source, members)
@@ -160,7 +162,7 @@ def _unpack_archive(source: Path, landing: Path, *, is_zip: bool) -> None:
 
 
 def _unpack_zip(source: Path, landing: Path) -> None:
-    """Zip keeps modes and links in a field that Python's zipfile does not look at."""
+    """Unpack a zip with modes and links, which Python's zipfile ignores."""
     with zipfile.ZipFile(source) as archive:
         archive.extractall(landing)  # noqa: S202 - every member was judged
         for info in archive.infolist():
@@ -172,7 +174,7 @@ def _unpack_zip(source: Path, landing: Path) -> None:
 
 
 def _create_link(path: Path, to: str) -> None:
-    """Windows lets not everyone make links: then a copy, as tarfile makes one."""
+    """Create a link; on Windows without permission to do so, copy the target as tarfile does."""
     path.unlink()
     try:
         path.symlink_to(to)

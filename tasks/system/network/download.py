@@ -1,7 +1,7 @@
-"""A file from a URL or a path, by its sha256: whole under its name, or not there at all.
+"""Download a file by URL or path and check its sha256; the file is complete or absent.
 
-What arrived before a connection broke is kept beside it (`NAME.part`) and taken up where the server
-allows.
+A partial download is kept next to the target (`NAME.part`) and resumed if the server supports
+that.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Bring `source` (https, http or file URL, or a path) to `dest`, unless it is there already.
+    """Download `source` (https, http or file URL, or a path) to `dest`, unless it exists.
 
-    Raises `FetchError` where it cannot be had, or has other bytes than `sha256`; those are not
+    Raises `FetchError` if the download fails or its digest is not `sha256`; such a file is not
     kept.
     """
     target, url = Path(dest), _build_url(source)
@@ -42,7 +42,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
-        part.unlink(missing_ok=True)  # nothing would tell whether the two halves belong together
+        part.unlink(missing_ok=True)  # without a digest, the parts may not belong together
     _append_to_log(log, f"fetch {url}")
     _download_with_retries(url, part, sha256, log)
     files.replace_path(part, target)
@@ -63,7 +63,7 @@ def _build_url(source: str) -> str:
 
 
 class _WrongDigestError(FetchError):
-    """What came is not what `sha256` names; `found` is what it is."""
+    """A download has another digest than `sha256`; `found` is its digest."""
 
     found = ""
 
@@ -80,7 +80,10 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     came = {""}  # digests of wrong files
 
     def explain_retry(error: Exception) -> str:
-        """A byte can turn on its way; the same wrong file twice is the one that is there."""
+        """Return why a retry may help: a transfer error can change a byte.
+
+        The same wrong file twice means that the server has that file.
+        """
         if isinstance(error, _WrongDigestError):
             again = error.found in came or url.startswith("file:")
             came.add(error.found)
@@ -102,7 +105,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Whether asking again cannot help: the server said no, or the file is not there."""
+    """Return True if a retry cannot help: the server refused, or the file does not exist."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code < 500 and error.code not in (408, 416, 429)
     reason = getattr(error, "reason", error)
@@ -120,14 +123,15 @@ def _fetch_part(url: str, part: Path) -> None:
             with part.open("ab" if resumed else "wb") as stream:
                 _copy_stream(answer, stream)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # more is there than the server has: begin anew
+        if error.code == 416:  # the part is longer than the file on the server: start again
             part.unlink(missing_ok=True)
         raise
 
 
 def _build_request(url: str) -> urllib.request.Request:
-    """urllib takes user and password for a part of the host, and tells them in its error: they go
-    into a header, which no other host gets.
+    """Build a request with the login of the URL in a header, which no other host gets.
+
+    urllib takes user and password for a part of the host and prints them in its error.
     """
     parts = urlsplit(url)
     who, _, host = parts.netloc.rpartition("@")

@@ -1,7 +1,8 @@
-"""Credentials of package indexes, kept out of argument lists and of what uv and pip start.
+"""Run uv and pip against package indexes: hide passwords, explain failures and retry.
 
-Every user of a machine can read an argument list, and the build backend of an sdist inherits the
-environment of uv or pip. Both clients take a password from a netrc file as well as from a URL
+Credentials stay out of argument lists and out of the processes that uv and pip start. Every user
+of a machine can read an argument list, and the build backend of an sdist inherits the environment
+of uv or pip. Both clients take a password from a netrc file as well as from a URL
 (docs.astral.sh/uv, "HTTP credentials"; pip.pypa.io, "Authentication").
 """
 
@@ -43,7 +44,8 @@ _INDEX_VARIABLES = (
 # Keys of pip's own files: pip passes these indexes to the pip that it starts to build an sdist
 _PIP_FILE_INDEXES = {"PIP_INDEX_URL": "index-url", "PIP_EXTRA_INDEX_URL": "extra-index-url"}
 _UV_PASSWORD_VARIABLE = re.compile(r"UV_INDEX_(\w+)_PASSWORD")
-# Characters that every netrc parser accepts: before 3.11 Python's knows no quotes and no escapes
+# Characters that every netrc parser accepts: Python's, before 3.11, supports no quotes and no
+# escapes
 _NETRC_HOST, _NETRC_WORD = re.compile(r"[\w.-]+"), re.compile(r'(?!")[!-\[\]-~]+')
 
 
@@ -60,9 +62,11 @@ class _Logins(dict[str, tuple[str, str]]):
         return bool(fits) and self.setdefault(host.lower(), (user, password)) == (user, password)
 
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
-        """Return `text` without the logins in its URLs. Keep the user name for uv, which asks
-        anonymously first without one; remove it for pip, since an older pip finds no login for a
-        URL with a name. Keep a name without a password: it is a token.
+        """Return `text` without the logins in its URLs.
+
+        Keep the user name for uv, which sends the first request anonymously without one. Remove
+        the user name for pip: older versions find no login for a URL with a name. Keep a name
+        without a password: it is a token.
         """
 
         def strip_url(url: re.Match[str]) -> str:
@@ -93,9 +97,11 @@ class _Logins(dict[str, tuple[str, str]]):
 
 @contextlib.contextmanager
 def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[PreparedCommand]:
-    """Give the command and its environment without passwords. uv and pip find them in a netrc file
-    that only this user can read and that is removed after the block. A login that a netrc file
-    cannot hold, such as a token without a user name, is passed in a variable.
+    """Yield the command and its environment without passwords.
+
+    uv and pip find the passwords in a netrc file that only this user can read and that is removed
+    after the block. A login that a netrc file cannot hold, such as a token without a user name, is
+    passed in a variable.
     """
     logins = _Logins()
     words, moved = _move_secrets(argv, env, logins)
@@ -118,8 +124,10 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and the options that need one as variables of both
-    clients. uv prefers an option to its variable; pip combines both, except for --index-url.
+    """Return the arguments without passwords; options with a password become variables.
+
+    The variables are those of both clients. uv prefers an option to its variable; pip combines
+    both, except for --index-url.
     """
     words: list[str] = []
     moved: dict[str, str] = {}
@@ -160,7 +168,7 @@ def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
 
 
 def _read_user_netrc(env: Mapping[str, str]) -> str:
-    """Return the text of the user's netrc; "" if there is none or it cannot be parsed."""
+    """Return the text of the user's netrc; "" if it does not exist or cannot be parsed."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
     named = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
     file = next((path for path in named if path.is_file()), None)
@@ -201,8 +209,8 @@ _NOT_BUNDLED_HINT = (
     "bundle again there: doit build, then doit bundle --dest"
 )
 
-# What to do where a resolver or downloader says one of these, and in which words it is tried again,
-# "" where that helps nobody: both have tried to connect several times. The first that holds counts.
+# The hint for each message of a resolver or downloader, and the reason for a retry: "" if a retry
+# does not help, since both have tried to connect several times. The first match is used.
 _FAILURE_KINDS = (
     (_CERTIFICATE_HINT, "", ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
     (
@@ -253,8 +261,10 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
-    """A resolver's or downloader's failure by its kind: no answer, no such version, two
-    conflicting requirements, or the original error.
+    """Return a resolver's or downloader's failure as a specific error.
+
+    The kinds are: no answer, no such version, two conflicting requirements, a wrong digest. Any
+    other failure is returned unchanged.
     """
     text = _read_failure_text(error)
     if other := _HASH_MISMATCH.search(text):
@@ -272,7 +282,7 @@ def explain_client_failure(
 
 
 def _add_failed_host(remedy: str, text: str) -> str:
-    """Of several indexes one may answer: the host that did not, without a name and password."""
+    """Add the host that did not answer, without its login: another index may have answered."""
     hosts = [found["uv"] or found["pip"] for found in _FAILED_HOST.finditer(text)]
     if remedy != _NO_ANSWER_HINT or not hosts:
         return remedy
@@ -280,7 +290,10 @@ def _add_failed_host(remedy: str, text: str) -> str:
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Why what `explained` was raised from may be gone the next time; "" where it will not be."""
+    """Return why a retry may help after a failure of uv or pip, "" if it will not help.
+
+    `error` may be the result of `explain_client_failure`.
+    """
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
@@ -292,8 +305,9 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: CommandFailedError) -> str:
-    """The message, and what the command printed: not what it tried again by itself, which may have
-    come.
+    """Return the message and the output of the command.
+
+    Retries that the client reported are not included: they may have succeeded.
     """
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
@@ -319,18 +333,19 @@ def _build_hash_error(
     )
 
 
-# Seconds without a byte, and how often a connection, or a file that broke off, is tried again. A
-# pip that knows no --resume-retries (before 25.1) does not read it.
+# Seconds without a byte, and the number of retries for a connection or an incomplete file. A pip
+# without --resume-retries (before 25.1) ignores that variable.
 CLIENT_DEFAULTS = {
     "UV_HTTP_TIMEOUT": "60",
     "UV_HTTP_RETRIES": "4",
     "PIP_DEFAULT_TIMEOUT": "60",
     "PIP_RETRIES": "5",
     "PIP_RESUME_RETRIES": "10",
-    "RUST_LOG": "uv_client::retry=debug",  # only so does uv say that it tried again
+    "RUST_LOG": "uv_client::retry=debug",  # without this, uv does not report retries
 }
 _ALTERNATIVE_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
-# The same in pip's files, over which its variables count; uv reads these from variables alone
+# The same keys in pip's files, which have lower precedence than its variables; uv only has
+# variables
 _PIP_FILE_KEYS = {
     "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
     "PIP_RETRIES": ("retries",),
@@ -352,8 +367,10 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a client to its end. `env` is the whole environment, None for the host's and the client's
-    own variables. A failure is explained by its kind, and one that may pass is tried once more.
+    """Run uv or pip.
+
+    `env` is the whole environment; if None, the host's environment with the client's variables is
+    used. A failure is explained by its kind. A failure that may be temporary is retried once.
     """
     host = shell.build_installer_env()
     given = add_client_defaults(host if env is None else env, find_pip_file_defaults())
@@ -365,7 +382,7 @@ def run_index_client(
         on_line(line)
 
     def run_once() -> None:
-        # what came with other bytes lies in pip's cache
+        # a file with a wrong digest is in pip's cache
         fresh = {"PIP_NO_CACHE_DIR": "1"} if came else {}
         try:
             with hide_passwords(argv, {**given, **fresh}) as (words, variables):
@@ -384,7 +401,7 @@ def run_index_client(
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """The variables of our patience whose like a person has set in pip's files."""
+    """Return the variables in `CLIENT_DEFAULTS` that the user has set in pip's files."""
     return frozenset(
         name
         for name, keys in _PIP_FILE_KEYS.items()
@@ -393,15 +410,16 @@ def find_pip_file_defaults() -> frozenset[str]:
 
 
 def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
-    """The environment with our patience where nobody has said another: in it, or elsewhere (`said`,
-    names of variables).
+    """Return the environment with our defaults for timeouts and retries.
+
+    Variables that the user has set, in `env` or elsewhere (the names in `said`), are not changed.
     """
     left = {n for n in CLIENT_DEFAULTS if n in said or _ALTERNATIVE_NAMES.get(n, n) in env}
     return {**{n: value for n, value in CLIENT_DEFAULTS.items() if n not in left}, **env}
 
 
 def format_retry_message(line: str, what: str) -> str:
-    """What uv or pip says of a connection that broke or stalled, for people; "" for other lines."""
+    """Return a message for a retry that uv or pip printed; "" for other lines."""
     if told := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(told["url"]).path)).name
         return f"{name or what}: the connection broke or stalled; uv fetches it again"

@@ -1,4 +1,4 @@
-"""What goes over a network is tried again while that may help, and each time that is said."""
+"""Retry network actions, print a line for each retry, and switch to offline mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from tasks.system import files
 from tasks.system.output import print_line
 
-RETRY_PAUSES = (2.0, 8.0)  # seconds before the second and the third try
+RETRY_PAUSES = (2.0, 8.0)  # seconds before the second and the third attempt
 
 _T = TypeVar("_T")
 
@@ -23,11 +23,10 @@ def retry_action(
     passing: Callable[[Exception], str],
     pauses: tuple[float, ...] | None = None,
 ) -> _T:
-    """Do it, and again after each pause while `passing` gives a reason why that may help. What was
-    raised last is raised.
+    """Run an action; run it again after each pause while `passing` returns a reason to retry.
 
-    A pause is up to half as long again: machines that lost a server at the same moment do not all
-    come back at the same one.
+    The last exception is raised. A pause is random, up to 50 % longer than given: machines that
+    lost a server at the same moment do not all return at the same moment.
     """
     waits = RETRY_PAUSES if pauses is None else pauses
     for number, pause in enumerate(waits, 2):
@@ -45,7 +44,7 @@ def retry_action(
 
 
 _OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
-# Of these a person may have their own, and they would name other places
+# The user may have set these, and they would name other indexes
 _INDEX_PLACE_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
@@ -53,13 +52,11 @@ _INDEX_PLACE_VARIABLES = (
 
 
 def start_offline_mode(wheels: Path) -> None:
-    """From now on uv and pip look into the folder `wheels` alone, and git reads local repositories
-    alone.
-    """
+    """From now on, restrict uv and pip to the folder `wheels`, and git to local repositories."""
     for name in _INDEX_PLACE_VARIABLES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()
-    # uv has no variable for no-index, and offline it would take other versions from its cache
+    # uv has no variable for no-index, and offline uv would take other versions from its cache
     config = wheels.with_name(f"{wheels.name}-uv.toml").absolute()
     files.write_atomic(config, "no-index = true\n")
     os.environ |= {
@@ -75,5 +72,5 @@ def start_offline_mode(wheels: Path) -> None:
 
 
 def is_offline() -> bool:
-    """Whether that was said."""
+    """Return True if offline mode was started."""
     return _OFFLINE_FLAG in os.environ

@@ -1,6 +1,8 @@
-"""What a person has set for uv and pip themselves: the default package index, and any other key of
-pip's. It is looked for where they look (pip.pypa.io, "Configuration"; docs.astral.sh/uv,
-"Configuration files"), and what has another type than it must have is left to them to refuse.
+"""Read what the user has set for uv and pip: the default package index and other keys.
+
+The settings are read from the same places as uv and pip read them (pip.pypa.io, "Configuration";
+docs.astral.sh/uv, "Configuration files"). Values of a wrong type are ignored here: uv or pip
+refuses them.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from tasks.system.network import network_access
 
 UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)
-_PIP_SECTIONS = ("install", "download", "global")  # of the commands that we run, then of all
+_PIP_SECTIONS = ("install", "download", "global")  # of the commands that are run, then of all
 _SYSTEM_CONFIG = Path("/etc")
 _PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
 
 
 def find_pip_index() -> str:
-    """By its variable, else its files; "" where nothing is set."""
+    """Return pip's index URL from its variable, else from its files; "" if not set."""
     return _read_first_variable(PIP_INDEX_VARIABLES) or read_pip_file_setting("index-url")
 
 
 def find_uv_index() -> str:
-    """By its variables, else its files; "" where nothing is set."""
+    """Return uv's index URL from its variables, else from its files; "" if not set."""
     return _read_first_variable(UV_INDEX_VARIABLES) or next(
         filter(None, map(_read_uv_default_index, list_uv_files())), ""
     )
@@ -45,7 +47,10 @@ def read_uv_indexes() -> dict[str, str]:
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """The value of the first of these keys that is set for a command of ours; "" where none is."""
+    """Return the value of the first of these keys in pip's files, "" if not set.
+
+    Only the sections of the commands that torchyard runs, and `global`, are read.
+    """
     read = [*map(_read_pip_file, list_pip_files())]
     values = (
         one.get(f"{section}.{key}") for section in _PIP_SECTIONS for one in read for key in keys
@@ -58,8 +63,9 @@ def _read_first_variable(variables: Iterable[str]) -> str:
 
 
 def _read_pip_file(path: Path) -> dict[str, str]:
-    """`section.key` → value, with keys as pip takes them: index_url and --index-url are the same as
-    index-url.
+    """Return the settings of a pip file, `section.key` → value.
+
+    Keys are normalized as in pip: index_url and --index-url are the same as index-url.
     """
     parser = configparser.RawConfigParser()
     try:
@@ -74,7 +80,7 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 
 def _read_uv_default_index(path: Path) -> str:
-    """The [[index]] that is the default, else `index-url`, that of [pip] first."""
+    """Return the default [[index]], else `index-url` of [pip], else `index-url`."""
     told = _read_uv_settings(path)
     default = [one.get("url") for one in _list_index_tables(told) if one.get("default") is True]
     found = (*default, _select_table(told, "pip").get("index-url"), told.get("index-url"))
@@ -87,7 +93,7 @@ def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _read_uv_settings(path: Path) -> dict[str, Any]:
-    """Of a uv.toml, or of [tool.uv] in a pyproject.toml."""
+    """Return the settings of a uv.toml, or [tool.uv] of a pyproject.toml."""
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
@@ -103,7 +109,7 @@ def _select_table(told: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def list_pip_files() -> Iterator[Path]:
-    """The one that counts most first; none where pip is told to read none."""
+    """Return pip's files, the highest precedence first; none if PIP_CONFIG_FILE disables them."""
     named = os.environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return
@@ -125,8 +131,9 @@ def _list_user_pip_files() -> Iterator[Path]:
 
 
 def list_uv_files() -> Iterator[Path]:
-    """The one that counts most first; none where uv is told to read none. uv is run in the folder
-    that we are in.
+    """Return uv's files, the highest precedence first; none if UV_NO_CONFIG disables them.
+
+    uv is run in the current folder.
     """
     if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
         return
@@ -143,7 +150,7 @@ def list_uv_files() -> Iterator[Path]:
 
 
 def _find_project_uv_file(folder: Path) -> Path | None:
-    """The file with settings for uv, where the folder has one; those above it do not count then."""
+    """Return the folder's file with uv settings, which then hides those of its parent folders."""
     if (plain := folder / "uv.toml").is_file():
         return plain
     project = folder / "pyproject.toml"
@@ -151,7 +158,7 @@ def _find_project_uv_file(folder: Path) -> Path | None:
 
 
 def _list_shared_folders() -> Iterator[Path]:
-    """Folders of settings of the whole machine, the one that counts most for uv first."""
+    """Return the machine-wide configuration folders, the highest precedence for uv first."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
     listed = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
@@ -167,7 +174,7 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 
 
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
-    """From now on uv and pip ask these mirrors; a default index of a person's own stays."""
+    """From now on, let uv and pip use these mirrors; a default index that the user set stays."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
     place = apply_index_mirror(DEFAULT_INDEX, mirrors)
     if place == DEFAULT_INDEX:
@@ -179,7 +186,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Options that add an index URL or a folder of wheels to the default index."""
+    """Return the options that add an index URL or a folder of wheels to the default index."""
     if not index or network_access.is_offline():
         return ()
     place = _resolve_index_place(index)
@@ -187,7 +194,7 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Options that look into that index and no other; "" is the default one."""
+    """Return the options that use only this index; "" is the default index."""
     if not index or network_access.is_offline():
         return ()
     place = _resolve_index_place(index)
