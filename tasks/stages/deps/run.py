@@ -126,8 +126,7 @@ def list_toolkit_pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Return cuobjdump of the toolkit, an existing torch's triton, or PATH; else install its
-    package.
+    """Return cuobjdump of the toolkit, an existing torch's triton or PATH; else install it.
 
     triton in a managed environment is ignored: it is installed only with torch, so the result would
     change between runs.

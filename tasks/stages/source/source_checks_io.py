@@ -26,7 +26,7 @@ def list_missing_files(tree: Path) -> tuple[str, ...]:
 
 
 def read_tree_release(tree: Path) -> Version | None:
-    """Return the version in version.txt, such as `2.9.0a0+fork3`; None if it is missing or invalid."""
+    """Return the version in version.txt, such as `2.9.0a0+fork3`, or None if it has none."""
     try:
         return Version((tree / VERSION_FILE).read_text(encoding="utf-8-sig").strip())
     except (OSError, ValueError):

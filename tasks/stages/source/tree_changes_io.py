@@ -60,7 +60,10 @@ def update_patches(
 
 
 def _drop_missing_patches(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
-    """Remove patches from the record that the user's `git stash` or `git checkout .` has reverted."""
+    """Remove patches from the record that are no longer in the tree.
+
+    The user's `git stash` or `git checkout .` reverts patches without updating the record.
+    """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
         if _is_missing_patch(tree, find_patch_copy(state, digest)):
@@ -89,8 +92,9 @@ def _find_common_prefix(before: Sequence[str], after: Sequence[str]) -> Iterator
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Revert patches in reverse order until `keep` are left; raise `LostEditsError` if lines were
-    edited.
+    """Revert patches, the last first, until `keep` are left.
+
+    Raises `LostEditsError` if the patched lines were edited later.
     """
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
@@ -235,7 +239,10 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the submodules that the user moved, which are not updated; `stale` ones are not listed."""
+    """Yield the submodules that the user moved, which are not updated.
+
+    `stale` submodules are left out: they are updated.
+    """
     if job.submodules and (own := sorted({*git.list_changed_submodules(job.tree)} - {*stale})):
         yield (
             f"submodules left at a commit that the tree does not record: {', '.join(own)} "
