@@ -16,8 +16,8 @@ from tasks.stages.compile.model import (
 )
 
 _SCIKIT_BUILD_CORE = "scikit_build_core.build"
-# setup.py: a wheel without compression, assembled in the folder where the wheel stage has put the
-# files already. setuptools before 64 ignores these options and makes an ordinary wheel.
+# setup.py: a wheel without compression, assembled in the folder where the wheel stage has already
+# put the files. setuptools before 64 ignores these options and makes an ordinary wheel.
 _QUICK_OPTIONS = (
     f"{BUILD_OPTION}=--compression=stored",
     f"{BUILD_OPTION}=--bdist-dir=build/{ASSEMBLY_FOLDER}/wheel",

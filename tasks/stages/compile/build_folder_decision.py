@@ -15,7 +15,7 @@ from tasks.knowledge.facts import Effect, FolderRule
 from tasks.stages.compile import configure_fingerprint
 
 _EFFECT_SEVERITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
-_MAX_SHOWN = 3  # changes that are named in a line
+_MAX_SHOWN = 3  # changes in one line
 _ACTION_TEXTS = {
     "configure": "configure a new build folder",
     "reuse": "reuse the build folder: nothing changed that CMake has to know",
@@ -135,9 +135,7 @@ def _list_cache_edits(
     before: configure_fingerprint.ConfigureFingerprint,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield the entries of CMakeCache.txt that were changed later, by hand or by a failed
-    reconfigure.
-    """
+    """Yield entries of CMakeCache.txt that were changed later, by hand or a failed reconfigure."""
     for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted):
         then, now = before.held.get(entry), cache.get(entry, "")
         asked_before = {**before.variables, **before.toolchain}.get(name, "")

@@ -194,7 +194,7 @@ def _resolve_note_path(folder: PurePath) -> Path:
 _LIBRARY_NAME = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
 _SKIPPED_FOLDERS = ("CMakeFiles", "CMakeTmp")
 _RECENT = ""
-_TICK = 2_000_000_000  # ns: as coarse as a file system's clock may be
+_TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
 def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str:

@@ -58,11 +58,11 @@ def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str,
         return alone
     if job.system != "windows":
         return dict.fromkeys([*_CXX_LAUNCHERS, *([_CUDA_LAUNCHER] if job.cuda else [])], cache.path)
-    # not nvcc, which races behind a cache there (pytorch.yaml, windows-flags)
+    # not nvcc, which has a race condition with a cache on Windows (pytorch.yaml, windows-flags)
     given = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
     if job.build_type == "Release":
         return given
-    # /Z7: with /Zi all compilers write into one .pdb, which no cache can hold
+    # /Z7: with /Zi all compilers write into one .pdb, which cannot be cached
     return {**given, "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded"}
 
 
@@ -100,12 +100,11 @@ def build_cache_environment(
 
 
 def _build_nvcc_variables(cache: CompilerCache, nvcc: str) -> dict[str, str]:
-    """Return the variables for cpp_extension's Ninja file, which uses PYTORCH_NVCC as it is, and
-    CMake.
+    """Return the nvcc launcher for cpp_extension's Ninja file and for CMake.
 
-    ccache before 4.13 and sccache before 0.9 do not support the option that makes nvcc write a
-    dependency file, and do not cache then. An extension is compiled once, in a fresh copy, and
-    needs no dependency file.
+    cpp_extension uses PYTORCH_NVCC as it is. ccache before 4.13 and sccache before 0.9 do not
+    support the option that makes nvcc write a dependency file, and do not cache then. An extension
+    is compiled once, in a fresh copy, and needs no dependency file.
     """
     return {
         "PYTORCH_NVCC": shlex.join([cache.path, nvcc]),

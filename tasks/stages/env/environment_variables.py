@@ -1,6 +1,4 @@
-"""Resolve the variables of builds, extensions and programs, with those for MSVC and nvcc on
-Windows.
-"""
+"""Resolve the environments of builds, extensions and programs, with variables for MSVC and nvcc."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def build_msvc_variables(captured: MsvcEnvironment | None) -> dict[str, str]:
 
 
 def build_msvc_flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
-    """Return CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) for a toolkit version and a release of torch."""
+    """Return CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) for a toolkit and a release of torch."""
     pairs = list(_list_flag_pairs(toolkit, torch, extension=extension))
     if not pairs:
         return {}
@@ -55,8 +53,8 @@ def _list_flag_pairs(toolkit: str, torch: str, *, extension: bool) -> Iterator[t
     # conforming one (pytorch#188761)
     if parse_major_minor(toolkit) >= (13, 2):
         yield "/Zc:preprocessor", "-Xcompiler /Zc:preprocessor"
-    # torch's headers of 2.9 and later guard against error C2872 only where this is defined
-    # (pytorch#188952); torch's own build defines it
+    # torch's headers of 2.9 and later guard against error C2872 only if this is defined
+    # (pytorch#188952); torch's build defines it
     if extension and parse_major_minor(torch) >= (2, 9):
         yield "/DUSE_CUDA", "-DUSE_CUDA"
 
@@ -104,8 +102,10 @@ def resolve_environments(
 
 
 def build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the variables of Python: no user site-packages; the venv, or the overlay with the
-    tools.
+    """Return the variables of Python.
+
+    User site-packages are disabled. The environment is the venv, or an existing interpreter with
+    the overlay of tools.
     """
     home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
     return {"PYTHONNOUSERSITE": "1", **home}
@@ -201,7 +201,7 @@ def select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> di
 def _build_blas_variables(job: EnvJob) -> dict[str, str]:
     if job.blas not in _BLAS_NAMES:
         return {}
-    # MKL's Python packages are in the venv's include and lib, which CMake does not search by default
+    # MKL's Python packages are in the venv's include and lib: CMake searches there only with a prefix
     prefix = {"CMAKE_PREFIX_PATH": job.venv.as_posix()} if job.blas == "mkl" else {}
     return {"BLAS": _BLAS_NAMES[job.blas], **prefix}
 
@@ -312,7 +312,10 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 
 
 def _build_interpreter_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the variables of Python without PYTHONPATH: the overlay's tools are only for builds."""
+    """Return the variables of Python without PYTHONPATH.
+
+    The tools in the overlay of an existing interpreter are only for builds.
+    """
     return {
         name: value
         for name, value in build_python_variables(job, deps).items()
@@ -337,7 +340,7 @@ def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 
 def _list_runtime_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
-    """Return the folders to prepend; `python` is the interpreter with torch, also with an overlay."""
+    """Return the folders to prepend; `python` is always the interpreter that has torch."""
     found = list_path_folders(job, deps)
     if not deps.overlay:
         return found

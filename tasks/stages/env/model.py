@@ -90,14 +90,13 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the whole environment of a build that would have `base`; `own` overrides the rest."""
+        """Return the whole environment of a build on top of `base`; `own` overrides the rest."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a ccache namespace from nvcc's flag variables, which ccache does not include in its
-    key.
+    """Return a ccache namespace from nvcc's flag variables, which ccache's key lacks.
 
     Without it, an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compilation
     without that flag. Extensions get their forced headers through these variables.

@@ -22,7 +22,7 @@ from tasks.system.package_installer import InstallOptions, PackageInstaller
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """Write the script of each shell atomically, with a MAX_JOBS for manual builds if none is set."""
+    """Write the script of each shell atomically, with MAX_JOBS for manual builds if not set."""
     given = _add_max_jobs(environment)
     for script in job.scripts:
         _write_script(job, script, given)
@@ -61,10 +61,10 @@ def render_script(job: EnvJob, script: PurePath, environment: Environment) -> st
     )
     match script.suffix:
         case ".ps1":
-            # Windows PowerShell 5.1 reads UTF-8 only where a script starts with this mark
+            # Windows PowerShell 5.1 reads a script as UTF-8 only if it starts with this mark
             return "\ufeff" + text
         case ".bat":
-            # goto and call look for labels at line ends of this form
+            # goto and call find labels only with CRLF line ends
             return text.replace("\n", "\r\n")
     return text
 
@@ -72,7 +72,7 @@ def render_script(job: EnvJob, script: PurePath, environment: Environment) -> st
 def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, Any]:
     """Return the variables of the templates.
 
-    A default is left out if the variable is set or unset explicitly.
+    Defaults come first in a script, and variables that are set or unset override them.
     """
     given = {*environment.set, *environment.unset}
     why = {name: environment.why.get(name, "") for name in environment.names}
@@ -97,8 +97,7 @@ _REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 
 
 def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
-    """Return the environments of source builds and extensions, and the extensions' cache
-    environment.
+    """Return the environments of source builds and extensions, and the cache environment.
 
     The scripts have the first one; the wrappers have the environment of programs that run.
     """
