@@ -201,7 +201,7 @@ def select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> di
 def _build_blas_variables(job: EnvJob) -> dict[str, str]:
     if job.blas not in _BLAS_NAMES:
         return {}
-    # MKL's Python packages are in the venv's include and lib: CMake searches there only with a prefix
+    # MKL's Python packages are in the venv's include and lib; CMake searches there only if told to
     prefix = {"CMAKE_PREFIX_PATH": job.venv.as_posix()} if job.blas == "mkl" else {}
     return {"BLAS": _BLAS_NAMES[job.blas], **prefix}
 
