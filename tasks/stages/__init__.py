@@ -1,1 +1,1 @@
-"""The stages, a folder for each: types in job.py, the plan in plan.py, effects in action.py."""
+"""The stages, one package each: types in model.py, the plan in plan.py, effects in run.py."""

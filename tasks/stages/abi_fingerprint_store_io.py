@@ -1,5 +1,7 @@
-"""What the last surfaces consist of, one compressed file for each, so that a person is told which
-header or which symbol moved. Nothing is decided by them: without one, less is told.
+"""Store the parts of recent ABI fingerprints, one compressed file each.
+
+They are used only to report which header or symbol changed. No decision depends on them: without a
+file, the report has less detail.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from tasks.core.canonical_json import convert_to_json
 from tasks.stages.wheel.model import AbiDetails
 from tasks.system import files
 
-_MAX_STORED = 5  # some 2 MB each for a torch with CUDA
+_MAX_STORED = 5  # about 2 MB each for a torch with CUDA
 _PARTS_SUFFIX = ".json.gz"
 
 
 def has_stored_parts(folder: PurePath, name: str) -> bool:
-    """Whether the parts of a surface are there; they are then the newest."""
+    """Return True if the parts of a fingerprint are stored, and mark them as most recently used."""
     try:
         os.utime(_resolve_parts_path(folder, name))
     except OSError:
@@ -28,7 +30,7 @@ def has_stored_parts(folder: PurePath, name: str) -> bool:
 
 
 def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
-    """Keep the parts of a surface, and the newest few of all."""
+    """Store the parts of a fingerprint, and remove all but the newest few."""
     place = _resolve_parts_path(folder, parts.surface.name)
     place.parent.mkdir(parents=True, exist_ok=True)
     packed = gzip.compress(json.dumps(convert_to_json(parts)).encode(), compresslevel=1, mtime=0)
@@ -41,7 +43,7 @@ def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
 
 
 def read_stored_parts(folder: PurePath, name: str) -> AbiDetails | None:
-    """The parts of a surface, None where they are not kept any more, or cannot be read."""
+    """Return the parts of a fingerprint, or None if they are not stored or cannot be read."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only where a surface moved
 
     try:

@@ -1,8 +1,10 @@
-"""torchvision, torchaudio and triton, each of which belongs to one torch: fetched, or built.
+"""Resolve the companion packages torchvision, torchaudio and triton for a torch: fetch or build.
 
-prebuilt   fetched from torch's own index; triton came with torch where that asks for it
-existing   fetched where that torch is an official one, else built against it
-source     built against it; fetched where a wheel needs torch's stable ABI alone, and triton
+prebuilt: fetched from torch's index; triton is a dependency of torch where torch requires it.
+
+existing: fetched if that torch is an official one, else built against it.
+
+source: built against it; fetched if a wheel needs only torch's stable ABI; triton is fetched.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 
 @dataclass(frozen=True)
 class Companion:
-    """How one is had, and `why` in a sentence.
+    """How a companion package is obtained, and `why` as a sentence.
 
-    A `wheel` is the `requirement` from `index` ("" is the default one); where it is `pinned`, the
-    tree of PyTorch says which version. A build is of the tag or branch `ref`, and `version` what it
-    calls itself, "" where it knows best. `with torch`: nothing is left to do.
+    A `wheel` is the `requirement` from `index` ("" is the default index); if it is `pinned`, the
+    PyTorch tree specifies the version. A `git` build is of the tag or branch `ref`; `version` is
+    its version, or "" to keep the tree's. For `with torch`, nothing needs to be installed.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Companion:
 
     @property
     def description(self) -> str:
-        """What is taken, for people."""
+        """The package and its origin, for display."""
         match self.strategy:
             case "git":
                 return f"{self.name} from source at {self.ref}"
@@ -58,7 +60,10 @@ class Companion:
 def resolve_companions(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Companion, ...]:
-    """Those of the settings, in their order. `SettingsError` for one that this torch has not."""
+    """Return the companions of the settings, in order.
+
+    Raises `SettingsError` if there is no such companion for this torch.
+    """
     ways = {"triton": _resolve_triton}
     return tuple(
         ways.get(name, _resolve_library)(name, settings, choice, knowledge)
@@ -67,18 +72,18 @@ def resolve_companions(
 
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
-    """Whether one has to be compiled."""
+    """Return True if a companion must be compiled."""
     return any(one.strategy == "git" for one in resolve_companions(settings, choice, knowledge))
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """The specifier of what goes with that torch, "" where nothing is known to."""
+    """Return the version specifier of the companion for that torch, or "" if none is known."""
     try:
         found = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
     if found.channel and not (found.channel == "nowhere" and found.minor in knowledge.releases):
-        return ""  # the tree of a release that is out calls itself 2.9.0a0, too
+        return ""  # the tree of a published release can have the version 2.9.0a0, too
     bare = torch.strip().removeprefix("v").partition("+")[0]
     return found.patches.get(bare, {}).get(name, "") or str(getattr(found, name))
 
@@ -121,7 +126,7 @@ def _resolve_source_build(
 
 
 def _require_released_companion(name: str, choice: Resolution, knowledge: Knowledge) -> None:
-    """`SettingsError` where the newest torch has none of it either: it is no longer made."""
+    """Raise `SettingsError` if the newest torch has no such companion: it is discontinued."""
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
         return
@@ -137,7 +142,7 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
 def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
-    """A wheel that any torch of such a version runs, where it has code for every target."""
+    """Return a wheel that works with any torch of this version and has code for every target."""
     for free in knowledge.companions[name].independent:
         here = (free.system, free.machine) == (choice.system, normalize_machine(choice.machine))
         fits = is_version_within(choice.torch, free.torch) and is_version_within(
@@ -153,7 +158,7 @@ def _find_independent_wheel(
 
 
 def _explain_independent_wheel(free: StableAbiWheel) -> str:
-    """Nothing that only should work is told as if somebody had tried it."""
+    """Return the reason for the wheel, marked if the combination is not verified."""
     doubt = "; with a torch that is no official wheel that is not verified"
     return f"{free.why}{doubt if free.beside_built.startswith('unverified') else ''}"
 
@@ -185,7 +190,10 @@ def _resolve_triton(
 
 
 def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Companion:
-    """It has post releases of its own: triton's numbers say which goes with torch."""
+    """Return the Windows package, which has separate post releases.
+
+    Only major and minor version of triton determine which one matches torch.
+    """
     numbers = re.search(r"\d+\.\d+", exact)
     if not numbers:
         raise _create_unpaired_error("triton", choice)
@@ -202,7 +210,10 @@ def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
 
 
 def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
-    """The official wheels for Linux and CUDA do (pytorch.yaml has it of their METADATA)."""
+    """Return True for the official wheels for Linux and CUDA.
+
+    Their METADATA requires triton (see pytorch.yaml).
+    """
     if choice.cuda is None:
         return False
     if choice.strategy == "existing":
@@ -211,15 +222,18 @@ def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
 
 
 def _is_official_torch(choice: Resolution) -> bool:
-    """Every official wheel names its CUDA (`+cu130`) or the CPU, PyPI's too, where `torch.version`
-    says it and not the file name; but for macOS none. A version that names more, or nothing, is of
-    a conda channel, a distribution, a container, or one's own.
+    """Return True if the version is that of an official wheel.
+
+    Every official wheel names its CUDA (`+cu130`) or the CPU in its version; PyPI's wheels name it
+    in `torch.version`, not in the file name. The wheels for macOS name nothing. A version with
+    another suffix, or without one, is of a conda channel, a distribution, a container, or a custom
+    build.
     """
     return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
 
 
 def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
-    """Whether the tree is by its tag the release that the facts are about."""
+    """Return True if the tree is, by its tag, the release that the facts describe."""
     source = settings.source
     if source.path or source.tarball or find_release_channel(choice.torch):
         return False
@@ -227,9 +241,7 @@ def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
 
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
-    """Where the wheels for an official torch that is there already are: PyPI has those of one
-    CUDA.
-    """
+    """Return the index of wheels for an official torch; PyPI has the wheels of one CUDA only."""
     local = choice.torch.partition("+cu")[2]
     cuda = f"{local[:2]}.{local[2:]}" if local else None
     pypi = find_release(knowledge, choice.torch).pypi_cuda

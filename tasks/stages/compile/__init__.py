@@ -1,7 +1,10 @@
-"""The long one: the tree's own build backend drives CMake and Ninja in a folder that is kept.
+"""compile: build PyTorch with CMake and Ninja in a persistent build folder.
 
-Given: the tree, the tools and the environment of source, deps and env. Leaves: compile.json
-(backend, folders, and one digest of the libraries that came out). Reruns when any of those, or
-build.type, flags, env, target or backend changed; what there is to do then is Ninja's decision, and
-where that is nothing the manifest has the same bytes.
+The build backend of the tree runs CMake and Ninja. Inputs: the tree, the tools and the environment
+from the stages source, deps and env.
+
+Output: compile.json (backend, folders, and one digest of the compiled libraries).
+
+Reruns when: one of these inputs, or build.type, flags, env, target or backend changed. Ninja then
+decides which steps run. If it runs none, the manifest keeps the same bytes.
 """

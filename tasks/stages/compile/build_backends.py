@@ -16,8 +16,8 @@ from tasks.stages.compile.model import (
 )
 
 _SCIKIT_BUILD_CORE = "scikit_build_core.build"
-# setup.py: a wheel without compression, assembled in the folder where the wheel stage has put the
-# files already. setuptools before 64 ignores these options and makes an ordinary wheel.
+# setup.py: a wheel without compression, assembled in the folder where the wheel stage has already
+# put the files. setuptools before 64 ignores these options and makes an ordinary wheel.
 _QUICK_OPTIONS = (
     f"{BUILD_OPTION}=--compression=stored",
     f"{BUILD_OPTION}=--bdist-dir=build/{ASSEMBLY_FOLDER}/wheel",
@@ -199,7 +199,7 @@ def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
 
 
 def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
-    """Return the command that makes a wheel with the tree's own backend and `config` settings.
+    """Return the command that makes a wheel with the tree's build backend and `config` settings.
 
     `build` runs the backend in the tree itself, and so in the folder that is compiled already; pip
     is not needed. The dependency check is skipped, because CMake and Ninja may be the system's.

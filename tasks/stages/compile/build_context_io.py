@@ -1,7 +1,8 @@
-"""How deep Ninja's pool of flash-attention's kernels is, in trees that have one.
+"""Resolve the inputs of a build (backend, folder, environment, job count) and preview the build.
 
-The depth is written into build.ninja when CMake runs, so it comes of what stays the same from run
-to run: not of the memory that is free now, which would make CMake run again each time.
+The depth of Ninja's pool for flash-attention kernels, in trees that have one, is written into
+build.ninja when CMake runs. It is therefore computed only from values that stay the same between
+runs, and not from the free memory, which would make CMake run again each time.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ from tasks.system import manifests
 from tasks.system.hardware import capacity, toolchain
 
 KERNEL_JOBS_VARIABLE = "FLASH_ATTENTION_MAX_JOBS"
-# PyTorch's list of variables that CMake takes from the environment; in a comment it is only told
+# In PyTorch's list of variables that CMake takes from the environment; comments do not count
 _FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILINE)
 
 
 def build_kernel_variables(
     tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
 ) -> dict[str, str]:
-    """The variable that a build of `tree` gets beside its own `variables`; none where the tree
-    knows no such pool, nothing is built for CUDA, or a person chose.
+    """Return the variable for the depth of the kernel pool, as an addition to `variables`.
 
-    `jobs` is a number of compilers that is asked for. Where a pool of ours is `elastic`, memory
-    governs that, and this one is not to be the limit.
+    The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
+
+    `jobs` is the requested number of compilers. With `elastic`, the jobserver limits jobs by
+    memory, and the pool depth must not be a lower limit.
     """
     if (
         KERNEL_JOBS_VARIABLE in variables
@@ -61,7 +63,7 @@ def build_kernel_variables(
 
 
 def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
-    """The variable, where the tree takes it: even so CMake may say that nothing used it."""
+    """Return the variable if the tree forwards it to CMake. CMake may still report it as unused."""
     path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())
@@ -69,11 +71,12 @@ def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """A build about to begin: the tree's backend, its folder, and what is wanted of it.
+    """The inputs of a build: backend, build folder, and the requested configuration.
 
-    `held` is what CMakeCache.txt of the folder has, `before` what the folder is configured from.
-    `most_jobs` is the number of jobs in the settings. `kept` are variables that the wheel's command
-    has to have as well, so that it finds the folder as compile left it.
+    `cache_entries` are the entries of the folder's CMakeCache.txt. `before` is the fingerprint that
+    the folder was configured from. `max_jobs` is the number of jobs in the settings.
+    `wheel_variables` must also be set for the wheel command, so that it finds the folder as compile
+    left it.
     """
 
     name: BackendName
@@ -89,20 +92,21 @@ class BuildContext:
     wheel_variables: Mapping[str, str]
 
     def choose_action(self) -> FolderDecision:
-        """What the folder needs; changes nothing."""
+        """Return the action that the folder needs, without changing anything."""
         return choose_folder_action(self.rules, self.cache_entries, self.before, self.requested)
 
 
 def resolve_build_folder(job: CompileJob) -> PurePath:
-    """Where CMake works."""
+    """Return the folder that CMake works in."""
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     work = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
     return BACKENDS[_select_backend(job, tree)].find_build_folder(work)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
-    """What is to be built where; reads manifests and the tree, changes nothing. An `environment`
-    is one that takes the place of the manifest's.
+    """Read the manifests and the tree, and return the build context; nothing is changed.
+
+    `environment` replaces the environment of the manifest.
     """
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     deps = manifests.read_manifest(job.deps, DepsManifest)
@@ -142,12 +146,12 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
 
 
 def _parse_job_count(text: str) -> int | None:
-    """A person's own number of jobs, in build.env."""
+    """Return the number of jobs that the user set as MAX_JOBS in build.env, or None."""
     return int(text) if text.isdecimal() else None
 
 
 def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
-    """The build of that tree, before a folder and its variables are looked at."""
+    """Return the build spec of a tree, before its build folder and variables are read."""
     return BuildSpec(
         tree=tree,
         build_root=job.build,
@@ -162,7 +166,7 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
 
 
 def _keep_folder_launchers(asked: Environment, held: Mapping[str, str]) -> Environment:
-    """With the compiler cache that the folder was configured with, as long as that is here."""
+    """Return the environment with the folder's compiler cache, if that is still installed."""
     launchers = [held.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
     gone = any(
         name and not cache_program_io.is_program_installed(name.split(";")[0]) for name in launchers
@@ -180,7 +184,7 @@ def _select_backend(job: CompileJob, tree: Path) -> BackendName:
 def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
-    """The identity of each tool that is used; one that is not is left out."""
+    """Return the identity of each tool that is used; unused tools are left out."""
     used = {
         "cc": _resolve_compiler(variables.get("CC", ""), deps.cc.path),
         "cxx": _resolve_compiler(variables.get("CXX", ""), deps.cxx.path),
@@ -198,20 +202,25 @@ def _identify_toolchain(
 
 
 def _resolve_compiler(named: str, ours: str) -> str:
-    """Use only the name of cl.exe on Windows: see `tasks.stages.env.environment_variables`."""
+    """Return the absolute path if only "cl", or nothing, is given.
+
+    On Windows CC and CXX are the bare name: see `tasks.stages.env.environment_variables`.
+    """
     return ours if named in {"", "cl"} else named
 
 
 def _read_tree_version(tree: Path) -> str:
-    """What version.txt says, "" where there is none."""
+    """Return the text of version.txt, or "" if there is no such file."""
     path = tree / "version.txt"
     return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
 
 @dataclass(frozen=True)
 class BuildPreview:
-    """The verdict on the build folder; what Ninja would make in it, None where only CMake can
-    tell; and how many objects the last whole build made, 0 for none that is known.
+    """The preview of a build: the folder decision and the expected work.
+
+    `ninja` is Ninja's dry run, or None if the steps are known only after CMake has run.
+    `last_object_count` is the number of objects in the last full build, or 0 if it is unknown.
     """
 
     decision: FolderDecision
@@ -241,8 +250,9 @@ def _format_count(number: int, what: str) -> str:
 
 
 def preview_build(job: CompileJob, environment: Environment | None = None) -> BuildPreview | None:
-    """The outlook, in the `environment` that there will be, or in the one that there is; None where
-    the stages before have not run yet.
+    """Return the preview of a build, or None if an earlier stage has not run yet.
+
+    `environment` is the planned environment; without it, the one of the manifest is used.
     """
     try:
         bench = read_build_context(job, environment)

@@ -1,7 +1,7 @@
-"""Reuse, reconfigure or wipe a build folder: decided key by key from what it was made of.
+"""Decide whether a build folder is reused, reconfigured or wiped, from each key that changed.
 
-The rules are data, config/knowledge/buildfolder.yaml. The gravest effect of all that changed is
-what is done; nothing that changed means that Ninja runs alone.
+The rules are in config/knowledge/buildfolder.yaml. The most severe effect of all changes decides.
+Without a change, only Ninja runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tasks.knowledge.facts import Effect, FolderRule
 from tasks.stages.compile import configure_fingerprint
 
 _EFFECT_SEVERITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
-_MAX_SHOWN = 3  # changes that are named in a line
+_MAX_SHOWN = 3  # changes in one line
 _ACTION_TEXTS = {
     "configure": "configure a new build folder",
     "reuse": "reuse the build folder: nothing changed that CMake has to know",
@@ -26,7 +26,7 @@ _ACTION_TEXTS = {
 
 @dataclass(frozen=True)
 class FolderChange:
-    """One key that moved: its values, "" for none, what that means for the folder, and why."""
+    """A key that changed: its values ("" if not set), the effect on the folder, and the reason."""
 
     name: str
     before: str
@@ -43,7 +43,7 @@ class FolderChange:
 
 @dataclass(frozen=True)
 class FolderDecision:
-    """What is done with a build folder, and the changes that ask for it."""
+    """The action for a build folder, and the changes that require it."""
 
     action: Literal["configure", "reuse", "reconfigure", "wipe"]
     changes: tuple[FolderChange, ...] = ()
@@ -61,8 +61,9 @@ def choose_folder_action(
     before: configure_fingerprint.ConfigureFingerprint,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> FolderDecision:
-    """What the folder needs; `cache` are the entries of its CMakeCache.txt, none where it was never
-    configured to the end.
+    """Return the action that the folder needs.
+
+    `cache` are the entries of its CMakeCache.txt; empty if no configure has finished.
     """
     if not cache:
         return FolderDecision("configure")
@@ -82,14 +83,15 @@ def _list_requested_changes(
     before: configure_fingerprint.ConfigureFingerprint,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """What is asked for now and was not, or the other way round; also by a configure that did not
-    end, whose values the folder may have or not.
+    """Yield the settings that were added, removed or changed since the last configure.
+
+    A configure that did not finish counts as well: its values may be in the folder or not.
     """
     old, new = ({**one.variables, **one.toolchain} for one in (before, wanted))
     tried = {**old, **(before.pending or {})} if before.pending is not None else old
     for name in sorted({*old, *new, *tried}):
         if name.startswith(configure_fingerprint.TOOL_PREFIX) and not (name in old and name in new):
-            continue  # not known of one of the two
+            continue  # unknown on one side
         rule = configure_fingerprint.find_folder_rule(rules, name)
         was, now, last = (one.get(name, "") for one in (old, new, tried))
         if configure_fingerprint.is_same_value(was, now) and configure_fingerprint.is_same_value(
@@ -120,7 +122,7 @@ def _list_unfinished_configure(
 def _is_default_value(
     rule: FolderRule, cache: Mapping[str, str], name: str, was: str, now: str
 ) -> bool:
-    """A value that is asked for first and that the folder has by CMake's own default."""
+    """Return True if a newly set value equals the folder's value from CMake's default."""
     held = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
     return bool(held and now and not was) and all(
         one and configure_fingerprint.is_same_value(one, now) for one in held
@@ -133,7 +135,7 @@ def _list_cache_edits(
     before: configure_fingerprint.ConfigureFingerprint,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """What somebody changed in CMakeCache.txt since: by hand, or a reconfigure that failed."""
+    """Yield entries of CMakeCache.txt that were changed later, by hand or a failed reconfigure."""
     for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted):
         then, now = before.held.get(entry), cache.get(entry, "")
         asked_before = {**before.variables, **before.toolchain}.get(name, "")
@@ -150,8 +152,9 @@ def build_reconfigure_arguments(
     decision: FolderDecision,
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> tuple[str, ...]:
-    """What `cmake` is given to make a folder's cache agree: what it has to forget, and every
-    value.
+    """Return the `cmake` arguments that update a folder's cache.
+
+    They are -U for each obsolete entry and -D for every value.
     """
     forgotten = dict.fromkeys(
         entry for change in decision.changes for entry in _list_obsolete_entries(rules, change)
@@ -183,7 +186,7 @@ def list_missing_values(
     cache: Mapping[str, str],
     wanted: configure_fingerprint.ConfigureFingerprint,
 ) -> tuple[FolderChange, ...]:
-    """What was asked for and is not in the cache after CMake has run."""
+    """Return the requested values that are not in the cache after CMake has run."""
     return tuple(
         FolderChange(name, value, cache.get(entry, ""), "reconfigure", entry)
         for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted)
@@ -193,7 +196,10 @@ def list_missing_values(
 
 
 def _is_accepted_value(rules: tuple[FolderRule, ...], name: str, value: str, held: str) -> bool:
-    """CMake may put words of its own beside what it reads from the environment (`/EHsc`)."""
+    """Return True if the cached value matches.
+
+    CMake may add options to values from the environment (`/EHsc`).
+    """
     return configure_fingerprint.is_same_value(value, held) or (
         not configure_fingerprint.find_folder_rule(rules, name).defines and value.strip() in held
     )

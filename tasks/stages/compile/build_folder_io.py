@@ -1,6 +1,7 @@
-"""A CMake folder as it is: its cache, the note of what it was configured from, and whose it is.
+"""Read and write a CMake build folder: its cache, the configure note, and the ownership mark.
 
-The note lies in the folder itself, so that it goes when the folder goes.
+The note records what the folder was configured from. It is in the folder itself, so that it is
+removed with the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tasks.system.hardware import toolchain
 
 _CACHE_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
 _NOTE_NAME = "torchyard-request.json"
-# What the cache itself tells of a folder that a person, or another tool, configured.
+# The tools in the cache of a folder that the user, or another tool, configured.
 _TOOL_ENTRIES = {
     "toolchain.cc": "CMAKE_C_COMPILER",
     "toolchain.cxx": "CMAKE_CXX_COMPILER",
@@ -45,7 +46,7 @@ _TOOL_ENTRIES = {
 
 
 def read_cmake_cache(folder: PurePath) -> dict[str, str]:
-    """The entries of CMakeCache.txt by name; empty where configuring never finished."""
+    """Return the entries of CMakeCache.txt by name; empty if no configure has finished."""
     cache = Path(folder) / "CMakeCache.txt"
     if not cache.is_file() or not (Path(folder) / "build.ninja").is_file():
         return {}
@@ -64,7 +65,10 @@ def read_configured_fingerprint(
     rules: tuple[FolderRule, ...],
     wanted: ConfigureFingerprint,
 ) -> ConfigureFingerprint:
-    """What the folder was configured from; what no note tells, its cache does."""
+    """Return what the folder was configured from.
+
+    Values that are not in the note are read from the cache.
+    """
     told = {name: cache.get(entry, "") for name, entry in _TOOL_ENTRIES.items()}
     known = {
         name: toolchain.resolve_tool_identity(name, value) for name, value in told.items() if value
@@ -78,8 +82,9 @@ def read_configured_fingerprint(
 def _list_known_values(
     cache: Mapping[str, str], rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
 ) -> Iterator[tuple[str, str]]:
-    """The values of what is asked for; of one that CMake does not cache nothing is known, and it is
-    taken for what is wanted.
+    """Yield the known values of the requested variables.
+
+    A variable that CMake does not cache is unknown; the requested value is assumed.
     """
     for name, value in wanted.variables.items():
         rule = find_folder_rule(rules, name)
@@ -91,22 +96,24 @@ def _list_known_values(
 
 
 def has_configure_note(folder: PurePath) -> bool:
-    """Whether torchyard configured it, or used it, before."""
+    """Return True if torchyard has configured or used the folder before."""
     return _resolve_note_path(folder).exists()
 
 
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, wanted: ConfigureFingerprint
 ) -> None:
-    """Note that a configure is under way, before CMake changes anything."""
+    """Write a note that a configure has started, before CMake changes anything."""
     files.write_atomic(
         _resolve_note_path(folder), format_canonical_json(replace(before, pending=wanted.variables))
     )
 
 
 def prepare_build_folder(folder: PurePath) -> None:
-    """Before a first configure: a folder that is new, or empty, is marked as ours; what one of ours
-    left that did not end is dropped, since CMake would take its values.
+    """Prepare a folder for a first configure.
+
+    A new or empty folder is marked as managed. In a managed folder, the CMakeCache.txt of an
+    unfinished configure is removed, because CMake would use its values.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -122,11 +129,11 @@ def prepare_build_folder(folder: PurePath) -> None:
 
 
 def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
-    """Empty a folder that torchyard made; a `BuildError` with the remedy where it is another's."""
+    """Empty a managed build folder; raise `TorchyardError` with a hint if it is not managed."""
     if not files.is_marked(folder):
         raise _create_unmanaged_error(folder, str(decision).partition(": ")[2])
-    # without Ninja's log every object counts as old, so that one which an interruption leaves is
-    # never taken for the new compiler's
+    # without Ninja's log every object is out of date: if the wipe is interrupted, an object that
+    # is left is not taken for one of the new compiler
     files.empty_owned(folder, first=(".ninja_log", ".ninja_deps", "CMakeCache.txt"))
 
 
@@ -143,7 +150,7 @@ def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
 def require_cmake_values(
     folder: PurePath, rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
 ) -> None:
-    """Raise a `BuildError` naming each value that was asked for and did not reach the cache."""
+    """Raise a `TorchyardError` that names each requested value that is not in the cache."""
     cache = read_cmake_cache(folder)
     lacking = list_missing_values(rules, cache, wanted)
     if lacking:
@@ -165,7 +172,10 @@ def write_configure_note(
     before: ConfigureFingerprint,
     wanted: ConfigureFingerprint,
 ) -> None:
-    """Note in the folder what it is configured from now; tools that are not used now stay known."""
+    """Write what the folder is configured from.
+
+    The identities of tools that are not used now are kept.
+    """
     cache = read_cmake_cache(folder)
     held = {
         entry: cache[entry]
@@ -184,13 +194,14 @@ def _resolve_note_path(folder: PurePath) -> Path:
 _LIBRARY_NAME = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
 _SKIPPED_FOLDERS = ("CMakeFiles", "CMakeTmp")
 _RECENT = ""
-_TICK = 2_000_000_000  # ns: as coarse as a file system's clock may be
+_TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
 def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str:
-    """sha256 over every library in `folders`, by its path from `start`; folders may be missing.
+    """Return the sha256 over every library in `folders`, by its path relative to `start`.
 
-    The file `known` is what this function keeps; without it every library is read.
+    Folders may be missing. The file `known` caches digests between calls; without it every library
+    is read.
     """
     before, now = _read_known_digests(Path(known)), {}
     total = hashlib.sha256()
@@ -207,7 +218,7 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: 
 
 
 def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
-    """By path: what it looked like, and the digest of what it held."""
+    """Return the stamp and the content digest of each path."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: (str(stamp), str(content)) for name, (stamp, content) in found.items()}
@@ -216,8 +227,11 @@ def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def _compute_file_stamp(path: Path) -> str:
-    """`_RECENT` where it may change once more without looking different. The time of the inode
-    itself is left out: wheel makes hard links to these files, which changes it.
+    """Return size, modification time and inode, or `_RECENT` if the file is too new.
+
+    A file that was modified less than `_TICK` ago could change again with the same stamp. The
+    change time of the inode is left out: the wheel stage makes hard links to these files, which
+    changes it.
     """
     there = path.stat()
     if time.time_ns() - there.st_mtime_ns < _TICK:
@@ -236,5 +250,5 @@ def _find_libraries(folder: Path) -> Iterator[Path]:
 
 
 def _is_compiler_check(path: Path, folder: Path) -> bool:
-    """What CMake compiled to learn about the compiler."""
+    """Return True for a file that CMake compiled to test the compiler."""
     return any(part in _SKIPPED_FOLDERS for part in path.relative_to(folder).parts)

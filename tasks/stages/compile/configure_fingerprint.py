@@ -1,7 +1,7 @@
-"""What a build folder was configured from, and what its variables are to CMake.
+"""The configure fingerprint of a build folder, and how its variables map to CMake cache entries.
 
-CMake's cache alone cannot tell a setting that a person changed from one that CMake itself turned
-off, nor that a compiler was replaced under the same name. So what was asked for is kept beside it.
+The CMake cache does not show whether the user or CMake turned a setting off, or whether a compiler
+was replaced under the same name. Therefore the requested values are stored as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from posixpath import normpath
 
 from tasks.knowledge.facts import FolderRule
 
-TOOL_PREFIX = "toolchain."  # begins the names of what is no variable
+TOOL_PREFIX = "toolchain."  # of names that are not variables
 _SETTING_NAMES = {
     "CMAKE_BUILD_TYPE": "build.type",
     "BLAS": "build.blas",
@@ -39,12 +39,12 @@ _OFF_VALUES = ("0", "OFF", "NO", "FALSE", "N")
 
 @dataclass(frozen=True)
 class ConfigureFingerprint:
-    """What a folder is configured from.
+    """The values that a folder is configured from.
 
-    `variables` are those of the build environment; `toolchain` has the identity of each tool by
-    `toolchain.cxx` and the like, and lacks what is not known. `held` are the entries of
-    CMakeCache.txt that they came to. `pending` are the variables of a configure that did not end,
-    None where the last one did.
+    `variables` are those of the build environment. `toolchain` has the identity of each tool, by
+    `toolchain.cxx` and similar names, without unknown tools. `held` are the resulting entries of
+    CMakeCache.txt. `pending` are the variables of a configure that did not finish, or None if the
+    last one did.
     """
 
     variables: Mapping[str, str]
@@ -54,21 +54,19 @@ class ConfigureFingerprint:
 
 
 def find_folder_rule(rules: Iterable[FolderRule], name: str) -> FolderRule:
-    """The first rule that matches; the last of all matches everything."""
+    """Return the first rule that matches; the last rule matches everything."""
     return next(rule for rule in rules if any(fnmatchcase(name, key) for key in rule.keys))
 
 
 def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
-    """The entries of CMakeCache.txt that hold this variable's value."""
+    """Return the entries of CMakeCache.txt that hold the value of this variable."""
     return tuple(name if entry == "=" else entry for entry in rule.entries)
 
 
 def list_expected_entries(
     rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
 ) -> Iterator[tuple[str, str, str]]:
-    """Name, entry and value of everything that a configured folder can be told again, and that
-    CMakeCache.txt has to hold.
-    """
+    """Yield name, entry and value of all that a reconfigure can set and the cache must hold."""
     for name, entry, value in _list_all_entries(rules, wanted):
         if find_folder_rule(rules, name).effect == "reconfigure":
             yield name, entry, value
@@ -77,7 +75,7 @@ def list_expected_entries(
 def build_cmake_definitions(
     rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
 ) -> dict[str, str]:
-    """What CMake is given as -D in an empty folder, by entry."""
+    """Return the -D definitions for an empty folder, by cache entry."""
     found = _list_all_entries(rules, wanted)
     return {
         entry: format_cmake_paths(value)
@@ -87,8 +85,9 @@ def build_cmake_definitions(
 
 
 def format_cmake_paths(value: str) -> str:
-    """With forward slashes in the absolute paths of Windows: CMake writes what it is given into
-    files of its own, where a backslash would escape what follows it.
+    """Return the value with forward slashes in absolute Windows paths.
+
+    CMake writes values into generated files, where a backslash would escape the next character.
     """
     parts = value.split(";")
     return ";".join(part.replace("\\", "/") if _DRIVE_PATH.match(part) else part for part in parts)
@@ -103,14 +102,14 @@ def _list_all_entries(
 
 
 def format_setting_name(name: str) -> str:
-    """What a person calls it: the dotted key of the settings, or the tool."""
+    """Return the name for messages: the dotted key of the settings, or the tool."""
     if name in _SETTING_NAMES:
         return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"
 
 
 def is_same_value(one: str, other: str) -> bool:
-    """Whether CMake takes both for the same: ON, 1 and True are."""
+    """Return True if CMake treats both values as equal, such as ON, 1 and True."""
     return _normalize_value(one) == _normalize_value(other)
 
 
@@ -122,5 +121,5 @@ def _normalize_value(value: str) -> str:
 
 
 def _normalize_path(text: str) -> str:
-    """An absolute path as CMake writes it: without a last slash, `..` and backslashes."""
+    """Return an absolute path as CMake writes it: without a last slash, `..` and backslashes."""
     return normpath(text.replace("\\", "/")) if _ABSOLUTE_PATH.match(text) else text

@@ -1,4 +1,4 @@
-"""What compile is given and what it leaves."""
+"""The job and the manifest of the stage compile."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 from tasks.settings.compile_workers import DistributionSettings
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
-DESTINATION = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
-BUILD_OPTION = "--build-option"  # how PEP 517 hands an option to setuptools' bdist_wheel
+DESTINATION = "{dest}"  # placeholder for the folder of the wheel or the libraries
+BUILD_OPTION = "--build-option"  # the PEP 517 config setting for options of bdist_wheel
 ASSEMBLY_FOLDER = (
-    "bdist.torchyard"  # in setup.py's build folder: where setuptools puts a wheel together
+    "bdist.torchyard"  # in setup.py's build folder: setuptools assembles the wheel here
 )
 
 
@@ -21,14 +21,17 @@ ASSEMBLY_FOLDER = (
 class CompileJob:
     """What to build and where.
 
-    The switches come with the environment; `jobs` is how many compilers run at once at most, None
-    by cores and memory; with `jobs_exact` so many, whatever memory there is. `build` is our own
-    build folder, for backends that take one; setup.py has its own in the tree. `source`, `deps` and
-    `environment` are the manifests it reads, `knowledge` the folder of facts. `runs` is the file
-    that each run adds a line to, `pool` the folder of the jobs that all builds of the checkout
-    share, `cache` the manifest that names the compiler cache, and `manifest` that of compile
-    itself. `cache_remote` is the URL of the cache that machines share, `workers` the machines that
-    compile for this one.
+    The CMake options come from the environment manifest. `jobs` is the maximum number of parallel
+    compilers; None derives it from cores and memory. With `jobs_exact`, that number is used
+    regardless of memory.
+
+    `build` is the managed build folder, for backends that accept one; setup.py uses ./build in the
+    tree. `source`, `deps` and `environment` are input manifests, `cache` is the manifest that names
+    the compiler cache, and `manifest` is the output. `knowledge` is the folder of facts.
+
+    Each run appends a line to the file `runs`. `pool` is the folder of the jobserver that all
+    builds of the checkout share. `cache_remote` is the URL of the shared remote cache. `workers`
+    are the machines that compile for this one.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -54,10 +57,9 @@ class CompileJob:
 class CompileResult:
     """The manifest compile.json.
 
-    `build` is the folder CMake worked in, `target` the partial target, `products` a digest of all
-    libraries by path and content. `wheel` is the command that makes the wheel, or the install
-    prefix, out of that folder, run in `tree` with the environment of env.json; `variables` go into
-    that environment too.
+    `build` is the folder that CMake worked in, `target` the partial target, `products` a digest of
+    all libraries by path and content. `wheel` is the command that makes the wheel, or the install
+    prefix, from that folder. It is run in `tree` with the environment of env.json and `variables`.
     """
 
     backend: BackendName
@@ -69,8 +71,9 @@ class CompileResult:
     variables: Mapping[str, str]
 
     def build_wheel_command(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
-        """The command that leaves the wheel, or the libraries, in `dest`; a `plain` one without
-        options for setuptools, which not every tree takes.
+        """Return the command that puts the wheel, or the libraries, into `dest`.
+
+        With `plain`, it has no options for setuptools, which some trees do not accept.
         """
         kept = (p for p in self.wheel if not (plain and p.startswith(f"-C{BUILD_OPTION}")))
         return tuple(part.replace(DESTINATION, str(dest)) for part in kept)

@@ -1,4 +1,4 @@
-"""What is compiled, with which switches."""
+"""Plan the stage compile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """The stage compile; how many jobs run at once is no input, since the outcome is the same."""
+    """Return the stage compile.
+
+    The number of jobs is not in its fingerprint, since the result is the same.
+    """
     job = _build_compile_job(settings.build, layout)
     what = f"CMake target {job.target}" if job.target else "everything"
     return Stage(

@@ -1,4 +1,4 @@
-"""What a run of compile tells of itself, for `tasks.runlog.build_history_io`."""
+"""Run the stage compile: configure and build PyTorch, and record the run in the build history."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ from tasks.wheels.build_inputs import add_source_date
 
 @dataclass
 class CompileStatistics:
-    """A run as it goes: what was decided, MiB at the most by output, when outputs were made, jobs
-    at once, what the compiler cache served, the outputs whose compilers ran out of memory, whether
-    a make that knows no pool is part of it, lines with a warning, and the seconds that CMake took,
-    and Ninja.
+    """The statistics of a run in progress.
+
+    `decision` is the folder decision. `peaks` are MiB at most by output, `edge_times` the times of
+    outputs, `jobs` the parallel jobs, `cache` the hits and misses of the compiler cache. `killed`
+    are outputs whose compilers ran out of memory. `old_make` is True if a make without jobserver
+    support takes part. `warnings` counts lines with a warning. The seconds are those of CMake and
+    Ninja.
     """
 
     decision: FolderDecision
@@ -56,7 +59,7 @@ class CompileStatistics:
     ninja_seconds: float = 0.0
 
     def build_run_facts(self) -> dict[str, Json]:
-        """For its line."""
+        """Return the facts for the run's line in the build history."""
         return {
             "configure_seconds": round(self.configure_seconds, 3),
             "ninja_seconds": round(self.ninja_seconds, 3),
@@ -75,14 +78,14 @@ _UNUSED_HEADING = "Manually-specified variables were not used by the project:"
 
 @dataclass
 class UnusedVariables:
-    """Reads the lines of a configure; `names` are those of the variables that were `asked` for."""
+    """Collects in `names` the `requested` variables that CMake reports as unused."""
 
     requested: Collection[str]
     names: list[str] = field(default_factory=list)
     _listing: bool = False
 
     def read_line(self, line: str) -> None:
-        """One line of what CMake prints. The list is indented, with an empty line before it."""
+        """Read a line of CMake's output. The list is indented, and an empty line precedes it."""
         text = line.strip()
         if _UNUSED_HEADING in text:
             self._listing = True
@@ -92,32 +95,31 @@ class UnusedVariables:
             self.names.append(text)
 
 
-_MANAGED_VARIABLES = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
+_MANAGED_VARIABLES = {"USE_CUDA"}  # always set, also if the user did not set it
 
 
 def run(job: CompileJob) -> tuple[CompileResult]:
-    """Compile what is not up to date by Ninja's judgement, in a folder that is configured for what
-    is asked.
+    """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
-    Raises `CommandFailedError` with the first error, and `BuildError` where CMake does not take
-    what is asked for, or where a folder would have to be wiped that is not ours.
+    Raises `CommandFailedError` with the first error, and `TorchyardError` if CMake does not accept
+    a requested value or an unmanaged folder would have to be wiped.
     """
     folder = resolve_build_folder(job)
     files.require_minimum_space(folder, "compiling PyTorch")
     files.create_owned_folder(job.build)
-    with files.lock_folder(folder):  # of the tree, where another profile may be at work
+    with files.lock_folder(folder):  # may be in the tree, where another profile may build
         bench = read_build_context(job)
         told = CompileStatistics(bench.choose_action())
         print_line(str(told.decision))
         if told.decision.action == "wipe":
             build_folder_io.wipe_build_folder(folder, told.decision)
-            bench = read_build_context(job)  # which takes the compiler cache that is here now
+            bench = read_build_context(job)  # now with the compiler cache that is installed
         _build_and_record(bench, job, told)
         return (_create_result(bench, job),)
 
 
 def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatistics) -> None:
-    """Configure and compile, and add what came of it to the runs, whatever that was."""
+    """Configure and compile, and append the result to the build history, also after a failure."""
     started, before = time.monotonic(), build_history_io.read_ninja_log(bench.folder)
     env, log = _compute_environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _find_active_cache(bench, job)
@@ -157,15 +159,17 @@ def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatist
 
 
 def _compute_environment(bench: BuildContext, job: CompileJob) -> dict[str, str]:
-    """The time of the source is none of what a folder is configured from: each commit would have
-    everything compiled again.
+    """Return the environment of the build commands.
+
+    SOURCE_DATE_EPOCH is added here and is not part of the configure fingerprint: it changes with
+    every commit and would force a full rebuild.
     """
     env = bench.environment.build_child_environment(shell.build_host_env())
     return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
 
 
 def _find_active_cache(bench: BuildContext, job: CompileJob) -> CompilerCache:
-    """The compiler cache that is at work in the folder, which need not be the one of deps."""
+    """Return the compiler cache that the build folder uses; it can differ from the one of deps."""
     found = (
         manifests.read_manifest(job.cache, CompilerCache)
         if Path(job.cache).exists()
@@ -189,7 +193,7 @@ def _start_distribution(
 def _configure_folder(
     bench: BuildContext, told: CompileStatistics, job: CompileJob, env: Mapping[str, str]
 ) -> None:
-    """Make the folder one that is configured for what is asked, and see that it is."""
+    """Configure or reconfigure the build folder, then verify its CMake cache."""
     before = bench.before
     if told.decision.action == "reuse":
         if not build_folder_io.has_configure_note(bench.folder):
@@ -220,7 +224,7 @@ def _configure_folder(
 
 
 def _select_configure_step(bench: BuildContext, decision: FolderDecision) -> BuildStep:
-    """The command that makes the folder what is asked."""
+    """Return the command that configures the folder as requested."""
     if decision.action == "reconfigure":
         given = build_reconfigure_arguments(bench.rules, decision, bench.requested)
         return create_reconfigure_step(bench.work, bench.folder, given)
@@ -235,8 +239,10 @@ def _compile_folder(
     given: tuple[cache_program_io.CacheMeasurement, int],
     before: Mapping[str, build_history_io.NinjaLogEntry],
 ) -> None:
-    """Run Ninja; what its objects cost before tells how many fit, and how long it will take.
-    `given` are what counts the cache's hits, with the environment, and the slots of other machines.
+    """Run Ninja under the job scheduler.
+
+    The costs of earlier builds determine how many jobs fit into memory and the predicted duration.
+    `given` holds the cache measurement with its environment, and the job slots of remote workers.
     """
     measured, slots = given
     past = tuple(build_history_io.read_history(job.runs))
@@ -286,7 +292,7 @@ def _compile_folder(
 
 
 def _run_step(step: BuildStep, bench: BuildContext, job: CompileJob, take: LineHandler) -> float:
-    """Run it; the seconds it took."""
+    """Run the step and return its duration in seconds."""
     started = time.monotonic()
     shell.run_command(
         Command(step.argv, step.env, step.description, cwd=bench.work.tree, log=job.log), take

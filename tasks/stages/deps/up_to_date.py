@@ -1,5 +1,6 @@
-"""Asked in each run, so it is small: do interpreter and compilers stand where they were found, and
-are the packages those of torchyard.lock?
+"""Check if the interpreter, the compilers and the locked packages are unchanged.
+
+The check is made in each run, so it is fast.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from tasks.system.hardware import toolchain
 
 
 def is_stale(job: DepsJob) -> bool:
-    """Whether the environment's interpreter is gone, which an upgrade of the one beneath it can do,
-    a compiler was upgraded, replaced or removed since, or other packages are locked. Whether that
-    makes a difference is then told by deps.json.
+    """Return True if the environment or a compiler changed, or other packages are locked.
+
+    That is: the environment's interpreter is gone, which an upgrade of its base interpreter can
+    cause; or a compiler was upgraded, replaced or removed. deps.json then shows if the change
+    matters.
     """
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
@@ -27,7 +30,7 @@ def is_stale(job: DepsJob) -> bool:
 
 
 def list_unlocked(job: DepsJob) -> tuple[str, ...]:
-    """What torchyard.lock holds and is not there."""
+    """Return the packages of torchyard.lock that are missing or have another version."""
     site = job.overlay if job.existing else environments.find_site_folder(job.venv)
     return (
         *describe_version_mismatches(

@@ -1,7 +1,7 @@
-"""A compiler cache as variables: what puts it before the compilers, and what makes it hit.
+"""The variables that enable a compiler cache and raise its hit rate.
 
-The manuals: ccache's doc/manual.adoc (4.7 to 4.13), sccache's docs/Configuration.md (0.16). What
-was tried with nvcc and torch's cpp_extension is in config/knowledge/pytorch.yaml, compiler-cache-*.
+Manuals: ccache's doc/manual.adoc (4.7 to 4.13), sccache's docs/Configuration.md (0.16). Test
+results with nvcc and torch's cpp_extension are in config/knowledge/pytorch.yaml, compiler-cache-*.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tasks.stages.env.model import LAUNCHER_VARIABLES, CacheEnvironment, EnvJob
 _CXX_LAUNCHERS, _CUDA_LAUNCHER = LAUNCHER_VARIABLES[:2], LAUNCHER_VARIABLES[2]
 _DEFAULT_CACHE_SIZE = "20G"
 _CACHE_PREFIXES = ("CCACHE_", "SCCACHE_")
-# Seconds that sccache's server waits for work. Its own 600 are too few: PyTorch's CI has builds
-# that fail with them (.ci/pytorch/win-test-helpers/set_vars.bat)
+# Seconds that sccache's server waits for work. The default of 600 is too short: builds of PyTorch's
+# CI fail with it (.ci/pytorch/win-test-helpers/set_vars.bat)
 _IDLE_TIMEOUT = "3600"
 
-# Each of these gives up a check that costs hits here and finds nothing:
+# Each of these disables a check that costs hits and finds nothing here:
 _SLOPPINESS = (
     # a precompiled header (USE_PRECOMPILED_HEADERS) is cached with these two or not at all
     "pch_defines",
     "time_macros",
-    # headers that are newer than the compiler's start are taken for files that still change; here
-    # they were generated, or copied, by a step that Ninja has waited for
+    # ccache assumes that headers newer than the compiler's start may still change; here they were
+    # generated, or copied, by a step that Ninja has waited for
     "include_file_mtime",
     "include_file_ctime",
     # the language of the warnings
     "locale",
 )
-# Our variable → the name it has in a person's configuration
+# The variable → its name in the user's configuration
 _CCACHE_NAMES = {
     "CCACHE_BASEDIR": "base_dir",
     "CCACHE_ABSSTDERR": "absolute_paths_in_stderr",
@@ -45,10 +45,11 @@ _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
 def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str, str]:
-    """The launchers of torch's own build; what build.env and build.flags say comes after them.
-    ccache calls by itself what hands compilations on: command lines are the same with it.
+    """Return the launchers of torch's build; build.env and build.flags override them.
 
-    Left alone, torch's tree looks for ccache itself: USE_CCACHE keeps it from that.
+    ccache calls the distribution wrapper itself, so command lines are the same with it.
+
+    Without a launcher, torch's tree looks for ccache. USE_CCACHE=0 prevents that.
     """
     alone = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if asked == "off" or job.flags.get("USE_CCACHE") is False:
@@ -57,16 +58,16 @@ def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str,
         return alone
     if job.system != "windows":
         return dict.fromkeys([*_CXX_LAUNCHERS, *([_CUDA_LAUNCHER] if job.cuda else [])], cache.path)
-    # not nvcc, which races behind a cache there (pytorch.yaml, windows-flags)
+    # not nvcc, which has a race condition with a cache on Windows (pytorch.yaml, windows-flags)
     given = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
     if job.build_type == "Release":
         return given
-    # /Z7: with /Zi all compilers write into one .pdb, which no cache can hold
+    # /Z7: with /Zi all compilers write into one .pdb, which cannot be cached
     return {**given, "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded"}
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """What a configured folder need not take: all that nobody asked for by name."""
+    """Return the launchers that a configured folder may lack: all that the user did not set."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
@@ -75,10 +76,10 @@ def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
 def build_cache_environment(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache
 ) -> CacheEnvironment:
-    """What puts the cache before the compilers of an extension.
+    """Return the variables that enable the compiler cache for extensions.
 
-    From 2.14 on torch's cpp_extension takes a ccache or sccache of PATH by itself, whichever was
-    asked for; and it takes CXX for the name of one program, so that "ccache g++" breaks it. On
+    From 2.14 on, torch's cpp_extension uses a ccache or sccache on PATH automatically, regardless
+    of the setting. It treats CXX as the name of one program, so that "ccache g++" breaks it. On
     Windows it calls cl by that name.
     """
     alone = {"TORCH_NO_COMPILER_WRAPPER": "1"}
@@ -89,8 +90,8 @@ def build_cache_environment(
     if job.cuda and deps.toolkit:
         nvcc = _build_nvcc_variables(cache, f"{deps.toolkit.home}/bin/nvcc")
     else:
-        # with CUDA, cpp_extension gives CC to nvcc as its host compiler, and the cache would then
-        # know it by the bytes of our script
+        # with CUDA, cpp_extension passes CC to nvcc as its host compiler, and the cache would then
+        # identify it by the bytes of the wrapper script
         wrapped["CC"] = (cache.path, deps.cc.path)
     tuned = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
     return CacheEnvironment(
@@ -99,10 +100,11 @@ def build_cache_environment(
 
 
 def _build_nvcc_variables(cache: CompilerCache, nvcc: str) -> dict[str, str]:
-    """For cpp_extension's Ninja file, which takes PYTORCH_NVCC as it is, and for CMake.
+    """Return the nvcc launcher for cpp_extension's Ninja file and for CMake.
 
-    The option by which torch has nvcc write a dependency file is no option to ccache before 4.13
-    and sccache before 0.9: they give up. An extension is compiled once, in a fresh copy.
+    cpp_extension uses PYTORCH_NVCC as it is. ccache before 4.13 and sccache before 0.9 do not
+    support the option that makes nvcc write a dependency file, and do not cache then. An extension
+    is compiled once, in a fresh copy, and needs no dependency file.
     """
     return {
         "PYTORCH_NVCC": shlex.join([cache.path, nvcc]),
@@ -114,13 +116,13 @@ def _build_nvcc_variables(cache: CompilerCache, nvcc: str) -> dict[str, str]:
 def compute_cache_tuning(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache, base: str, *, debug: bool | None = None
 ) -> dict[str, str]:
-    """What makes the cache hit, in another checkout too; `base` is the folder that they share.
+    """Return settings for cache hits, also in other checkouts; `base` is their common folder.
 
-    A setting that a person made in the cache's own configuration is left to it. `debug` says
-    whether debuggers will look for the sources.
+    Settings in the user's cache configuration take precedence. `debug` is True if debuggers need
+    the source paths.
     """
     if not cache.kind:
-        # for a folder that was configured with it
+        # for a folder that was configured with ccache
         return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
     size = _DEFAULT_CACHE_SIZE if job.cache_size == "auto" else job.cache_size
     if cache.kind == "sccache":
@@ -134,8 +136,11 @@ def compute_cache_tuning(
 
 
 def _tune_ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, str]:
-    """Compilers that came in wheels have a new time in each environment, and the same bytes. The
-    compiler's folder is part of the key of what has debug information, unless nobody debugs.
+    """Return the settings of ccache.
+
+    Compilers from wheels have a new modification time in each environment, but the same bytes. The
+    working directory is part of the cache key of objects with debug information, except in release
+    builds.
     """
     return {
         "CCACHE_MAXSIZE": size,
@@ -147,19 +152,20 @@ def _tune_ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[s
 
 
 def _tune_sccache(size: str, base: str) -> dict[str, str]:
-    """Its server takes these when it is started; one that runs already keeps what it has."""
+    """Return the settings of sccache; its server reads them only when it starts."""
     return {
         "SCCACHE_CACHE_SIZE": size,
         "SCCACHE_IDLE_TIMEOUT": _IDLE_TIMEOUT,
-        # compile without it rather than fail where the server went away
+        # compile without the cache, instead of failing, if the server is gone
         "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",
         **({"SCCACHE_BASEDIRS": base} if base else {}),
     }
 
 
 def find_base_dir(job: EnvJob, tree: str) -> str:
-    """The folder that holds both the tree and our build folder, below which paths are taken as
-    relative ones; the tree alone where that would be all of the disk, or all homes.
+    """Return the common parent of the tree and the build folder; paths below it become relative.
+
+    The tree is returned if that parent would be the whole disk or the folder of all homes.
     """
     build = job.venv.parent
     if not tree:
@@ -170,7 +176,7 @@ def find_base_dir(job: EnvJob, tree: str) -> str:
 
 
 def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """A person's settings of a compiler cache among the variables of build.env."""
+    """Return the user's settings of a compiler cache among the variables of build.env."""
     return {name: value for name, value in variables.items() if name.startswith(_CACHE_PREFIXES)}
 
 

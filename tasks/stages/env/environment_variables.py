@@ -1,4 +1,4 @@
-"""Variables and flags that MSVC and nvcc need on Windows and that nobody else gives them."""
+"""Resolve the environments of builds, extensions and programs, with variables for MSVC and nvcc."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from tasks.stages.env.variable_reasons import (
     add_runtime_reasons,
 )
 
-# setuptools then takes the cl.exe of PATH and looks for no Visual Studio of its own; MSSdk is what
-# its older releases ask for beside it. CMake looks for cc and gcc before it looks for cl, and finds
-# those of Git, Strawberry Perl or MSYS2; as PyTorch's setup.py does it, the name alone is given:
-# the one of PATH is ours, and cpp_extension before 2.14 breaks on a space in it. VSLANG has its
-# programs speak English, as all that is read here does.
+# DISTUTILS_USE_SDK makes setuptools use the cl.exe of PATH instead of searching for Visual Studio;
+# its older releases require MSSdk as well. CMake looks for cc and gcc before cl, and finds those of
+# Git, Strawberry Perl or MSYS2. CC and CXX are only the name, as in PyTorch's setup.py: PATH has
+# the selected cl.exe, and cpp_extension before 2.14 fails on a path with a space. VSLANG selects
+# English messages, which torchyard parses.
 _MSVC_SETTINGS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl", "VSLANG": "1033"}
 
 
 def build_msvc_variables(captured: MsvcEnvironment | None) -> dict[str, str]:
-    """What vcvarsall sets, and what has it used. Windows knows a name in any case: all are in
-    capitals, so that none comes twice.
+    """Return the variables that vcvarsall sets, and those that select this environment.
+
+    Windows ignores the case of names: all names are in upper case, to avoid duplicates.
     """
     given = {name.upper(): value for name, value in captured.set.items()} if captured else {}
     return {**given, **_MSVC_SETTINGS}
 
 
 def build_msvc_flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
-    """CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) for a toolkit's version and a release of torch."""
+    """Return CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) for a toolkit and a release of torch."""
     pairs = list(_list_flag_pairs(toolkit, torch, extension=extension))
     if not pairs:
         return {}
@@ -48,12 +49,12 @@ def build_msvc_flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, 
 
 
 def _list_flag_pairs(toolkit: str, torch: str, *, extension: bool) -> Iterator[tuple[str, str]]:
-    # CCCL of CUDA 13.2 refuses the traditional preprocessor, and torch does not ask for the other
-    # one (pytorch#188761)
+    # CCCL of CUDA 13.2 rejects the traditional preprocessor, and torch does not request the
+    # conforming one (pytorch#188761)
     if parse_major_minor(toolkit) >= (13, 2):
         yield "/Zc:preprocessor", "-Xcompiler /Zc:preprocessor"
-    # torch's headers of 2.9 and later guard against error C2872 only where this is defined
-    # (pytorch#188952); torch's own build defines it
+    # torch's headers of 2.9 and later guard against error C2872 only if this is defined
+    # (pytorch#188952); torch's build defines it
     if extension and parse_major_minor(torch) >= (2, 9):
         yield "/DUSE_CUDA", "-DUSE_CUDA"
 
@@ -70,9 +71,10 @@ _BLAS_NAMES = {
 def resolve_environments(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache = _NO_CACHE, tree: str = ""
 ) -> tuple[Environment, Environment]:
-    """The full environment and that of the extensions.
+    """Return the environment of the build and the environment of extensions.
 
-    `cache` is the compiler cache of a source build, `tree` its source. Only the first says why.
+    `cache` is the compiler cache of a source build, `tree` its source. Only the first environment
+    has reasons.
     """
     shared = {
         **build_python_variables(job, deps),
@@ -100,13 +102,17 @@ def resolve_environments(
 
 
 def build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """No user site-packages; the built environment, or the tools beside an existing one."""
+    """Return the variables of Python.
+
+    User site-packages are disabled. The environment is the venv, or an existing interpreter with
+    the overlay of tools.
+    """
     home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
     return {"PYTHONNOUSERSITE": "1", **home}
 
 
 def build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """The compilers, and on Windows the environment that they work in.
+    """Return the compilers, and on Windows the MSVC environment.
 
     nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension.
     """
@@ -118,22 +124,23 @@ def build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 
 def build_cuda_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Where the toolkit is, for all who look for one; nothing where none is used."""
+    """Return the variables with the toolkit's location; empty if no toolkit is used."""
     toolkit = _find_used_toolkit(job, deps)
     if not toolkit:
         return {}
     home = _parse_system_path(job, toolkit.home)
     nvcc = home / "bin" / ("nvcc.exe" if job.system == "windows" else "nvcc")
-    # CMake writes CUDACXX into files of its own, where a backslash would escape what follows it
+    # CMake writes CUDACXX into generated files, where a backslash would escape the next character
     return {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
 
 
 def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """CUDAARCHS is how CMake takes CMAKE_CUDA_ARCHITECTURES from the environment.
+    """Return the arch lists and Windows options of extensions.
 
-    An extension built by CMake honours it. PyTorch's own tree does not get it: releases to 2.8
-    overwrite the value and later ones warn and ignore it, but only after CMake's compiler check has
-    used it, where one that the toolkit cannot make is fatal.
+    CMake reads CMAKE_CUDA_ARCHITECTURES from CUDAARCHS, and an extension built by CMake honours it.
+    PyTorch's tree does not get it: releases to 2.8 overwrite the value and later ones warn and
+    ignore it, but only after CMake's compiler check has used it, where an arch that the toolkit
+    does not support is fatal.
     """
     if not _find_used_toolkit(job, deps):
         return {}
@@ -144,7 +151,7 @@ def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str
 def _build_source_variables(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache
 ) -> dict[str, str]:
-    """PyTorch's switches; build.env comes last, since it is what a person wrote out."""
+    """Return PyTorch's options; build.env comes last, because the user set it explicitly."""
     return {
         **select_launchers(cache, job.caching, job),
         "USE_CUDA": "1" if _find_used_toolkit(job, deps) else "0",
@@ -152,7 +159,7 @@ def _build_source_variables(
         **{name: _format_switch(value) for name, value in job.flags.items()},
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": job.build_type,
-        # a changed libc10 is no reason to link all that uses it once more: see ADR 13
+        # a changed libc10 does not require relinking every library that uses it: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
         **_build_rpath_variables(job),
         **_build_blas_variables(job),
@@ -163,8 +170,9 @@ def _build_source_variables(
 
 
 def _build_rpath_variables(job: EnvJob) -> dict[str, str]:
-    """The room that CMake leaves for RPATH is then the same in every folder. Only in a new one: a
-    configured one would be linked again, all of it.
+    """Return the variable that makes the space for RPATH the same length in every folder.
+
+    It is set only in a new folder: in a configured one it would link everything again.
     """
     return {ORIGIN_RPATH_VARIABLE: "ON"} if job.system == "linux" else {}
 
@@ -183,7 +191,7 @@ def _drop_empty_values(lists: Mapping[str, str]) -> dict[str, str]:
 
 
 def select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> dict[str, str]:
-    """Options of cl.exe and nvcc on Windows, for torch itself or for an extension."""
+    """Return options of cl.exe and nvcc on Windows, for torch itself or for an extension."""
     toolkit = _find_used_toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}
@@ -193,7 +201,7 @@ def select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> di
 def _build_blas_variables(job: EnvJob) -> dict[str, str]:
     if job.blas not in _BLAS_NAMES:
         return {}
-    # MKL's Python packages fill the venv's include and lib, where CMake looks only when told to
+    # MKL's Python packages are in the venv's include and lib; CMake searches there only if told to
     prefix = {"CMAKE_PREFIX_PATH": job.venv.as_posix()} if job.blas == "mkl" else {}
     return {"BLAS": _BLAS_NAMES[job.blas], **prefix}
 
@@ -214,9 +222,10 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """The environment with these values; what leaks and has none is unset.
+    """Return the environment with these values; variables of `leaks` without a value are unset.
 
-    On Windows an empty value is none: cmd and PowerShell remove a variable that is set to nothing.
+    On Windows an empty value counts as unset: cmd and PowerShell remove a variable that is set to
+    "".
     """
     separator = ";" if job.system == "windows" else ":"
     for name, first in prepend.items():
@@ -227,7 +236,11 @@ def create_environment(
 
 
 def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
-    """Our programs come first: a system toolkit's folder may hold a python and a ninja, too."""
+    """Return the folders to prepend to PATH and LD_LIBRARY_PATH.
+
+    The managed programs come first: a system toolkit's folder may contain a python and a ninja,
+    too.
+    """
     toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
         return {"PATH": (deps.scripts, *compilers)}
@@ -238,7 +251,11 @@ def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, .
 
 
 def _list_toolkit_folders(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
-    """From 13.0 on the DLLs lie below bin: x86_64 in NVIDIA's packages, x64 in its installer."""
+    """Return the toolkit's folders of programs and DLLs.
+
+    From 13.0 on the DLLs are below bin: in x86_64 in NVIDIA's packages, in x64 in the installer's
+    toolkit.
+    """
     folder = _parse_system_path(job, toolkit.home) / "bin"
     if job.system != "windows" or parse_major_minor(toolkit.version) < (13, 0):
         return (str(folder),)
@@ -246,11 +263,11 @@ def _list_toolkit_folders(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
 
 
 def _needs_library_path(job: EnvJob, toolkit: CudaHome) -> bool:
-    """Only for a torch that is linked against a toolkit of the system.
+    """Return True for a torch that is linked against a toolkit of the system.
 
-    That one need not be on the loader's path. A toolkit of Python packages is a tree of links to
-    what torch finds through its RPATH already, and an official wheel brings its own libraries: a
-    second copy in front of them would change what is loaded.
+    Such a toolkit may be missing from the loader's path. A toolkit of Python packages is a tree of
+    links to libraries that torch finds through its RPATH already, and an official wheel contains
+    its libraries: a second copy earlier in the path would change which libraries are loaded.
     """
     linked = job.system == "linux" and job.strategy == "source"
     return linked and not toolkit.pins and toolkit.home != "/usr"
@@ -275,13 +292,13 @@ def _require_one_element(name: str, folders: tuple[str, ...], separator: str) ->
 
 
 _CMAKE_ONLY_VARIABLES = ("CUDACXX", "CUDAHOSTCXX")
-# What would lead python past the packages that were validated; an environment that is active in a
-# person's shell is not the one that runs
+# Variables that would shadow the validated packages; an environment that is active in the user's
+# shell is not the one that runs
 _SHADOWING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "VIRTUAL_ENV")
 
 
 def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
-    """What runtime.env says comes last."""
+    """Return the environment of programs; the variables of runtime.env override all others."""
     values = {
         **_build_interpreter_variables(job, deps),
         **_build_jit_variables(job, deps),
@@ -295,7 +312,10 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 
 
 def _build_interpreter_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """The tools beside an existing interpreter are for building alone."""
+    """Return the variables of Python without PYTHONPATH.
+
+    The tools in the overlay of an existing interpreter are only for builds.
+    """
     return {
         name: value
         for name, value in build_python_variables(job, deps).items()
@@ -304,8 +324,10 @@ def _build_interpreter_variables(job: EnvJob, deps: DepsManifest) -> dict[str, s
 
 
 def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Extensions that are compiled when they are first used, and torch.compile, take the compilers,
-    CUDA_HOME, and archs as cpp_extension reads them. What CMake alone reads is left out.
+    """Return the variables of compilations at run time: JIT extensions and torch.compile.
+
+    They use the compilers, CUDA_HOME, and the archs as cpp_extension reads them. Variables that
+    only CMake reads are left out.
     """
     archs = job.arch_lists.extensions
     given = {
@@ -318,7 +340,7 @@ def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 
 def _list_runtime_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
-    """`python` is the interpreter that has the torch, also where tools lie beside it."""
+    """Return the folders to prepend; `python` is always the interpreter that has torch."""
     found = list_path_folders(job, deps)
     if not deps.overlay:
         return found

@@ -1,4 +1,4 @@
-"""What env is given and what it leaves."""
+"""The job and the manifests of the stage env."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.deps_model import CompilerCache
 from tasks.core.model import Arch, Strategy, System
 
-# What puts a compiler cache into a CMake build, or keeps it out
+# The variables that enable or disable a compiler cache in a CMake build
 LAUNCHER_VARIABLES = (
     "CMAKE_C_COMPILER_LAUNCHER",
     "CMAKE_CXX_COMPILER_LAUNCHER",
@@ -24,12 +24,14 @@ LAUNCHER_VARIABLES = (
 class Environment:
     """The manifests env.json (source builds) and extension-env.json (extensions).
 
-    `set` are variables with their exact value, `prepend` are folders put before what PATH-like
-    variables hold, and `unset` are variables that would change what is compiled and must not leak
-    in from a person's shell. `defaults` are variables that give way to a person's own; they change
-    nothing of what is compiled. `offered` are names that a folder which CMake has configured need
-    not take: see `settled`. `why` has the reason for each of these variables, for people; that of
-    extensions holds none, so that a better sentence makes no extension run again.
+    `set` are variables with exact values. `prepend` are folders to prepend to PATH-like variables.
+    `unset` are variables that would change the build and must not be inherited from the user's
+    shell. `defaults` are variables that the user's values override; they do not change what is
+    compiled.
+
+    `offered` are names that a configured folder may keep as they were: see
+    `keep_configured_launchers`. `why` has the reason for each variable, for display. It is empty
+    for extensions, so that a reworded reason does not rerun an extension.
     """
 
     set: Mapping[str, str]
@@ -42,21 +44,24 @@ class Environment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every variable that it may change, sorted."""
+        """Every variable that the environment may change, sorted."""
         return tuple(sorted({*self.set, *self.defaults, *self.prepend, *self.unset}))
 
     def keep_configured_launchers(self, held: Mapping[str, str]) -> Environment:
-        """For a folder that CMake has configured, with `held` in its cache.
+        """Return the environment for a configured folder whose CMake cache is `held`.
 
-        A compiler cache that came or went in the meantime would change every command line, and so
-        compile everything again: what is only offered stays as it was configured.
+        Adding or removing a compiler cache would change every command line and force a full
+        rebuild. Therefore the `offered` variables keep their configured values.
         """
         kept = {name: value for name, value in self.set.items() if name not in self.offered}
         configured = {name: held[name] for name in self.offered if name in held}
         return replace(self, set={**kept, **configured})
 
     def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of a child that would otherwise have `base`; no empty elements."""
+        """Return the whole environment of a child process that would otherwise have `base`.
+
+        Empty elements of PATH-like variables are removed.
+        """
         result = {**self.defaults, **base}
         for name in self.unset:
             result.pop(name, None)
@@ -70,11 +75,11 @@ class Environment:
 
 @dataclass(frozen=True)
 class CacheEnvironment:
-    """The manifest cache-env.json: what puts a compiler cache before an extension's compilers.
+    """The manifest cache-env.json: the compiler cache launchers of extensions.
 
-    No stage has it among its reads: with a cache or without one, the same comes out. `set` and
-    `defaults` are as in `Environment`; `wrapped` are variables that have to name one single
-    program, with the words that it stands for.
+    No stage has it among its inputs: the result is the same with or without a cache. `set` and
+    `defaults` are as in `Environment`. `wrapped` are variables that must name a single program,
+    with the command that this program stands for.
     """
 
     cache: CompilerCache
@@ -85,18 +90,16 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """The whole environment of a build that would have `base`; `own` is what goes before
-        ours.
-        """
+        """Return the whole environment of a build on top of `base`; `own` overrides the rest."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Keeps results apart by nvcc's own variables, which ccache does not look at.
+    """Return a ccache namespace from nvcc's flag variables, which ccache's key lacks.
 
-    Without it an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compile that
-    does not have it. Extensions get their forced headers this way.
+    Without it, an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compilation
+    without that flag. Extensions get their forced headers through these variables.
     """
     flags = [variables.get(f"NVCC_{place}_FLAGS", "") for place in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
@@ -107,8 +110,10 @@ def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) ->
 
 @dataclass(frozen=True)
 class ArchLists:
-    """The targets as TORCH_CUDA_ARCH_LIST for torch's own CMake and for its extension builder, and
-    as CUDAARCHS for extensions that CMake builds.
+    """The targets as arch lists.
+
+    `torch` and `extensions` are TORCH_CUDA_ARCH_LIST for torch's CMake and for cpp_extension,
+    `cmake` is CUDAARCHS for extensions that CMake builds.
     """
 
     torch: str = ""
@@ -118,15 +123,16 @@ class ArchLists:
 
 @dataclass(frozen=True)
 class EnvJob:
-    """What the environment is resolved from.
+    """The inputs of the environment.
 
-    `flags` and `variables` are the settings build.flags and build.env, `deps` and `source` the
-    manifests to read (`source` only with strategy source). `runtime` are variables that programs
-    run with, beside what running them takes. `scripts` are the files to render for a shell to read,
-    `wrappers` those that run a program, all from one template folder. `caching` and `cache_size`
-    are the settings build.cache and build.cache_size, `cache` the manifest that says which one is
-    here. `distribute` is the script that hands compilations to other machines, "" where none do.
-    `arch_lists` are the targets as each reader wants them.
+    `flags` and `variables` are the settings build.flags and build.env. `deps` and `source` are
+    input manifests (`source` only with strategy source). `runtime` are extra variables of programs
+    that run. `scripts` are the files to render for a shell to read, `wrappers` those that run a
+    program; `templates` is the folder of their templates.
+
+    `caching` and `cache_size` are the settings build.cache and build.cache_size, `cache` is the
+    manifest that names the compiler cache. `distribute` is the wrapper script for distributed
+    compilation, or "". `arch_lists` are the targets in the format of each reader.
     """
 
     profile: str

@@ -1,4 +1,4 @@
-"""Settings, choice and knowledge → the env stage."""
+"""Plan the stage env, and check that every variable can be written in the shells."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from tasks.stages.env.model import ArchLists, EnvJob
 
 
 def require_writable_variables(settings: Settings, system: System) -> None:
-    """Raises `SettingsError`, which names the key, for the first that a shell of `system` has no
-    way to write.
+    """Raise `SettingsError`, with the key, for the first variable that a shell cannot assign.
+
+    The shells are those of `system`.
     """
     for section, variables in _list_user_variables(settings):
         _require_distinct_names(section, variables, system)
@@ -45,7 +46,7 @@ def _list_user_variables(settings: Settings) -> Iterator[tuple[str, Mapping[str,
 
 
 def _require_unreserved_names(section: str, variables: Mapping[str, str]) -> None:
-    """The scripts keep what they take back in variables of their own."""
+    """Reject names that the scripts use to save the variables they change."""
     for name in variables:
         if name.lower().startswith("_torchyard"):
             raise SettingsError(
@@ -65,7 +66,7 @@ def _check_assignable(system: System, name: str, value: str) -> None:
 
 
 def _require_distinct_names(section: str, variables: Mapping[str, str], system: System) -> None:
-    """Windows knows one variable where two names differ by case alone."""
+    """Reject names that differ only by case: Windows treats them as one variable."""
     seen: dict[str, str] = {}
     for name in variables if system == "windows" else ():
         if other := seen.get(name.upper()):
@@ -81,10 +82,10 @@ RECIPE = 4
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """The stage that resolves the environment and writes it down for people, too.
+    """Return the stage that resolves the environment and writes its manifests and scripts.
 
-    Raises `SettingsError` where a torch that is to be built cannot be built for the targets. The
-    arch lists of build.env are judged by `tasks.planning.target_resolution`.
+    Raises `SettingsError` if torch cannot be built for the targets. The arch lists in build.env are
+    checked by `tasks.planning.target_resolution`.
     """
     require_writable_variables(settings, choice.system)
     job = EnvJob(
@@ -149,10 +150,11 @@ def _format_torch_archs(choice: Resolution, knowledge: Knowledge) -> str:
 
 
 def _format_extension_archs(choice: Resolution, knowledge: Knowledge) -> str:
-    """Where this torch builds no extensions for the targets, a list that it refuses aloud.
+    """Return the arch list for extensions.
 
-    The stage of an extension says so sooner. Without a list, what a person builds by hand would be
-    for whatever card is there.
+    If this torch cannot build extensions for the targets, the list is one that it rejects with an
+    error. The stage of an extension reports that earlier. With an empty list, a manual build would
+    be for whatever card is present.
     """
     try:
         return format_extension_archs(knowledge, choice.torch, choice.targets, choice.ptx)
@@ -161,8 +163,10 @@ def _format_extension_archs(choice: Resolution, knowledge: Knowledge) -> str:
 
 
 def _build_env_fingerprint(job: EnvJob) -> dict[str, Json]:
-    """What is compiled with, and what programs run with, which reaches no other stage. Flags and
-    variables count only where torch itself is built.
+    """Return the fingerprint: values for compilations and for running programs.
+
+    The runtime values affect no other stage. Flags and variables are included only if torch is
+    built.
     """
     names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
     if job.strategy == "source":
@@ -197,17 +201,17 @@ def _build_runtime_variables(settings: Settings, choice: Resolution) -> dict[str
 
 
 def _normalize_names(variables: Mapping[str, str], choice: Resolution) -> dict[str, str]:
-    """On Windows names are compared without case; Python has them in capitals."""
+    """Return the variables with upper-case names on Windows, which ignores case."""
     windows = choice.system == "windows"
     return {name.upper() if windows else name: value for name, value in variables.items()}
 
 
 def _list_script_files(layout: Layout, choice: Resolution, stem: str) -> tuple[PurePath, ...]:
-    """Windows gets none for sh: its shells that read one hold PATH in another form."""
+    """Return the script files; no sh on Windows, whose sh programs use another format of PATH."""
     shell = "bat" if choice.system == "windows" else "sh"
     return tuple(layout.build / f"{stem}.{kind}" for kind in (shell, "ps1"))
 
 
 def _list_run_command(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
-    """`run`, which on Windows PATHEXT makes of run.bat."""
+    """Return the link `run`; on Windows PATHEXT resolves `run` to run.bat."""
     return () if choice.system == "windows" else (layout.build / "run",)

@@ -1,4 +1,4 @@
-"""Install what the tree asks for, resolve the environments, and have them written down."""
+"""Run the stage env: install the tree's requirements, resolve and write the environments."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ from tasks.system.package_installer import InstallOptions, PackageInstaller
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """One per shell, each whole or not at all, with jobs for use by hand where none were asked
-    for.
-    """
+    """Write the script of each shell atomically, with MAX_JOBS for manual builds if not set."""
     given = _add_max_jobs(environment)
     for script in job.scripts:
         _write_script(job, script, given)
 
 
 def write_wrappers(job: EnvJob, environment: Environment) -> None:
-    """One per shell; `run` leads to the one that every system but Windows can execute."""
+    """Write the wrapper script of each shell, and the link `run` to run.sh."""
     for script in job.wrappers:
         _write_script(job, script, environment)
         if script.suffix == ".sh":
@@ -57,23 +55,24 @@ def _write_script(job: EnvJob, script: PurePath, environment: Environment) -> No
 
 
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
-    """What the script of this name holds."""
+    """Return the content of a script."""
     text = render_template(
         job.templates / f"{script.name}.j2", _build_template_values(job, environment)
     )
     match script.suffix:
         case ".ps1":
-            # Windows PowerShell 5.1 reads UTF-8 only where a script starts with this mark
+            # Windows PowerShell 5.1 reads a script as UTF-8 only if it starts with this mark
             return "\ufeff" + text
         case ".bat":
-            # goto and call look for labels at line ends of this form
+            # goto and call find labels only with CRLF line ends
             return text.replace("\n", "\r\n")
     return text
 
 
 def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, Any]:
-    """What the templates are given. Defaults come first in a script, so that what is set, or
-    unset, goes before them.
+    """Return the variables of the templates.
+
+    Defaults come first in a script, and variables that are set or unset override them.
     """
     given = {*environment.set, *environment.unset}
     why = {name: environment.why.get(name, "") for name in environment.names}
@@ -98,8 +97,9 @@ _REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 
 
 def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
-    """The environment of source builds, that of extensions, and what caches their compilers; the
-    scripts hold the first, and the wrappers that of programs that run.
+    """Return the environments of source builds and extensions, and the cache environment.
+
+    The scripts have the first one; the wrappers have the environment of programs that run.
     """
     deps, cache = (
         manifests.read_manifest(job.deps, DepsManifest),
@@ -128,7 +128,7 @@ def _install_requirements(job: EnvJob, deps: DepsManifest, tree: Path) -> None:
 
 
 def preview_environment(job: EnvJob) -> Environment | None:
-    """That of source builds; None where the stages before have not run yet."""
+    """Return the environment of source builds, or None if an earlier stage has not run yet."""
     try:
         deps, cache = (
             manifests.read_manifest(job.deps, DepsManifest),

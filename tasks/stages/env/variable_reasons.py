@@ -1,8 +1,8 @@
-"""Variables of a person's shell that would change what is compiled, or what it is compiled with.
+"""Variables of the user's shell that would change a build, and the reason for each variable.
 
-The tool's own children never see them (`shell.PASSED` is an allow-list); the scripts take them away
-by hand. From the manuals of GCC, MSVC, nvcc, CMake, setuptools and scikit-build-core, and
-PyTorch's setup.py, tools/setup_helpers, cmake/EnvVarForwarding.cmake and
+The child processes of torchyard never inherit them (`shell.PASSED` is an allow-list); the scripts
+unset them for manual use. Sources: the manuals of GCC, MSVC, nvcc, CMake, setuptools and
+scikit-build-core, and PyTorch's setup.py, tools/setup_helpers, cmake/EnvVarForwarding.cmake and
 torch/utils/cpp_extension.py.
 """
 
@@ -54,7 +54,7 @@ BUILD_SHARED_LIBS BUILD_SPLIT_CUDA BUILD_CUSTOM_PROTOBUF BUILD_FUNCTORCH BUILD_L
 BUILD_PYTHON_ONLY BUILD_LAZY_TS_BACKEND BUILD_CAFFE2 BUILD_JNI
 """
 
-# What a variable of each group would do, were it left in a person's shell
+# The effect of each group of variables if they are inherited from the user's shell
 _VARIABLE_GROUPS = {
     "would change what the compilers are given": _COMPILER_VARIABLES,
     "would lead to another CUDA toolkit, or change nvcc's flags": _CUDA_VARIABLES,
@@ -125,7 +125,7 @@ _PREPEND_REASONS = {
 
 
 def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
-    """The environment of a build, with its reasons."""
+    """Return the environment of a build, with its reasons."""
     asked = _explain_msvc_variables(deps)
     if job.strategy == "source":
         asked |= dict.fromkeys(job.flags, "build.flags says so")
@@ -134,15 +134,15 @@ def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment)
 
 
 def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
-    """The environment of programs that run, with its reasons."""
+    """Return the environment of programs that run, with its reasons."""
     asked = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
-        del asked["CUDA_LAUNCH_BLOCKING"]  # whichever setting asked for it, this is what it is for
+        del asked["CUDA_LAUNCH_BLOCKING"]  # its purpose explains more than the name of the setting
     return _attach_reasons(environment, asked)
 
 
 def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
-    """Windows knows a name in any case, and the environment has it in capitals."""
+    """Return the reason for each MSVC variable, by upper-case name as in the environment."""
     if not deps.msvc:
         return {}
     return {name.upper(): deps.msvc.by for name in deps.msvc.set}
@@ -154,7 +154,7 @@ def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environm
         **SET_REASONS,
         **asked,
         **{name: _PREPEND_REASONS.get(name, "") for name in environment.prepend},
-        # one that is asked for and empty is, on Windows, one that is taken away
+        # on Windows a variable that is set to "" is unset
         **{name: asked.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
     }
     return replace(environment, why={n: found[n] for n in environment.names if found.get(n)})

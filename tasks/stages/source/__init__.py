@@ -1,6 +1,9 @@
-"""PyTorch's own tree: cloned, unpacked, or a person's own, and what exactly it holds.
+"""source: provide the PyTorch tree (cloned, unpacked, or the user's) and record its exact state.
 
-Given: a git URL with a ref, a folder or an archive, and patches. Leaves: source.json (commit,
-submodules, digest of local edits). It always asks the tree, because a person may have pulled or
-edited it; when nothing moved, its manifest has the same bytes and nothing after it runs.
+Inputs: a git URL with a ref, a folder or an archive, and patches.
+
+Output: source.json (commit, submodules, digest of local edits).
+
+Reruns: always, because the user may have pulled or edited the tree. If nothing changed, the
+manifest has the same bytes and no later stage runs.
 """

@@ -1,4 +1,4 @@
-"""What source is given and what it leaves."""
+"""The job and the manifest of the stage source."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from pathlib import PurePath
 from typing import Literal
 
 SourceKind = Literal["git", "path", "tarball"]
-UNTRACKED_CACHE = "new-files.json"  # in the state folder: what `git.state` keeps
+UNTRACKED_CACHE = "new-files.json"  # in the state folder: the cache of `git.read_git_state`
 
 
 @dataclass(frozen=True)
 class SourceJob:
-    """Which tree, and where it goes.
+    """Which tree to provide, and where.
 
-    `location` is a git URL, a folder, or an archive's path or URL; `ref`, `submodules` and
-    `mirrors` are for git, `sha256` is for archives. `tree` is where the tree is or will be, `state`
-    our folder with what was done to it, `manifest` what is withdrawn before the tree is changed.
-    `others` are the folders of all builds of the checkout, which may hold what is to be fetched.
-    `commit` is what torchyard.lock holds for `ref`, "" where it holds nothing. `release` is the one
-    that all was decided by.
+    `location` is a git URL, a folder, or an archive's path or URL. `ref`, `submodules` and
+    `mirrors` are for git, `sha256` is for archives. `tree` is the current or future folder of the
+    tree, `state` a managed folder with the record of applied changes, `manifest` is removed before
+    the tree is changed.
+
+    `others` is the folder of all builds of the checkout, which may already have the needed files.
+    `commit` is the commit of `ref` in torchyard.lock, or "". `release` is the release that the plan
+    is for.
     """
 
     kind: SourceKind
@@ -40,19 +42,21 @@ class SourceJob:
 
     @property
     def checkout_ref(self) -> str:
-        """The ref that is checked out: what it stands for by the lock, where that holds it."""
+        """The ref that is checked out: its commit in the lock, if there is one."""
         return self.commit or self.ref
 
 
 @dataclass(frozen=True)
 class SourceTree:
-    """The manifest source.json: the tree as it is now, whoever brought it there.
+    """The manifest source.json: the current state of the tree.
 
     A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
-    what differs from the commit ("" when clean, patches included). Any other tree has "" for a
-    commit and in `digest` the archive's sha256, or that of its files; an unpacked archive that was
-    edited has `edits` too. `patches` are the sha256 of those applied. `date` is the commit's, in
-    seconds since 1970, 0 without one.
+    all differences from the commit ("" if clean; patches count as edits). Any other tree has "" as
+    commit, and in `digest` the archive's sha256 or the digest of its files; an unpacked archive
+    that was edited has `edits` too.
+
+    `patches` are the sha256 of the applied patches. `date` is the commit's, in seconds since 1970,
+    or 0.
     """
 
     tree: str

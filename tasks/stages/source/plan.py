@@ -1,4 +1,4 @@
-"""Which tree is meant: the most local of path, tarball and git."""
+"""Plan the stage source from the settings path, tarball and git, in this order of precedence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ RECIPE = 1
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """The stage source; mirrors are no input, since they do not change what the tree is."""
+    """Return the stage source.
+
+    Mirrors are not in the fingerprint, since they do not change the tree.
+    """
     job = _build_source_job(settings.source, layout, choice.torch)
     return Stage(
         name="source",
@@ -49,14 +52,14 @@ def _build_source_job(source: Source, layout: Layout, release: str) -> SourceJob
 
 
 def select_source_kind(source: Source) -> SourceKind:
-    """The kind that is used when several are set."""
+    """Return the kind that is used if several are set."""
     if source.path:
         return "path"
     return "tarball" if source.tarball else "git"
 
 
 def resolve_source_location(source: Source, kind: SourceKind, root: PurePath) -> str:
-    """The URL as it is, or a path made absolute, taken from the checkout."""
+    """Return the URL unchanged, or a path made absolute, relative to the checkout."""
     match kind:
         case "path":
             return str(root / (source.path or ""))

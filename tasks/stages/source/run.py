@@ -1,4 +1,4 @@
-"""Bring the tree there, keep its submodules and patches in step, and read what it holds."""
+"""Run the stage source: provide the tree, update submodules and patches, and read its state."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """How the tree was when it was last read: its commit and when that was made, or the archive it
-    came from.
-    """
+    """The state of the tree at the last read: its commit and commit date, or its archive."""
 
     tree: str
     commit: str = ""
@@ -50,10 +48,10 @@ class TreeSnapshot:
 
 
 def run(job: SourceJob) -> tuple[SourceTree]:
-    """Leave the tree as asked for, changing it only where it has to be, and say what is in it.
+    """Provide the requested tree, changing only what is necessary, and return its state.
 
-    Raises `BuildError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
-    `LostEditsError` where a person's work would be lost.
+    Raises `TorchyardError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
+    `LostEditsError` if the user's edits would be lost.
     """
     files.create_owned_folder(job.state)
     git.require_merged(job.tree, f"source.{job.kind}")
@@ -73,7 +71,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
 
 
 def _report_changes(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
-    """Why what follows runs: the stage itself is asked each time."""
+    """Print why later stages run: this stage runs every time, so doit reports no reason."""
     if not before or not git.is_checkout(job.tree):
         return
     if lines := tuple(describe_tree_changes(before, now)):
@@ -128,7 +126,7 @@ def _download_archive(job: SourceJob, expected: str) -> Path:
 
 
 def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
-    """Where other builds of this checkout, such as the other cells of a matrix, have the same."""
+    """Yield the same path in other builds of this checkout, such as other matrix entries."""
     mine = Path(job.state)
     for build in sorted(Path(job.others).iterdir()) if job.others else ():
         place = build / mine.name
@@ -137,7 +135,7 @@ def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
 
 
 def _rename_old_tree(job: SourceJob) -> None:
-    """Another tree takes this place; the one that is there may hold a person's work."""
+    """Rename the existing tree instead of deleting it: it may contain the user's work."""
     tree, number = Path(job.tree), 1
     while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
@@ -149,8 +147,10 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """`BuildError` for any other tree, before hours are spent; a warning for another release than
-    all was decided by, which of a folder was said at load.
+    """Raise `TorchyardError` if the tree is not PyTorch, before a build that takes hours.
+
+    Warn if its release differs from the planned one; for a folder, loading the settings warned
+    already.
     """
     tree = Path(job.tree)
     if lacks := list_missing_files(tree):
@@ -169,7 +169,7 @@ def _require_pytorch(job: SourceJob) -> None:
 
 
 def _update_stale_submodules(job: SourceJob) -> None:
-    """Bring submodules along that a person's `git pull` left behind."""
+    """Update the submodules that the user's `git pull` did not update."""
     if not job.submodules or not git.is_checkout(job.tree):
         return
     stale = git.list_stale_submodules(job.tree, _read_snapshot(job).commit)
@@ -205,7 +205,7 @@ def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
 
 
 def _find_commit_date(job: SourceJob, commit: str) -> int:
-    """Asked once for each commit."""
+    """Return the date of the commit; git is called once for each commit."""
     seen = _read_snapshot(job)
     return seen.date if seen.commit == commit and seen.date else git.read_commit_time(job.tree)
 
@@ -230,8 +230,8 @@ def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """What each holds, by its path; those that hold nothing of the kind are not there."""
-    trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # a number: it was set aside
+    """Return the local changes in each tree, by its path; trees without changes are left out."""
+    trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # with a number: a renamed tree
     found = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
     return {tree: held for tree, held in found.items() if held}
 
@@ -247,7 +247,10 @@ def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
 
 
 def _is_unchanged_archive(tree: Path, state: Path) -> bool:
-    """A patch of ours makes another digest, too: which it was cannot be told."""
+    """Return True if an unpacked archive has no edits.
+
+    An applied patch changes the digest too, and cannot be told apart from an edit.
+    """
     path = state / "seen.json"
     seen = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
     return (

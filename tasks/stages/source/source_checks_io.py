@@ -1,4 +1,4 @@
-"""What a folder is by its files: a tree of PyTorch or not, and of which release by its own word."""
+"""Check the source settings, and detect if a folder is a PyTorch tree and of which release."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tasks.settings.schema import Settings, Source
 VERSION_FILE = "version.txt"
 TREE_DESCRIPTION = "the folder that PyTorch, or a fork of it, was cloned or unpacked into"
 
-# In every tree of 2.0 to 2.15 and its forks; those beside it (vision, audio, executorch) have some
+# In every tree of 2.0 to 2.15 and its forks; vision, audio and executorch have only some of them
 _REQUIRED_FILES = (VERSION_FILE, "CMakeLists.txt", "torch/__init__.py", "c10")
 
 
 def list_missing_files(tree: Path) -> tuple[str, ...]:
-    """What every tree of PyTorch has and this folder has not."""
+    """Return the files that every PyTorch tree has and this folder does not."""
     return tuple(name for name in _REQUIRED_FILES if not (tree / name).exists())
 
 
 def read_tree_release(tree: Path) -> Version | None:
-    """What version.txt says, `2.9.0a0+fork3`; None where that is no version, or is not there."""
+    """Return the version in version.txt, such as `2.9.0a0+fork3`, or None if it has none."""
     try:
         return Version((tree / VERSION_FILE).read_text(encoding="utf-8-sig").strip())
     except (OSError, ValueError):
@@ -34,10 +34,11 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """The version of a tree that is of another release than that; "" where it is of the same.
+    """Return the version of the tree if it is of another release; "" if it is the same.
 
-    What comes before a release is that release: the tree of the tag v2.6.0 says 2.6.0a0. So may
-    those of its patches, whose number nobody raised: that of v2.5.1 says 2.5.0a0 (pytorch#151425).
+    A pre-release counts as its release: the tree of the tag v2.6.0 has 2.6.0a0. A patch release may
+    have the version of the first one, because the file was not updated: v2.5.1 has 2.5.0a0
+    (pytorch#151425).
     """
     found, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if found is None or numbers is None:
@@ -52,8 +53,10 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", "
 
 
 def check_source_settings(settings: Settings, root: Path) -> None:
-    """Raise a `SettingsError` with the key of what cannot be meant; paths start at `root`. Of a
-    torch that is not built nothing reads them, which a run says.
+    """Raise `SettingsError`, with the key, for source settings that cannot work.
+
+    Relative paths start at `root`. For a torch that is not built, these settings are not used, and
+    the run reports that.
     """
     source = settings.source
     if settings.torch.strategy in {"prebuilt", "existing"}:
@@ -132,8 +135,9 @@ _VERSION_KEY = "torch.version"
 
 
 def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
-    """The settings with the tree's own version as a layer over config/default.yaml. Raises
-    `SettingsError` where it has none.
+    """Return the settings with the version of a local tree as default of torch.version.
+
+    Raises `SettingsError` if the tree has no version.
     """
     settings = loaded.settings
     if not _has_local_tree(settings) or not loaded.origin.get(_VERSION_KEY, "").startswith(
@@ -163,7 +167,7 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
 
 
 def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
-    """A warning where the settings name another release than that of the tree."""
+    """Yield a warning if torch.version is another release than that of the local tree."""
     settings = loaded.settings
     if not _has_local_tree(settings):
         return

@@ -1,4 +1,4 @@
-"""What a tree that is no checkout holds, as one digest of its files."""
+"""Apply and revert patches, compute the digest of a tree without git, and describe its changes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tasks.system.output import print_line
 
 @dataclass(frozen=True)
 class AppliedPatches:
-    """What is applied to `tree`: the sha256 of each patch, in order."""
+    """The record of the sha256 of each patch that is applied to `tree`, in order."""
 
     tree: str
     applied: tuple[str, ...] = ()
 
 
 def read_applied_patches(tree: PurePath, state: PurePath) -> tuple[str, ...]:
-    """The patches that are in `tree` by our record."""
+    """Return the patches that are applied to `tree`, according to the record."""
     record = _resolve_patch_record(state)
     if not record.exists():
         return ()
@@ -34,7 +34,7 @@ def read_applied_patches(tree: PurePath, state: PurePath) -> tuple[str, ...]:
 
 
 def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
-    """The sha256 of each patch file; a `BuildError` where one is missing."""
+    """Return the sha256 of each patch file; raise `TorchyardError` if one is missing."""
     for patch in patches:
         if not Path(patch).is_file():
             raise TorchyardError("there is no such patch", location=f"source.patches: {patch}")
@@ -44,7 +44,7 @@ def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
 def update_patches(
     tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
 ) -> tuple[str, ...]:
-    """Make the series in the tree the wanted one; a common beginning stays. The sha256 of each."""
+    """Apply the requested series of patches and return their sha256; a common prefix is kept."""
     goal = hash_patches(patches)
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, goal)
@@ -60,7 +60,10 @@ def update_patches(
 
 
 def _drop_missing_patches(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
-    """A person's `git stash` or `git checkout .` takes patches out, and no record knows of it."""
+    """Remove patches from the record that are no longer in the tree.
+
+    The user's `git stash` or `git checkout .` reverts patches without updating the record.
+    """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
         if _is_missing_patch(tree, find_patch_copy(state, digest)):
@@ -71,8 +74,10 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, goal: Sequence[str]) 
 
 
 def _is_missing_patch(tree: PurePath, patch: Path) -> bool:
-    """One that fits only forward is gone. One that fits in neither direction has something over
-    it, or is gone from lines that a pull moved as well.
+    """Return True if the patch is no longer in the tree.
+
+    A patch that applies only forward is missing. A patch that applies in neither direction is under
+    later edits, or is missing from lines that a pull changed as well.
     """
     if git.can_apply_patch(tree, patch, reverse=True):
         return False
@@ -87,18 +92,21 @@ def _find_common_prefix(before: Sequence[str], after: Sequence[str]) -> Iterator
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Take patches back, the last first, until `keep` are left; `LostEditsError` over an edit."""
+    """Revert patches, the last first, until `keep` are left.
+
+    Raises `LostEditsError` if the patched lines were edited later.
+    """
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
     for number in range(len(series), keep, -1):
         patch = find_patch_copy(state, series[number - 1])
         if git.is_as_committed(tree, patch):
-            pass  # a commit holds it: upstream took it in, or the person did, and it is theirs now
+            pass  # upstream or the user has committed the patch, so it stays
         elif git.can_apply_patch(tree, patch, reverse=True):
             git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
         elif not git.can_apply_patch(
             tree, patch
-        ):  # it fits forward where a killed run had taken it back
+        ):  # it applies forward if a killed run had already reverted it
             raise LostEditsError(
                 "a patch cannot be taken back, because the lines it changed were edited since",
                 location=str(tree),
@@ -108,7 +116,7 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
 
 
 def clear_applied_patches(state: PurePath) -> None:
-    """The tree is another one now, with no patch in it."""
+    """Remove the record, for a new tree without patches."""
     _resolve_patch_record(state).unlink(missing_ok=True)
 
 
@@ -132,7 +140,7 @@ def _resolve_patch_record(state: PurePath) -> Path:
 
 
 def find_patch_copy(state: PurePath, digest: str) -> Path:
-    """Where the bytes of a patch that was applied are kept."""
+    """Return the path of the stored copy of an applied patch."""
     return Path(state) / "patches" / f"{digest}.patch"
 
 
@@ -146,10 +154,11 @@ _OUTPUT_FOLDERS = ("build", "dist")
 
 
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
-    """sha256 over path and content of every file, less what a build leaves there.
+    """Return the sha256 over path and content of every file, without build outputs.
 
-    The tree's own .gitignore says what that is, read by git with `scratch` as its empty repository.
-    Without git only the usual leavings (build, dist, *.egg-info, __pycache__) are left out.
+    The tree's .gitignore defines the build outputs; git reads it with `scratch` as an empty
+    repository. Without git, only the usual outputs (build, dist, *.egg-info, __pycache__) are left
+    out.
     """
     root = Path(tree)
     try:
@@ -180,7 +189,7 @@ def _is_build_output(path: str) -> bool:
 
 
 def preview_source_changes(job: SourceJob) -> tuple[str, ...]:
-    """Why the tree, or what is known of it, would change; none where nothing would."""
+    """Return why the tree, or its recorded state, would change; empty if nothing would."""
     if not Path(job.tree).is_dir():
         return (f"{job.location} is not here yet",)
     return tuple(_list_pending_changes(job))
@@ -198,7 +207,7 @@ def _list_pending_changes(job: SourceJob) -> Iterator[str]:
 
 
 def read_last_tree(job: SourceJob) -> SourceTree | None:
-    """What a finished run read of the same tree; None where that is not to be had any more."""
+    """Return the tree's state in the last finished run, or None if it is not available."""
     try:
         last = manifests.read_manifest(job.manifest, SourceTree)
     except TorchyardError:
@@ -220,7 +229,7 @@ def _list_checkout_changes(job: SourceJob, last: SourceTree) -> Iterator[str]:
 
 
 def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:
-    """What of a checkout is not as it was when it was last read."""
+    """Yield how a checkout differs from the last recorded state."""
     if last.commit and now.commit != last.commit:
         yield f"commit {last.commit[:8]} → {now.commit[:8]}"
     if dict(now.submodules) != dict(last.submodules):
@@ -230,7 +239,10 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Submodules that a person moved, which a pull does not move along; `stale` are no such."""
+    """Yield the submodules that the user moved, which are not updated.
+
+    `stale` submodules are left out: they are updated.
+    """
     if job.submodules and (own := sorted({*git.list_changed_submodules(job.tree)} - {*stale})):
         yield (
             f"submodules left at a commit that the tree does not record: {', '.join(own)} "

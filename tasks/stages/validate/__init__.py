@@ -1,8 +1,9 @@
-"""validate: look at what was built, from outside and from inside, and say what works.
+"""validate: check the built artifacts statically and at run time, and report what works.
 
-Given: wheel.json, the extensions' manifests and the environment; what the card here can do, where
-there is one.
-Leaves: validate.json, also when a check failed. A check is passed, failed, or not run with the
-reason; one that was not run never counts as passed.
-Reruns when: it is asked for.
+Inputs: wheel.json, the extensions' manifests and the environment; the GPU, if there is one.
+
+Output: validate.json, also if a check failed. A check is passed, failed, or not run with the
+reason; a check that was not run never counts as passed.
+
+Reruns when: requested.
 """

@@ -1,7 +1,7 @@
-"""What was found → checks.
+"""Turn the output of the probe and of other checks into results, and format them.
 
-Whatever did not report did not pass: a check at which its process ended has failed, and those that
-nobody asked for after it were not run.
+A check without a report has not passed: a check during which the process ended has failed, and
+checks that were not requested again after it were not run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.stages.validate.model import Validation
 SCHEMA = 2
 _REBUILD_HINT = "build for it: name the card in target.gpus, then doit build"
 _RESULT_LINE = re.compile(r'\{"name": .*\}$')
-_CPU_CHECKS = ("import", "version")  # what a torch without CUDA can answer, too
+_CPU_CHECKS = ("import", "version")  # checks that also apply to a torch without CUDA
 _KIND_BY_SUFFIX = {
     "find_package(Torch)": "import",
     ": import": "extensions",
@@ -36,7 +36,7 @@ _KIND_BY_SUFFIX = {
 
 
 def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
-    """Name → what the probe says of it. Lines that others printed in between are passed over."""
+    """Return the probe's result lines by check name; lines of other programs are skipped."""
     found: dict[str, Mapping[str, str]] = {}
     for line in lines:
         if match := _RESULT_LINE.search(line):
@@ -54,8 +54,10 @@ def build_probe_checks(
     lost: Mapping[str, str],
     left: str,
 ) -> list[ValidationResult]:
-    """The probe's checks in its order. `lost` are those at which a process ended, and how; `left`
-    is why those that are missing besides were not run.
+    """Return the results of the probe's checks, in its order.
+
+    `lost` are checks during which a process ended, and how it ended. `left` is the reason for other
+    missing checks.
     """
     return [
         _build_check(said[name])
@@ -77,7 +79,7 @@ def _build_check(said: Mapping[str, str]) -> ValidationResult:
 
 
 def parse_arch_flags(flags: str) -> MachineCode:
-    """What torch says it was compiled for: `sm_90 sm_120 compute_120`."""
+    """Return the machine code in torch's arch flags, such as `sm_90 sm_120 compute_120`."""
     names = flags.split()
     return MachineCode(
         cubins=frozenset(Arch.parse_capability(name) for name in names if name.startswith("sm_")),
@@ -93,9 +95,9 @@ def check_coverage(  # noqa: PLR0913, PLR0917  (the whole question)
     source: str,
     maker: str | None,
 ) -> ValidationResult:
-    """Whether every target can run the `code` of `source`, and how: native, compatible or ptx.
+    """Check that the `code` of `source` runs on every target, and how: native, compatible or ptx.
 
-    `maker` is the CUDA release that made it, None where that is not known.
+    `maker` is the CUDA release that compiled it, or None if unknown.
     """
     if not targets:
         return ValidationResult(name, "not run", "no GPU target: this profile builds for the CPU")
@@ -121,9 +123,10 @@ def _format_code_names(code: MachineCode) -> str:
 def fail_without_cuda(
     checks: Iterable[ValidationResult], wanted: str, again: str
 ) -> list[ValidationResult]:
-    """What the checks of a torch that was built without CUDA come to where one for CUDA `wanted`
-    was installed. That has failed, asked for or not: what such a torch does on the CPU proves
-    nothing of a card.
+    """Return the results for a torch without CUDA that replaced one for CUDA `wanted`.
+
+    The check `cuda` fails even if it was not requested: results on the CPU prove nothing about a
+    GPU.
     """
     what = f"this torch is for the CPU, and one for CUDA {wanted} was installed"
     remedy = f"another torch was installed over it: {again} puts it back"
@@ -140,9 +143,7 @@ def _adjust_for_cpu(check: ValidationResult, failed: ValidationResult) -> Valida
 
 
 def check_abi_match(name: str, built: str, now: str, again: str) -> ValidationResult:
-    """Whether an extension was built for the torch that is there, by the names of their
-    surfaces.
-    """
+    """Check by the ABI fingerprints that an extension was built for the installed torch."""
     what = f"{name}: built for this torch"
     if built == now:
         return ValidationResult(what, "passed", f"torch surface {now}")
@@ -157,8 +158,9 @@ def check_abi_match(name: str, built: str, now: str, again: str) -> ValidationRe
 def add_diagnosis(
     knowledge: Knowledge, check: ValidationResult, said: str = ""
 ) -> ValidationResult:
-    """A failed check with its cause, where that is known, and with the remedy of it, where it has
-    none of its own. `said` is all that was printed: what the check itself tells counts more.
+    """Add the known cause to a failed check, and a hint if it has none.
+
+    `said` is the whole output of the check; its detail is searched first.
     """
     if check.status != "failed" or check.cause:
         return check
@@ -170,7 +172,7 @@ def add_diagnosis(
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
-    """Several libraries as one check: failed where one failed, passed where one passed."""
+    """Combine several libraries into one check: failed if one failed, passed if one passed."""
     for status in ("failed", "passed", "not run"):
         those = [part for part in parts if part.status == status]
         if those:
@@ -184,7 +186,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Those that the settings name, in that order; and what failed on the way to them."""
+    """Return the checks that the settings name, in that order, and every failed check."""
     order = {name: number for number, name in enumerate(names)}
     chosen = [
         check for check in checks if classify_check(check.name) in order or check.status == "failed"
@@ -193,28 +195,28 @@ def select_checks(
 
 
 def classify_check(name: str) -> str:
-    """The name in the settings (validation.only) that `smoke: import` belongs to."""
+    """Return the name in the settings (validation.only) for a check such as `smoke: import`."""
     return next((of for ending, of in _KIND_BY_SUFFIX.items() if name.endswith(ending)), name)
 
 
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """The manifest: every status has a count, also the ones that are zero."""
+    """Return the manifest; every status has a count, also a zero."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(SCHEMA, torch, counts, tuple(checks), warnings)
 
 
-MAX_HANGS = 2  # of one card are enough
-_FIRST_LINES = ("import", "gpu", "archs")  # what each process says before it makes a check
+MAX_HANGS = 2  # of the GPU, then the other checks are not run
+_FIRST_LINES = ("import", "gpu", "archs")  # each process reports these before its checks
 GPU_HUNG = "the card hung before"
-EXIT_CHECK = "exit"  # the name of what happens after the last check
+EXIT_CHECK = "exit"  # the check for a failure after the last check
 
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One process: all that it printed, and how it ended ("" where it ended well)."""
+    """One process: its output lines, its failure ("" if it ended normally), and whether it hung."""
 
     lines: tuple[str, ...]
     failure: str = ""
@@ -223,7 +225,7 @@ class ProbeRun:
 
 @dataclass(frozen=True)
 class ProbeCrash:
-    """How a process ended at a check, and all that it printed."""
+    """How a process ended during a check, and its output."""
 
     detail: str
     output: str
@@ -231,8 +233,9 @@ class ProbeCrash:
 
 @dataclass(frozen=True)
 class ProbeOutput:
-    """What was reported, by name, and which checks ended their process; `hung` of them took too
-    long. `left` is why those that are missing were not asked for again.
+    """The reported lines by name, and the checks during which a process ended.
+
+    `hung` is how many of these took too long. `stop_reason` is why the missing checks were not run.
     """
 
     lines: Mapping[str, Mapping[str, str]]
@@ -242,15 +245,16 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """Why there is no card to try, "" where there is one, None where that was not told."""
+        """Why there is no GPU, "" if there is one, or None if it was not reported."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
 def collect_probe_output(
     once: Callable[[Sequence[str]], ProbeRun], checks: Sequence[str]
 ) -> ProbeOutput:
-    """Every check of the program in its order, by as many processes as that takes. `once` is given
-    the checks that are to be made.
+    """Run every check in order, with a new process after each crash.
+
+    `once` runs one process with the given checks.
     """
     lines: dict[str, Mapping[str, str]] = {}
     lost: dict[str, ProbeCrash] = {}
@@ -289,7 +293,7 @@ def _paint_nothing(text: str, style: str) -> str:
 
 
 def shorten_paths(root: PurePath, found: Validation) -> Validation:
-    """With each path in the folder `root` from there on: a whole one is wider than a terminal."""
+    """Return the validation with paths in the folder `root` made relative, to fit a terminal."""
     begin = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
 
     def remove_root(text: str) -> str:
@@ -305,8 +309,10 @@ def shorten_paths(root: PurePath, found: Validation) -> Validation:
 def format_validation(
     found: Validation, room: int = sys.maxsize, paint: Paint = _paint_nothing
 ) -> str:
-    """What puts all of it in doubt; then a line a check: status, name, detail, and below a failure
-    what to do. Each goes on below itself where `room` is short; `paint` colours a status.
+    """Format the warnings, one row for each check, and the summary.
+
+    A row has status, name and detail, and below a failure the hint. Rows are wrapped at `room`
+    columns; `paint` colours a status.
     """
     doubts = (
         line
@@ -321,7 +327,7 @@ def format_validation(
 def format_check_rows(
     checks: Sequence[ValidationResult], room: int = sys.maxsize, paint: Paint = _paint_nothing
 ) -> list[str]:
-    """The lines of the checks alone."""
+    """Return the rows of the checks, without warnings and summary."""
     width = min(max((len(check.name) for check in checks), default=0), max(room // 3, _STATUS))
     return [line for check in checks for line in _format_check(check, width, room, paint)]
 
@@ -343,14 +349,14 @@ def _format_status_lines(
 
 
 def format_summary(found: Validation) -> str:
-    """`torch 2.15.0+cu132: 9 passed, 0 failed, 3 not run`."""
+    """Return the summary, such as `torch 2.15.0+cu132: 9 passed, 0 failed, 3 not run`."""
     return f"torch {found.torch}: " + ", ".join(
         f"{number} {status}" for status, number in found.counts.items()
     )
 
 
 def join_hints(failed: Sequence[ValidationResult]) -> str:
-    """What to do about the failures, each thing once."""
+    """Return the hints of the failures, without duplicates."""
     return "; ".join(dict.fromkeys(check.remedy for check in failed if check.remedy))
 
 
@@ -358,7 +364,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def format_junit(profile: str, found: Validation) -> str:
-    """The report: a failure holds what to do as its text, what was not run the reason."""
+    """Return the JUnit report: the hint as text of a failure, the reason as message of a skip."""
     counts = {
         "tests": len(found.checks),
         "failures": found.counts["failed"],
@@ -400,5 +406,5 @@ def _add_testcase(suite: ET.Element, profile: str, check: ValidationResult) -> N
 
 
 def _remove_invalid_characters(text: str) -> str:
-    """Without what no XML file may hold, such as the colours of a terminal."""
+    """Remove the characters that XML does not allow, such as terminal colour codes."""
     return _NOT_XML.sub("", text)

@@ -1,4 +1,4 @@
-"""What validate is given and what it leaves."""
+"""The job and the manifest of the stage validate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.core.model import Arch, Stage, System, ValidationResult
 
 @dataclass(frozen=True)
 class SmokeCheck:
-    """A script that shows an extension at work; with `gpu` it needs a card."""
+    """A script that tests an extension; with `gpu` it requires a GPU."""
 
     script: PurePath
     gpu: bool
@@ -19,12 +19,12 @@ class SmokeCheck:
 
 @dataclass(frozen=True)
 class ValidateJob:
-    """What to look at.
+    """What to check.
 
-    `checks` are the names of the settings, `timeout` seconds for each program that is run,
-    `extensions` maps a name to its manifest, `smokes` one to its script. `stages` are those that
-    build, whose records tell what was asked for then. `root` is the checkout, `knowledge` the
-    folder of facts, `work` one for what is compiled here, `junit` the report for CI.
+    `checks` are names of the settings. `timeout` is in seconds for each program. `extensions` maps
+    a name to its manifest, `smokes` a name to its script. `stages` are the build stages; their
+    records have the settings of the last build. `root` is the checkout, `knowledge` the folder of
+    facts, `work` the folder for test programs, `junit` the report for CI.
     """
 
     profile: str
@@ -49,17 +49,18 @@ class ValidateJob:
 
     @property
     def build_command(self) -> str:
-        """The command that builds what is looked at."""
+        """The command that builds the checked artifacts."""
         return f"doit build profile={self.profile}"
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The manifest validate.json, by which a program can tell what a person reads.
+    """The manifest validate.json, the machine-readable form of the table.
 
-    `schema` is the version of this form: 2 since `warnings` and each check's `cause` are there.
-    `torch` is the version that was looked at, `counts` how many checks are passed, failed and "not
-    run", `warnings` what puts all of them in doubt, `checks` the answers in the table's order.
+    `schema` is the version of this format: 2 since it has `warnings` and the `cause` of each check.
+    `torch` is the checked version, `counts` the number of checks that are passed, failed and "not
+    run". `warnings` are reasons to doubt all results. `checks` are the results in the order of the
+    table.
     """
 
     schema: int

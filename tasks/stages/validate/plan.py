@@ -1,4 +1,4 @@
-"""Settings and choice → validation."""
+"""Plan the stage validate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
-    """The stage that looks at everything that `stages` left. It runs each time it is asked for, and
-    builds nothing: it has no `reads`, since doit would refuse to run it where one is missing.
+    """Return the stage that checks the outputs of `stages`.
+
+    It runs whenever it is requested, and builds nothing. It has no `inputs`, since doit would not
+    run it if one is missing.
     """
     only = settings.validation.only
-    built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # companions, too
+    built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions
     names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])
     job = ValidateJob(
         profile=layout.profile,

@@ -1,4 +1,4 @@
-"""Look from outside and from inside at once, write down what was found, and fail if need be."""
+"""Run the stage validate: run the checks, write manifest and report, fail if a check failed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tasks.system.profile_hint import add_profile_argument
 
 
 def read_torch(job: ValidateJob) -> Wheel:
-    """The torch of this profile; a `BuildError` that says what to run where there is none."""
+    """Return the torch of this profile; raise `TorchyardError` with a hint if it is not built."""
     if not Path(job.wheel).is_file():
         raise TorchyardError(
             f"there is no torch of profile {job.profile} yet",
@@ -49,7 +49,7 @@ def read_torch(job: ValidateJob) -> Wheel:
 
 
 def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[str, str]]:
-    """Those that are built, and why each other one is not there, by name."""
+    """Return the built extensions, and the reason for each missing one, by name."""
     built, missing = {}, {}
     for name, path in job.extensions.items():
         if not Path(path).is_file():
@@ -65,9 +65,7 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """What is asked of an extension that is not there: the first check has failed, the others were
-    not run.
-    """
+    """Yield the checks of a missing extension: the first has failed, the others were not run."""
     kinds = [("extensions", "import"), ("machine_code", "machine code")]
     for name, why in missing.items():
         told, remedy = _find_last_failure(job, name) or (why, job.build_command)
@@ -97,8 +95,9 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Of each extension that tells which torch it was built for; one of an earlier torch can load
-    without an error, and misbehave.
+    """Check each extension that records the torch it was built for.
+
+    An extension of an earlier torch may load without an error and misbehave.
     """
     if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
         return
@@ -109,7 +108,7 @@ def check_extension_abis(
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
-    """Where a stage would run now: what was built is not what is asked for."""
+    """Return a warning if a stage would run now: the build does not match the settings."""
     absent = {path for path in job.extensions.values() if not Path(path).is_file()}
     moved = {
         stage.name: reasons
@@ -124,8 +123,10 @@ def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
 
 
 def run(job: ValidateJob) -> tuple[Validation]:
-    """Every check that is asked for; `ValidationFailedError` after publishing if any failed, a
-    `BuildError` where there is no torch to look at.
+    """Run the requested checks.
+
+    Raises `ValidationFailedError`, after writing the manifest, if a check failed; `TorchyardError`
+    if there is no torch.
     """
     wheel = read_torch(job)
     manifests.remove_manifests(job.manifest, job.junit)
@@ -141,7 +142,10 @@ def run(job: ValidateJob) -> tuple[Validation]:
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
-    """cuobjdump takes as long as the probe, and neither waits for the other."""
+    """Run all checks.
+
+    Machine code is read in a second thread, because cuobjdump takes as long as the probe.
+    """
     deps = manifests.read_manifest(job.deps, DepsManifest)
     built, missing = read_extensions(job)
     env = manifests.read_manifest(job.environment, Environment).build_child_environment(
@@ -160,7 +164,7 @@ def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
 
 @contextmanager
 def _interrupt_on_error(ended: Event) -> Iterator[None]:
-    """An interrupt reaches the main thread alone: what reads beside it ends with it."""
+    """Stop the reading thread on an interrupt, which reaches only the main thread."""
     try:
         yield
     except BaseException:
@@ -200,7 +204,7 @@ def _check_python_torch(
 def _check_cpp_libraries(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> list[ValidationResult]:
-    """A build of the C++ libraries alone has no torch to import."""
+    """Check a build of only the C++ libraries, which has no torch to import."""
     absent = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
     return [
         check_cpp_program(job, deps, wheel, env),
@@ -209,9 +213,7 @@ def _check_cpp_libraries(
 
 
 def _ensure_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
-    """Nothing fails without a word on what to do then, and our commands in it are for this
-    profile.
-    """
+    """Add a hint to a failed check without one, and the profile to torchyard commands in hints."""
     if check.status != "failed":
         return check
     told = add_diagnosis(load_knowledge(Path(job.knowledge)), check)

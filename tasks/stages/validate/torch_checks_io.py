@@ -1,4 +1,4 @@
-"""What the built environment says of itself: the probe, and each extension's own check."""
+"""Run the probe, the smoke checks and the C++ check, and read the machine code of libraries."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ from tasks.wheels import machine_code_io
 from tasks.wheels.machine_code_io import MachineCodeImages, MachineCodeReader
 
 _PROBE_SCRIPT = Path(__file__).parent / "probes" / "torch_probe.py"
-_PROBE_CHECKS = (  # in the order it makes them
+_PROBE_CHECKS = (  # in the order of the probe
     *("version", "cuda", "device", "matmul", "reduction", "convolution", "autograd"),
     *("graph", "speed", "compile", "nccl"),
 )
-_TIMED_OUT = 124  # what the shell says of a program that took too long
-_NO_CUDA = "torch without CUDA"  # what the probe says of such a torch
+_TIMED_OUT = 124  # the exit code after a timeout
+_NO_CUDA = "torch without CUDA"  # the probe's reason for such a torch
 
 
 def run_probe(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
 ) -> check_results.ProbeOutput:
-    """Run the probe, as often as it takes: a crash or a hang costs the check that it was at."""
+    """Run the probe until each check has run.
+
+    A crash or a hang loses only the check during which it happened.
+    """
     cards = len(host_probe.list_gpus()) if wheel.cuda else 0
 
     def run_remaining_checks(left: Sequence[str]) -> check_results.ProbeRun:
@@ -69,8 +72,9 @@ def build_probe_command(
     cards: int,
     left: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """The command for it, where the driver has so many cards; for those checks that are `left`,
-    None for all.
+    """Return the command of the probe for the checks in `left`, or all if it is None.
+
+    `cards` is the number of GPUs of the driver.
     """
     given = {
         "checks": [name for name in job.checks if left is None or name in left],
@@ -107,7 +111,7 @@ def collect_probe_checks(
     said: check_results.ProbeOutput,
     built: Mapping[str, BuiltExtension],
 ) -> list[ValidationResult]:
-    """The probe's own checks, and the archs that torch names, judged against the targets."""
+    """Return the results of the probe, with torch's archs compared to the targets."""
     expected = [
         "import",
         *_list_probe_checks(job),
@@ -141,7 +145,7 @@ def collect_probe_checks(
 
 
 def _fail_device_check(found: list[ValidationResult], how: str) -> list[ValidationResult]:
-    """Where the card itself is not found in time, `device` is the check that has failed."""
+    """Return the checks with `device` failed, because the search for a GPU did not finish."""
     rest = [check for check in found if check.name != "device"]
     return [*rest, ValidationResult("device", "failed", f"looking for the card {how}")]
 
@@ -181,7 +185,7 @@ def run_smoke_checks(
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Each extension's script, where it is built and there is what it needs."""
+    """Run the script of each built extension whose requirements are met."""
     if "extensions" not in job.checks:
         return []
     hung, checks = said.hung, []
@@ -201,7 +205,7 @@ def run_smoke_checks(
 def _build_smoke_check(
     job: ValidateJob, what: str, run: check_results.ProbeRun, log: PurePath
 ) -> ValidationResult:
-    """Exit 0 passes, and the last line tells how; a script that took too long has failed."""
+    """Return the result of a script: exit 0 passes with its last line; a timeout has failed."""
     if not run.failure:
         last = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
         return ValidationResult(what, "passed", last)
@@ -232,7 +236,7 @@ CPP_CHECK = "find_package(Torch)"
 def check_cpp_program(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> ValidationResult:
-    """Configure, compile and run it, in a folder that is empty each time."""
+    """Configure, compile and run a C++ program in an empty folder."""
     files.remove_owned(job.work)
     build = files.create_owned_folder(job.work) / "libtorch"
     lines: list[str] = []
@@ -250,7 +254,7 @@ def check_cpp_program(
 def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What is run, one after the other, with the name of each."""
+    """Return the commands to run in order, each with its description."""
     configure = (
         deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
         f"-DCMAKE_MAKE_PROGRAM={_format_cmake_path(job, deps.ninja.path)}",
@@ -267,17 +271,20 @@ def list_cpp_steps(
 
 
 def _format_cmake_path(job: ValidateJob, path: str) -> str:
-    """CMake writes it into files of its own, where a backslash would escape what follows it."""
+    """Return the path with forward slashes on Windows.
+
+    CMake writes it into generated files, where a backslash would escape the next character.
+    """
     return path.replace("\\", "/") if job.system == "windows" else path
 
 
 def find_cxx_standard(release: str) -> str:
-    """What torch's headers ask for: C++20 from 2.12 on (its own TorchConfig.cmake)."""
+    """Return the C++ standard of torch's headers: C++20 from 2.12 on (its TorchConfig.cmake)."""
     return "20" if parse_major_minor(release) >= (2, 12) else "17"
 
 
 def _add_library_path(job: ValidateJob, wheel: Wheel, env: Mapping[str, str]) -> dict[str, str]:
-    """Windows finds the DLLs of a program on PATH; elsewhere CMake writes an RPATH."""
+    """Add the DLLs to PATH on Windows; elsewhere CMake writes an RPATH."""
     if job.system != "windows":
         return dict(env)
     return {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
@@ -289,7 +296,7 @@ _NO_TARGET = "no GPU target: this profile builds for the CPU"
 
 @dataclass(frozen=True)
 class CodeCheckContext:
-    """What is looked at, and what with."""
+    """The job, the facts and the reader of a machine code check."""
 
     job: ValidateJob
     knowledge: Knowledge
@@ -297,7 +304,7 @@ class CodeCheckContext:
 
 
 def check_torch_code(look: CodeCheckContext, wheel: Wheel) -> ValidationResult:
-    """One check over all libraries of torch."""
+    """Check the machine code of all libraries of torch, as one check."""
     name = "machine_code"
     if wheel.cuda is None:
         return ValidationResult(name, "not run", "torch without CUDA")
@@ -318,19 +325,19 @@ def check_torch_code(look: CodeCheckContext, wheel: Wheel) -> ValidationResult:
 def check_extension_code(
     look: CodeCheckContext, deps: DepsManifest, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
-    """One check an extension, over all of its libraries."""
+    """Check the machine code of each extension, one check for all of its libraries."""
     return [_check_extension(look, deps, extension) for extension in built.values()]
 
 
 def _find_kernel_library(job: ValidateJob, wheel: Wheel) -> Path:
-    """The library with torch's kernels."""
+    """Return the library with torch's kernels."""
     folder = Path(wheel.prefix or wheel.folder) / "lib"
     places = [folder / name for name in KERNELS[job.system]]
     return next((place for place in places if place.is_file()), places[0])
 
 
 def _list_other_libraries(wheel: Wheel, kernels: Path) -> Iterator[Path]:
-    """Those beside it that hold device code; one file that has two names counts once."""
+    """Yield the other libraries with device code; a file with two names is listed once."""
     seen = {kernels.resolve()}
     for path in sorted(Path(wheel.prefix or wheel.folder).rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in seen:
@@ -343,7 +350,7 @@ def _has_device_code(path: Path) -> bool:
     try:
         return machine_code_io.has_device_code(path)
     except BadArtifactError:
-        return True  # whoever reads it says what is wrong with it
+        return True  # the reader reports the error
 
 
 def _check_extension(
@@ -367,7 +374,7 @@ def _check_extension(
 def _check_library(
     look: CodeCheckContext, library: Path, name: str, maker: str | None, *, most: bool = False
 ) -> ValidationResult:
-    """Whether it covers every target; with `most`, by archs that most of its kernels are for."""
+    """Check that the library covers every target; with `most`, by the archs of most kernels."""
     found = _read_images(look, library, name)
     if isinstance(found, ValidationResult):
         return found
@@ -382,7 +389,7 @@ def _check_library(
 def _check_secondary_library(
     look: CodeCheckContext, library: Path, name: str, maker: str
 ) -> ValidationResult:
-    """What a library of torch besides the kernels' holds; one that cannot be read has failed."""
+    """Report the code of another library of torch; only an unreadable library fails."""
     found = _read_images(look, library, name)
     if isinstance(found, ValidationResult):
         return found
@@ -395,7 +402,7 @@ def _check_secondary_library(
 
 
 def _add_reader_name(look: CodeCheckContext, check: ValidationResult) -> ValidationResult:
-    """Who says so."""
+    """Add the name of the reader to the detail."""
     if check.status == "not run":
         return check
     return ValidationResult(
@@ -406,7 +413,7 @@ def _add_reader_name(look: CodeCheckContext, check: ValidationResult) -> Validat
 def _read_images(
     look: CodeCheckContext, library: Path, name: str
 ) -> MachineCodeImages | ValidationResult:
-    """What the library holds, or the check that says why this is not known."""
+    """Return the machine code of the library, or a failed check if it cannot be read."""
     try:
         return look.reader.read_images(library)
     except BadArtifactError as error:
@@ -417,8 +424,9 @@ _PROGRAM = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """NVIDIA's program, of the toolkit, of torch's triton or of PATH, is asked before our own
-    reading.
+    """Return a reader that prefers NVIDIA's cuobjdump over the built-in parser.
+
+    cuobjdump is taken from the toolkit, torch's triton or PATH.
     """
     return MachineCodeReader(
         next((str(place) for place in _list_cuobjdump_paths(deps, wheel) if place.is_file()), "")

@@ -1,4 +1,4 @@
-"""A CUDA graph, captured once and replayed with other input. Part of torch_probe."""
+"""Checks of CUDA graphs, torch.compile and NCCL. Part of torch_probe."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-# this module lies beside this script
+# this module is in the folder of this script
 from verdicts import WRONG_HINT, NothingToTryError, WrongResultError, format_error_share
 
 
 def check_graph(where):
-    """What is replayed equals what runs by itself, bit for bit: the kernels are the same."""
+    """Check that a replayed graph equals direct execution bit for bit: the kernels are the same."""
     import torch
 
     torch.manual_seed(0)
@@ -29,7 +29,9 @@ def compute_graph_sample(x):
 
 
 def capture_graph(torch, first):
-    """Input → what the graph makes of it. It runs beside first, as capturing wants it
+    """Return a function that replays the graph with its input.
+
+    Warm-up runs are in a side stream first, as capturing requires
     (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
     """
     held, beside = first.clone(), torch.cuda.Stream()
@@ -51,7 +53,7 @@ def capture_graph(torch, first):
 
 
 def compare_replays(torch, replay, first, second):
-    """There, to other input, and back."""
+    """Compare replays with the first input, the second, and the first again."""
     for number, x in enumerate((first, second, first), start=1):
         if not torch.equal(replay(x), compute_graph_sample(x)):
             raise WrongResultError(
@@ -61,14 +63,14 @@ def compare_replays(torch, replay, first, second):
 
 
 CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-UNSUPPORTED = re.compile(  # by torch, and not by the card: ptxas words its refusals much alike
+UNSUPPORTED = re.compile(  # by torch, not by the GPU: messages of ptxas have similar words
     r"(?:Dynamo|torch\.compile) is not supported on|not yet supported for torch\.compile"
     r"|too old to be supported by the triton"
 )
 
 
 def check_compile(where):
-    """Kernels are made anew each time, by triton on a card: nothing is taken from a cache."""
+    """Check torch.compile with new kernels (from triton on a GPU): the caches are empty."""
     import torch
 
     if where.type != "cpu" and importlib.util.find_spec("triton") is None:
@@ -87,7 +89,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """What the compiled function gives, and how many kernels were made for it."""
+    """Return the result of the compiled function, and how many kernels were generated."""
     try:
         found = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
@@ -101,7 +103,10 @@ def run_compiled(torch, x):
 
 
 def compare_with_float64(x, found):
-    """Each term is rounded three times, a sum of n numbers by n u sum|x| (Higham 2002, 4.2)."""
+    """Return the error as a share of its bound.
+
+    Each term is rounded three times; a sum of n numbers errs by n u sum|x| (Higham 2002, 4.2).
+    """
     exact = x.double()
     bound = (x.shape[1] + 3) * 2.0**-24 * (2 * exact.abs() + 1).sum(dim=1)
     return format_error_share("float32", found, compute_compile_sample(exact), bound)
@@ -109,7 +114,7 @@ def compare_with_float64(x, found):
 
 @contextlib.contextmanager
 def use_empty_caches():
-    """The caches of both compilers in a folder of this time alone, and no worker processes."""
+    """Use a temporary folder for the caches of both compilers, and no worker processes."""
     folder = tempfile.mkdtemp(prefix="torchyard-")
     before = dict(os.environ)
     os.environ.update(
@@ -137,7 +142,10 @@ def check_nccl(where):
 
 
 def check_all_reduce(torch, where, backend):
-    """The sum and the largest over one process are what it gave. They meet in a file."""
+    """Check that the sum and the maximum over one process equal its input.
+
+    The process group uses a file for the rendezvous.
+    """
     group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
     meet = Path(folder, "meeting").as_uri()
     try:

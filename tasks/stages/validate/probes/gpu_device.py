@@ -1,4 +1,4 @@
-"""Whether there is a card to try, which one, and what a check works on. Part of torch_probe."""
+"""Find the GPU, its properties, and the device that a check runs on. Part of torch_probe."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ctypes
 import os
 import sys
 
-# this module lies beside this script
+# this module is in the folder of this script
 from verdicts import NothingToTryError, WrongResultError
 
 UNUSABLE_HINT = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
 
 
 def find_no_gpu_reason(given):
-    """Why there is no card to try, "" where there is one, usable or not."""
+    """Return why there is no GPU, or "" if there is one, usable or not."""
     import torch
 
     if torch.version.cuda is None:
@@ -26,7 +26,7 @@ def find_no_gpu_reason(given):
 
 
 def select_device(given):
-    """cuda, or cpu where this torch knows no other; raises where there is no card to work on."""
+    """Return cuda, or cpu for a torch without CUDA; raise an error if there is no usable GPU."""
     import torch
 
     if torch.version.cuda is None:
@@ -56,12 +56,12 @@ def check_device(given):
 
 
 def allow_cpu(work):
-    """A check that works on the CPU where this torch knows nothing else."""
+    """Return a check that runs on the CPU if this torch has no CUDA."""
     return lambda given: work(select_device(given))
 
 
 def require_gpu(work):
-    """A check that says nothing about a torch without CUDA."""
+    """Return a check that is not run for a torch without CUDA."""
 
     def run_on_gpu(given):
         if reason := find_no_gpu_reason(given):
@@ -79,7 +79,10 @@ CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH = 13, 16, 36, 37
 
 
 def read_driver_version():
-    """`580.65.06`, by NVML (https://docs.nvidia.com/deploy/nvml-api), "" where it is not there."""
+    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing.
+
+    See https://docs.nvidia.com/deploy/nvml-api.
+    """
     try:
         nvml = ctypes.CDLL(NVML)
         if nvml.nvmlInit_v2() != 0:
@@ -93,7 +96,10 @@ def read_driver_version():
 
 
 def read_device_attribute(number, index=0):
-    """A device's attribute by the driver API, which counts cards as torch does; 0 where unknown."""
+    """Return a device attribute, or 0 if unknown.
+
+    The driver API numbers GPUs as torch does.
+    """
     try:
         cuda = ctypes.CDLL(CUDA)
         device, value = ctypes.c_int(), ctypes.c_int()

@@ -1,10 +1,10 @@
-"""A card's arithmetic against float64 on the CPU, with the bounds stated. Part of torch_probe."""
+"""Compare a GPU's arithmetic with float64 on the CPU, within bounds. Part of torch_probe."""
 
 from __future__ import annotations
 
 import contextlib
 
-# these modules lie beside this script
+# these modules are in the folder of this script
 from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_error_share
 
 MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
@@ -12,9 +12,9 @@ MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
 
 @contextlib.contextmanager
 def use_float32_sums(tf32=False):
-    """No TF32 (or with it) and no 16-bit partial sums: the bounds are those of float32 sums.
+    """Disable TF32 (unless `tf32`) and 16-bit partial sums: the bounds are those of float32 sums.
 
-    All is put back: torch.compile stumbles over switches that were set in the new way (torch 2.9).
+    All settings are restored: torch.compile fails on settings made through the new API (torch 2.9).
     """
     import torch
 
@@ -30,7 +30,10 @@ def use_float32_sums(tf32=False):
 
 
 def list_switches(torch, tf32):
-    """(owner, name, value). Those of torch 2.9 are not to be mixed with those of before."""
+    """Return (owner, name, value) of each setting.
+
+    The settings of torch 2.9 cannot be mixed with the older ones.
+    """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     whole = [
         (matmul, f"allow_{kind}_reduced_precision_reduction", False) for kind in ("fp16", "bf16")
@@ -42,10 +45,11 @@ def list_switches(torch, tf32):
 
 
 def check_matmul(where):
-    """Against float64 on the CPU, element by element.
+    """Compare with float64 on the CPU, element by element.
 
     A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
-    3.5); twice that, since tensor cores truncate. The sum is then rounded once to its type.
+    3.5). The bound is twice that, since tensor cores truncate. The sum is then rounded once to its
+    type.
     """
     import torch
 
@@ -72,7 +76,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """The same with TF32, which tensor cores have from capability 8.0 on."""
+    """Run the same check with TF32, which tensor cores support from capability 8.0 on."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
@@ -84,10 +88,12 @@ def check_tf32(torch, where):
 
 
 def compare_tf32(torch, multiply):
-    """Two inputs a product are rounded to 11 bits, unit roundoff 2^-11; twice that, since hardware
-    may cut off in place of rounding. The sums are those of float32.
+    """Return the error of TF32 as a share of its bound.
 
-    That TF32 was used is seen by 1 + 2^-12, which it cannot hold.
+    Both inputs of a product are rounded to 11 bits, unit roundoff 2^-11; the bound is twice that,
+    since hardware may truncate instead of rounding. The sums are those of float32.
+
+    1 + 2^-12, which TF32 cannot represent, shows if TF32 was used.
     """
     k = 512
     a, b = torch.randn(257, k), torch.randn(k, 255)
@@ -99,9 +105,9 @@ def compare_tf32(torch, multiply):
 
 
 def check_convolution(where):
-    """Against float64 on the CPU, bound 16 k 2^-24 |x||w| for k products a sum.
+    """Compare with float64 on the CPU, with the bound 16 k 2^-24 |x||w| for k products a sum.
 
-    The 16 leaves room for cuDNN's Winograd and FFT algorithms.
+    The factor 16 covers cuDNN's Winograd and FFT algorithms.
     """
     import torch
 
@@ -123,7 +129,7 @@ FLOAT32_UNIT = 2.0**-24
 
 
 def check_autograd(where):
-    """The net is tanh(x V) W, its loss half the sum of squares of what is off target."""
+    """Compare gradients with float64: the net is tanh(x V) W, the loss half the squared error."""
     import torch
 
     torch.manual_seed(0)
@@ -142,17 +148,19 @@ def check_autograd(where):
 
 
 def compute_gradients(torch, x, target, v, w):
-    """By autograd, of both weights, where its inputs lie."""
+    """Return the gradients of both weights by autograd, on the device of the inputs."""
     v, w = v.clone().requires_grad_(), w.clone().requires_grad_()
     loss = ((torch.tanh(x @ v) @ w - target) ** 2).sum() / 2
     return torch.autograd.grad(loss, (v, w))
 
 
 def compute_gradient_bounds(torch, x, target, v, w):
-    """How far rounding to float32 may take both gradients: each step's own error, and what came in,
-    to first order (Higham 2002, sections 3.1 and 3.5), doubled for what is of higher order.
+    """Return the bounds of the float32 rounding errors of both gradients.
 
-    A sum of k products errs by 2 k u |A||B| as in matmul, tanh by 4 u, and does not amplify.
+    They add the error of each step and of its inputs, to first order (Higham 2002, sections 3.1 and
+    3.5), doubled for higher orders.
+
+    A sum of k products errs by 2 k u |A||B| as in matmul; tanh errs by 4 u, and does not amplify.
     """
     h = torch.tanh(x @ v)
     r = h @ w - target
@@ -169,12 +177,12 @@ def compute_gradient_bounds(torch, x, target, v, w):
 
 
 def compute_product_error(a, b):
-    """The error of a @ b alone: 2 k u |a||b|."""
+    """Return the error of only a @ b: 2 k u |a||b|."""
     return 2 * a.shape[1] * FLOAT32_UNIT * (a.abs() @ b.abs())
 
 
 def check_reduction(where):
-    """Each view and dimension by itself; the worst share of its bound is told."""
+    """Check each view and dimension separately; report the largest share of the bound."""
     import torch
 
     torch.manual_seed(0)
@@ -188,8 +196,9 @@ def check_reduction(where):
 
 
 def build_views(torch, where):
-    """(name, view on the device, dimensions): no size is a multiple of a warp's; one does not start
-    at the beginning.
+    """Return (name, view on the device, dimensions).
+
+    No size is a multiple of the warp size; one view has an offset.
     """
     line, sheet = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
     return (
@@ -202,8 +211,10 @@ def build_views(torch, where):
 
 
 def compare_reduction(torch, name, view, dim):
-    """A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
-    section 4.2); a mean is rounded once or twice more. No maximum is rounded.
+    """Return the largest error of sum and mean as a share of its bound; the maximum must be exact.
+
+    A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
+    section 4.2). A mean is rounded once or twice more. A maximum is not rounded.
     """
     exact = view.cpu().double()
     size, total = exact.abs().sum(dim), exact.sum(dim)

@@ -1,4 +1,4 @@
-"""How fast a card copies and multiplies, as a share of its peak: figures, no judgement.
+"""Measure how fast a GPU copies and multiplies, as a share of its peak; informational only.
 
 Part of torch_probe.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import statistics
 import time
 
-# these modules lie beside this script
+# these modules are in the folder of this script
 from gpu_device import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, read_device_attribute
 from numeric_checks import use_float32_sums
 from verdicts import NothingToTryError
 
-# float32 results a clock and multiprocessor: CUDA C++ Programming Guide, "Arithmetic Instructions"
+# float32 results per clock and multiprocessor (CUDA C++ Programming Guide, Arithmetic Instructions)
 LANES = {
     **dict.fromkeys(((5, 0), (5, 2), (5, 3), (6, 1), (6, 2)), 128),
     **dict.fromkeys(((6, 0), (7, 0), (7, 2), (7, 5), (8, 0)), 64),
@@ -22,7 +22,7 @@ LANES = {
 
 
 def measure_speed(where):
-    """It fails nobody: a card that is busy or too full to be timed has not been tried."""
+    """Measure the speed; a GPU that is too busy or too full counts as not run, not as failed."""
     import torch
 
     try:
@@ -46,7 +46,7 @@ def read_capability(torch):
 
 
 def format_rates(copied, multiplied, peaks):
-    """`copy 1510 GB/s (84 % of 1792), float32 78.1 TFLOP/s (75 % of 105)`."""
+    """Return `copy 1510 GB/s (84 % of 1792), float32 78.1 TFLOP/s (75 % of 105)`."""
     parts = [f"copy {copied / 1e9:.0f} GB/s{format_share(copied, peaks['copy'], 1e9)}"]
     parts += [
         f"{name} {rate / 1e12:.3g} TFLOP/s{format_share(rate, peaks.get(name, 0), 1e12)}"
@@ -60,21 +60,26 @@ def format_share(rate, peak, unit):
 
 
 def compute_memory_peak(of):
-    """Bytes a second, 0 where unknown: two transfers a clock over the width of the bus
-    (NVIDIA's blog, "How to Query Device Properties"). Clocks are told in kHz, the width in bits.
+    """Return bytes per second, or 0 if unknown: two transfers per clock over the bus width.
+
+    Clocks are in kHz, the width is in bits (NVIDIA's blog, "How to Query Device Properties").
     """
     return 2 * of(MEMORY_CLOCK) * 1000 * of(BUS_WIDTH) / 8
 
 
 def compute_float32_peak(of, capability):
-    """Floating point operations a second, 0 where unknown: a fused multiply-add, which counts two,
-    a lane and clock.
+    """Return floating point operations per second, or 0 if unknown.
+
+    Each lane makes one fused multiply-add per clock, which counts as two operations.
     """
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
 def measure_copy_rate(torch, where, size=512 << 20):
-    """Bytes a second, each read once and written once, far more than a cache holds."""
+    """Return bytes per second; the data is far larger than a cache.
+
+    Each byte is read once and written once.
+    """
     if where.type == "cuda":
         size = min(size, torch.cuda.mem_get_info()[0] // 8)
     x = torch.zeros(size // 4, device=where)
@@ -83,13 +88,13 @@ def measure_copy_rate(torch, where, size=512 << 20):
 
 
 def measure_multiply_rate(torch, where, dtype, n=4096):
-    """Operations a second of a product of two n x n matrices, 2 n^3."""
+    """Return operations per second of a product of two n x n matrices, 2 n^3 operations."""
     a, b = (torch.randn(n, n, device=where).to(dtype) for _ in range(2))
     return 2 * n**3 / measure_seconds(torch, where, lambda: a @ b)
 
 
 def measure_seconds(torch, where, work, runs=10):
-    """The median of some runs, after three that nobody counts; on a card by its own events."""
+    """Return the median of `runs` runs, after three warm-up runs; on a GPU timed by CUDA events."""
     for _ in range(3):
         work()
     once = time_by_events if where.type == "cuda" else time_by_clock

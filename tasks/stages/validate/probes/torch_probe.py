@@ -1,9 +1,9 @@
-"""Looks at a torch from inside, run by the interpreter that has it; needs nothing but torch.
+"""Run checks inside the interpreter that has torch; requires only torch.
 
-Given on the command line: a JSON object with `checks`, `version`, `folder`, `cuda`, `cards` (how
-many the driver names) and `imports` (extension → modules). Prints a JSON object per line: name,
-status, detail, remedy. The lines `gpu` and `archs` have the status "data": what they say is judged
-by the caller.
+The command line argument is a JSON object with `checks`, `version`, `folder`, `cuda`, `cards` (the
+driver's number of GPUs) and `imports` (extension → modules). Prints a JSON object per line: name,
+status, detail, remedy. The lines `gpu` and `archs` have the status "data": the caller evaluates
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-# these modules lie beside this script
+# these modules are in the folder of this script
 from execution_checks import check_compile, check_graph, check_nccl
 from gpu_device import allow_cpu, check_device, find_no_gpu_reason, require_gpu
 from numeric_checks import check_autograd, check_convolution, check_matmul, check_reduction
@@ -35,7 +35,7 @@ def print_result(name, status, detail, remedy=""):
 
 
 def run_check(name, function, *arguments):
-    """Run one check and say how it ended; no exception of it ends the others."""
+    """Run one check and print its result; an exception does not stop the other checks."""
     try:
         print_result(name, "passed", function(*arguments))
     except NothingToTryError as reason:
@@ -90,10 +90,10 @@ def import_modules(names):
 
 
 def read_arch_flags():
-    """What this torch was compiled for, also where there is no card: "sm_90 sm_120 compute_120"."""
+    """Return the archs of torch, also without a GPU, such as `sm_90 sm_120 compute_120`."""
     import torch
 
-    core = getattr(torch, "_C", None)  # a torch in miniature has none
+    core = getattr(torch, "_C", None)  # a minimal torch in tests has none
     flags = getattr(core, "_cuda_getArchFlags", lambda: None)()
     return flags if flags is not None else " ".join(torch.cuda.get_arch_list())
 
@@ -104,7 +104,7 @@ def import_torch():
     return f"torch {torch.__version__} from {Path(torch.__file__).parent}"
 
 
-CHECKS = {  # what can hang comes last
+CHECKS = {  # checks that can hang come last
     "version": check_version,
     "cuda": check_cuda,
     "device": check_device,
@@ -134,7 +134,7 @@ def main(given):
 
 
 def unload_probe_modules():
-    """An extension may be called as one of these scripts is."""
+    """Unload these scripts: an extension may have the same module name as one of them."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != folder]
     for name in [script.stem for script in folder.glob("*.py")]:

@@ -1,4 +1,4 @@
-"""How a check ends that does not pass, and how an error is held against its bound.
+"""How a check ends if it does not pass, and the comparison of an error with its bound.
 
 Part of torch_probe.
 """
@@ -9,7 +9,7 @@ WRONG_HINT = "this card or its driver computes wrongly"
 
 
 class WrongResultError(Exception):
-    """A check that failed, with what to do about it."""
+    """A failed check, with a hint."""
 
     def __init__(self, detail, remedy=""):
         super().__init__(detail)
@@ -17,16 +17,16 @@ class WrongResultError(Exception):
 
 
 class NothingToTryError(Exception):
-    """A check that has nothing to look at, with the reason."""
+    """A check that cannot run here, with the reason."""
 
 
 def format_error_share(name, found, exact, bound):
-    """`matmul 0.0022`: the largest error as a share of its bound."""
+    """Return the name and the largest error as a share of its bound, such as `matmul 0.0022`."""
     return f"{name} {compute_error_share(name, found, exact, bound):.2g}"
 
 
 def compute_error_share(name, found, exact, bound):
-    """How much of its bound the largest error takes; WrongResultError where it is more than all.
+    """Return the largest error as a share of its bound; raise WrongResultError above 1.
 
     All three have one shape; a bound of 0 allows no error.
     """
