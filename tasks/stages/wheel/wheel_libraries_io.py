@@ -313,7 +313,7 @@ def prepare_patched_libraries(
     recorded: Mapping[str, str],
     wanted: CudaRequirements,
 ) -> dict[str, MemberReplacement]:
-    """Return the replacements for the libraries that get another RPATH, by their names in `wheel`."""
+    """Return the replacements for libraries that get another RPATH, by their names in `wheel`."""
     known = _read_patched_libraries(job)
 
     def build_replacement(name: str, folders: tuple[str, ...]) -> MemberReplacement:
