@@ -88,7 +88,7 @@ def format_base_version(job: BuiltJob) -> str:
 def find_installed_torch(python: str) -> InstalledTorch:
     """Return the torch that an interpreter would import.
 
-    Raises `BadArtifactError` if there is none.
+    Raises `BadArtifactError` if torch is missing.
     """
     found = interpreters.find_interpreter(python).torch
     if found is None:
