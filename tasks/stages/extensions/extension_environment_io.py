@@ -29,7 +29,7 @@ _C_HEADERS = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cs
 # Variables that name a compiler, possibly with a compiler cache as its launcher
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABLES)
 
-_PREFIX_MAP_VERSION = 10  # first with -ffile-prefix-map: GCC 8, clang 10
+_PREFIX_MAP_VERSION = 10  # GCC has -ffile-prefix-map from 8 on, clang from 10
 
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
