@@ -1,7 +1,7 @@
-"""Extensions: one stage for each, `extensions:NAME`.
+"""Extension stages: build and install each extension in its stage `extensions:NAME`.
 
-Given its source, the environment and what torch shows (surface.json); leaves extensions/NAME.json
-with the wheel, its libraries and the archs that were read out of them. Reruns when its source, its
-settings, the compilers, the targets or torch's surface changed, and, where it is optional and its
-host did not answer, every time.
+The inputs are the extension's source, the environment and torch's ABI fingerprint (surface.json).
+The output is extensions/NAME.json with the wheel, its libraries and the archs that were read from
+them. A stage runs again if its source, its settings, the compilers, the targets or the ABI
+fingerprint changed. An optional extension whose host did not answer is tried again in every run.
 """

@@ -1,4 +1,4 @@
-"""What moved in torch's surface since an extension was built for it, in words."""
+"""Explain what changed in torch's ABI fingerprint since an extension was built."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _FACT_NAMES = {
 def find_abi_differences(
     before: AbiDetails, after: AbiDetails, named: Callable[[str], str]
 ) -> Iterator[str]:
-    """What an extension has to be built again for. In another release, or for another CUDA, all
-    that follows from that goes without saying. `named` makes a symbol readable.
+    """Yield the differences that require a rebuild of an extension.
+
+    For another release or CUDA version, the resulting differences of headers and symbols are
+    omitted. `named` returns the readable name of a symbol.
     """
     yield from describe_changes(
         find_changes(
@@ -89,11 +91,11 @@ def _format_more(count: int, kind: str) -> str:
     return f" (and {count} more {kind}{'s' * (count != 1)})" if count else ""
 
 
-_SYMBOL_WIDTH = 80  # of a symbol with its parameters
+_SYMBOL_WIDTH = 80  # longest symbol that is shown with its parameters
 
 
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
-    """A line for each kind of thing that moved; none where that is not known any more."""
+    """Return a line for each kind of change, empty if the previous details are not known."""
     try:
         built, now = (
             manifests.read_manifest(job.manifest, BuiltExtension),
@@ -111,6 +113,6 @@ def list_changes(job: ExtensionJob) -> tuple[str, ...]:
 
 
 def _format_symbol(symbol: str) -> str:
-    """`c10::detail::torchCheckFail(…)`; a short one with its parameters."""
+    """Return `c10::detail::torchCheckFail(…)`, or a short symbol with its parameters."""
     whole, short = exported_symbols_io.demangle_symbol(symbol)
     return whole if len(whole) <= _SYMBOL_WIDTH or whole == short else f"{short}(…)"

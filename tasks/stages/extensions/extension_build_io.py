@@ -1,8 +1,8 @@
-"""One extension's wheel, compiled with the environment's compilers against the installed torch.
+"""Build the wheel of one extension against the installed torch.
 
-pip builds in the tree itself (from 21.3 on), so that what Ninja has made is still there when the
-build goes on with fewer jobs. pip before 25.3 removes it first where the project has no
-pyproject.toml, and scikit-build-core works in a folder that is gone afterwards: these begin anew.
+pip builds in the source tree (from 21.3 on). Ninja's outputs are therefore still there when a build
+continues with fewer jobs. pip before 25.3 removes them first if the project has no pyproject.toml,
+and scikit-build-core works in a temporary folder: these builds start from scratch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tasks.system.output import print_line, show_progress
 def distribute_compilation(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> contextlib.AbstractContextManager[CompileDistribution]:
-    """The environment for the commands of the block, C and C++ of which other machines compile."""
+    """Provide the environment for commands whose C and C++ compile on other machines."""
     launcher = caching.cache.path if caching.cache.kind else job.workers.script
     compilers = [env.get(name, "") for name in ("CC", "CXX")]
     log = Path(job.work) / "workers.log"
@@ -58,10 +58,10 @@ def distribute_compilation(
 def use_compiler_cache(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> Iterator[CacheMeasurement]:
-    """The environment for the commands of the block, and afterwards what the cache did for them,
-    which is said here and written down by `build` with everything else of the run.
+    """Provide the environment with the compiler cache, and measure the cache's hits.
 
-    What the extension's own settings say stays as it is.
+    The hits are printed here; the caller records them with the rest of the run. Variables in the
+    extension's settings are not changed.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
@@ -85,7 +85,7 @@ def use_compiler_cache(
 
 
 def _wrap_with_distributor(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """As the cache would stand there: with CUDA, CC is nvcc's host compiler."""
+    """Return the compilers wrapped as with a cache. With CUDA, CC is nvcc's host compiler."""
     names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
     return {name: (script, env[name]) for name in names if name in env}
 
@@ -93,10 +93,13 @@ def _wrap_with_distributor(script: str, env: Mapping[str, str]) -> dict[str, tup
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Path]:
-    """A script for each variable that has to name one program, called as the compiler is."""
+    """Write a script for each variable that must name one program, and return their paths.
+
+    Each script has the name of its compiler.
+    """
     folder = Path(job.work) / "compilers"
     if not wrapped or shlex.quote(str(folder)) != str(folder):
-        return {}  # torch before 2.14 puts CXX into a command line as it is
+        return {}  # torch before 2.14 does not quote CXX in a command line
     files.create_owned_folder(folder)
     made = {}
     for variable, words in wrapped.items():
@@ -108,8 +111,10 @@ def _write_wrapper_scripts(
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
-    """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error, and
-    `BuildError` if a target is left out.
+    """Build and return the wheel of `tree`.
+
+    Raises `CommandFailedError` with the compiler's first error, and `TorchyardError` if a target is
+    left out.
     """
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
@@ -126,15 +131,16 @@ def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
 
 
 def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -> tuple[str, ...]:
-    """The command that builds it."""
+    """Return the pip command that builds the wheel."""
     landing = job.work / "landing"
     options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(landing))
     return (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
 
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
-    """Run it, again where its jobs were too many, and add a line to the runs, whatever came of
-    it.
+    """Run the build, retry it with fewer jobs if needed, and append a line to the history.
+
+    The line is written after a failure, too.
     """
     caching = manifests.read_manifest(job.caching, CacheEnvironment)
     jobs = compute_job_count(job, deps, caching, command.env)
@@ -184,7 +190,7 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 
 
 def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
-    """Read only once they are asked for, as a log that cannot be read must not hide a failure."""
+    """Yield Ninja's edges. Files are read lazily: an unreadable log must not hide a failure."""
     yield from ninja_steps_io.build_edges(
         crew.edge_times, _read_ninja_outputs(tree, crew.edge_times), crew.peaks
     )
@@ -193,8 +199,10 @@ def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
 def _read_ninja_outputs(
     tree: Path, heard: ninja_steps_io.EdgeTimes
 ) -> dict[str, build_history_io.NinjaLogEntry]:
-    """What Ninja made in the tree, wherever the extension has it work: as far as it was heard,
-    since logs of earlier builds lie there as well.
+    """Return the log entries of the outputs that Ninja finished in this build.
+
+    Ninja's logs are searched in the whole tree, since the extension chooses the folder. Only
+    outputs whose completion was seen count: the tree also has logs of earlier builds.
     """
     logs = tree.rglob(".ninja_log") if heard.finished else ()
     found = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]

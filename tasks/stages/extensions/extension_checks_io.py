@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with an extension's settings from the checkout alone."""
+"""Check the paths in an extension's settings against the files of the checkout."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ _PROJECT_FILES = ("setup.py", "pyproject.toml")
 
 
 def check_extensions(settings: Settings, root: Path) -> None:
-    """Raises `SettingsError` for a path with no project in it, a smoke script or a patch that is
-    not there.
-    """
+    """Raise `SettingsError` for a path without a project, or a missing smoke script or patch."""
     for index, extension in enumerate(settings.extensions):
         key = f"extensions.{index} ({extension.name})"
         if extension.path:

@@ -41,23 +41,23 @@ class Project:
 
     @property
     def name(self) -> str:
-        """The name in its metadata, "" if only a build can tell."""
+        """Return the name in the project's metadata, "" if only a build can determine it."""
         return next(filter(None, self._list_names()), "")
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that setup.py reads, in order."""
+        """Return the environment variables that setup.py reads, in order."""
         found = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
         return tuple(dict.fromkeys(found))
 
     @property
     def gpu_check_line(self) -> str:
-        """The line of setup.py that checks for a GPU, as `FILE:LINE`; "" if there is none."""
+        """Return the line of setup.py that checks for a GPU, as `FILE:LINE`, or ""."""
         return self._find_line(_GPU_CHECK)
 
     @property
     def arch_setting_line(self) -> str:
-        """The line of setup.py that sets archs, as `FILE:LINE`; "" if there is none."""
+        """Return the line of setup.py that sets archs, as `FILE:LINE`, or ""."""
         return self._find_line(_ARCH_SETTING)
 
     def _find_line(self, pattern: re.Pattern[str]) -> str:
@@ -123,17 +123,17 @@ _ARCH_HINTS = (
     "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
     "no official wheel of it will do: build it, with its git and ref in extensions",
 )
-# Variables with CUDA in their names that do not enable CUDA
+# Variables with CUDA in their names that do not turn on a CUDA build
 _NO_CUDA_SWITCHES = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "CUDA_VISIBLE_DEVICES"}
 
 
 def read_library_archs(
     job: ExtensionJob, deps: DepsManifest, unpacked: Path, recorded: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code.
+    """Return the archs ("12.0", "12.0+PTX") of each library that has device code.
 
-    `recorded` are the wheel's members, `unpacked` the folder where they lie. Raises
-    `BadArtifactError` where a target is not covered.
+    `recorded` are the wheel's members, `unpacked` the folder they were unpacked to. Raises
+    `BadArtifactError` if a target is not covered.
     """
     found: dict[str, tuple[str, ...]] = {}
     cubins, ptx = set[Arch](), set[Arch]()
@@ -152,8 +152,10 @@ def read_library_archs(
 
 
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
-    """Return True if a library of the wheel must hold device code: its settings say so, or its
-    source has .cu files. A wheel that holds these but no library compiles them at first use.
+    """Return True if a library of the wheel must contain device code.
+
+    That is the case if the settings say so, or if the source has .cu files. A wheel that contains
+    the .cu files but no library compiles them at first use, and needs none.
     """
     if not job.targets or job.kind == "wheel" or job.cuda == "none":
         return False
@@ -229,7 +231,7 @@ _CODE_NAME = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
 
 def parse_nvcc_archs(command: str) -> MachineCode | None:
     """Return the machine code that the nvcc options of a command produce, None without an arch."""
-    # -arch=sm_89 stands for the code and the PTX of it
+    # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
     listed = " ".join([*_GENCODE_OPTION.findall(command), *alone])
     found = [
@@ -245,8 +247,9 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """Checks the commands of a build. `maker` is the version of the CUDA toolkit; `stop` is set
-    together with `error`.
+    """Check the archs in the commands of a build, and stop it if a target is missing.
+
+    `maker` is the version of the CUDA toolkit. `stop` is set together with `error`.
     """
 
     job: ExtensionJob

@@ -1,4 +1,4 @@
-"""The variables that one extension is built with, the number of jobs among them."""
+"""Compute the build environment of an extension, and install its requirements and its wheel."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tasks.system.package_installer import InstallOptions, PackageInstaller
 from tasks.wheels import wheel_requirements_io, wheelhouse_io
 from tasks.wheels.build_inputs import add_source_date
 
-# Headers of C++ that C has by another name
+# C++ headers that have another name in C
 _C_HEADERS = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdlib", "cstring"}
-# What names a compiler, and perhaps a cache before it
+# Variables that name a compiler, possibly with a compiler cache as its launcher
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABLES)
 
-_PREFIX_MAP_VERSION = 10  # GCC knows -ffile-prefix-map from 8, clang from 10
+_PREFIX_MAP_VERSION = 10  # GCC has -ffile-prefix-map from 8 on, clang from 10
 
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """The extensions' environment with this one's own variables and forced headers."""
+    """Return the extensions' environment with the variables and forced headers of this one."""
     return merge_environment(
         job,
         manifests.read_manifest(job.environment, Environment).build_child_environment(
@@ -43,7 +43,7 @@ def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
 
 
 def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """The same to build in: what the build requires goes before all else."""
+    """Return the extension's environment with its build requirements first on each path."""
     env = dict(read_extension_environment(job))
     folder = locate_build_requirements(job)
     before = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
@@ -55,11 +55,12 @@ def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
 def add_reproducible_flags(
     job: ExtensionJob, deps: DepsManifest, env: Mapping[str, str], date: int
 ) -> dict[str, str]:
-    """In which the same sources come out as the same bytes in any checkout: the time is that of the
-    source, and the names of files that are compiled begin at the build folder.
+    """Return the environment with flags that make the build reproducible in any checkout.
 
-    It is in no manifest, and so no extension is built again for it. setuptools hands CPPFLAGS on to
-    the C and C++ compilers. nvcc is left out: its variable keeps results in ccache apart.
+    The time is that of the source, and the file names in the output are relative to the build
+    directory. This is in no manifest, so that it never causes a rebuild. setuptools passes CPPFLAGS
+    to the C and C++ compilers. nvcc gets no such flag: its variable would keep results apart in
+    ccache.
     """
     flag = f"-ffile-prefix-map={job.deps.parent}=."
     major = deps.cxx.version.partition(".")[0]
@@ -71,12 +72,12 @@ def add_reproducible_flags(
 
 
 def locate_build_requirements(job: ExtensionJob) -> Path:
-    """Where what its build requires lies, if anything does."""
+    """Return the folder of the build requirements. It may not exist."""
     return Path(job.work) / "requires"
 
 
 def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
-    """What this extension adds to the environment that all of them have."""
+    """Return the shared environment with the variables and flags of this extension."""
     env = dict(shared)
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     env.update(job.env)
@@ -89,8 +90,9 @@ def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str,
 def compute_job_count(
     job: ExtensionJob, deps: DepsManifest, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> int | None:
-    """Compilers at once, None where the pool says how many: torch's cpp_extension starts the ninja
-    of PATH with a number only where MAX_JOBS is one.
+    """Return the number of parallel compilers, None if the jobserver decides.
+
+    torch's cpp_extension starts the ninja on PATH with a job count only if MAX_JOBS is set.
     """
     asked = find_job_limit(job)
     if asked and job.jobs_exact:
@@ -108,8 +110,9 @@ def find_job_limit(job: ExtensionJob) -> int | None:
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """With that number of jobs, a person's own where it is not larger; with none where the pool
-    says how many.
+    """Return the environment with that number of jobs, or none if the jobserver decides.
+
+    A smaller number in the extension's own env is kept.
     """
     rest = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is None:
@@ -119,30 +122,37 @@ def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -
 
 
 def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
-    """The numbers of jobs that the extension's settings have."""
+    """Return the numbers of jobs in the extension's env."""
     given = {name: job.env.get(name, "") for name in JOB_COUNT_VARIABLES}
     return {name: int(value) for name, value in given.items() if value.isdecimal() and int(value)}
 
 
 def _build_flags(job: ExtensionJob) -> Mapping[str, list[str]]:
-    """Headers before every source, which nvcc takes everywhere and cl needs its own way, as do GCC
-    and clang; and what nvcc is to get last.
+    """Return the flags that include the forced headers, and the last options for nvcc.
+
+    nvcc takes the same option on all systems. cl, GCC and clang have their own.
     """
     nvcc = [*(f"-include {header}" for header in job.includes), *job.nvcc]
     if job.system == "windows":
         return {"NVCC_APPEND_FLAGS": nvcc, "CL": [f"/FI{header}" for header in job.includes]}
-    # setuptools adds CPPFLAGS for C and C++; CXXFLAGS would take the place of Python's own flags
+    # setuptools adds CPPFLAGS for C and C++. CXXFLAGS would replace Python's flags.
     ahead = [f"-include {shlex.quote(str(locate_forced_header(job)))}"] if job.includes else []
     return {"NVCC_APPEND_FLAGS": nvcc, "CPPFLAGS": ahead}
 
 
 def locate_forced_header(job: ExtensionJob) -> Path:
-    """The header that goes before each C and C++ source where the settings force some in."""
+    """Return the path of the header that is included before each C and C++ source.
+
+    It exists only if the settings force headers.
+    """
     return Path(job.work) / "forced.h"
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """What it says: in C a header of C++ by its name there, or not at all."""
+    """Return the content of the forced header.
+
+    For C, a C++ header is included by its C name, or not at all.
+    """
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     plain = [name for name in in_c if name.endswith(".h")]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
@@ -153,13 +163,15 @@ def format_forced_header(includes: Sequence[str]) -> str:
 _MANAGED_PACKAGES = {
     "torch",
     "triton",
-}  # these come from this build, and are never fetched for an extension
+}  # this build provides these: never download them for an extension
 
 
 def install_build_requirements(job: ExtensionJob, deps: DepsManifest) -> None:
-    """What its build imports (`requires`), in a folder of its own that goes before all else: others
-    are built at the same time, and may want another version. Raises `FetchError` and the like:
-    without it nothing can be built.
+    """Install the packages that the extension's build imports into a separate folder.
+
+    The folder precedes all other packages. It is separate because other extensions are built at the
+    same time and may need another version. Raises `FetchError` and similar errors, since nothing
+    can be built without the packages.
     """
     files.create_owned_folder(job.work)
     if job.includes:
@@ -193,7 +205,10 @@ def install_build_requirements(job: ExtensionJob, deps: DepsManifest) -> None:
 def install_runtime_requirements(
     job: ExtensionJob, deps: DepsManifest, asked: Iterable[str]
 ) -> None:
-    """What its metadata asks for: nothing into a person's own environment, which is told."""
+    """Install the requirements in the wheel's metadata.
+
+    Nothing is installed into the user's environment: missing packages are reported.
+    """
     if deps.overlay is None:
         PackageInstaller(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
     missing = _find_missing(asked, deps, None)
@@ -209,7 +224,7 @@ def install_runtime_requirements(
         into.install_requirements(
             missing, _pin_installed(deps), f"install what {job.name} asks for"
         )
-    except TorchyardError as error:  # an old pin perhaps, without which it works
+    except TorchyardError as error:  # may be an outdated pin that the extension works without
         print_warning(f"{job.name} asks for {named}, which was not to be had: {error.message}")
 
 
@@ -228,7 +243,7 @@ def _exclude_managed(asked: Iterable[str]) -> Iterator[str]:
 
 
 def _pin_installed(deps: DepsManifest) -> InstallOptions:
-    """Nothing that is there moves: torch, the toolkit, and what another is just built with."""
+    """Pin all installed packages: torch, the toolkit, and what other running builds use."""
     have = wheel_requirements_io.list_installed_packages(deps.python)
     return InstallOptions(tuple(f"{name}=={version}" for name, version in sorted(have.items())))
 
@@ -237,7 +252,7 @@ _INSTALL_LOCK = threading.Lock()
 
 
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
-    """What its build imports."""
+    """Install the extension's build requirements, one extension at a time."""
     with _INSTALL_LOCK:
         install_build_requirements(job, deps)
 
@@ -245,8 +260,9 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
 def install_extension(
     job: ExtensionJob, deps: DepsManifest, wheel: Path, unpacked: Path
 ) -> Artifact:
-    """Keep it and install it where it imports. `BadArtifactError` where it does not: the one that
-    was there before is there still.
+    """Store and install the wheel if it imports.
+
+    Raises `BadArtifactError` if it does not import. The previously installed wheel then stays.
     """
     into = PackageInstaller(deps.python, environments.find_uv(), job.log)
     with _INSTALL_LOCK:
@@ -261,7 +277,7 @@ def install_extension(
 
 
 def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> None:
-    """Its modules, from the wheel itself, before it takes the place of one that works."""
+    """Import the modules from the unpacked wheel, before the installed wheel is replaced."""
     if not job.imports:
         return
     show_progress(f"importing {', '.join(job.imports)}")
@@ -270,7 +286,7 @@ def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> No
     before = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
     env["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *before])
     command = Command((), env, f"import {job.name}", cwd=unpacked, log=job.log)
-    # torch first: its libraries are found by nobody else
+    # torch first: the loader finds its libraries only once torch is imported
     found = environments.try_import(deps.python, f"import torch, {', '.join(job.imports)}", command)
     if found.needs_driver:
         print_line(f"{job.name} imports only where there is a card: {found.problem}")

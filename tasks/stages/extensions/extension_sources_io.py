@@ -1,5 +1,6 @@
-"""An extension's source, brought into its work folder and patched there; a person's own folder is
-copied and never built in. A companion's wheel comes the same way.
+"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder.
+
+The user's folder is copied and never built in.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ _RELEASE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 @dataclass(frozen=True)
 class WheelRequirement:
-    """A requirement, and where to look: "" is the default index."""
+    """A requirement and its index, "" for the default one."""
 
     requirement: str
     index: str
 
 
 def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
-    """What a job of kind wheel is to fetch. `BuildError` where the tree has no such pin."""
+    """Return the requirement of a job of kind wheel.
+
+    Raises `TorchyardError` if PyTorch's source tree does not pin the companion.
+    """
     if job.pinned is None:
         return WheelRequirement(job.location, job.index)
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
@@ -61,14 +65,14 @@ def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
 
 
 def read_package_name(script: str, name: str) -> str:
-    """What the wheel of `name` is called by the tree's script."""
+    """Return the package name that the script of PyTorch's tree uses for the wheel of `name`."""
     former = f"pytorch-{name}"
     return former if f"{former}==" in script else name
 
 
 def format_wheel_commit(script: str, commit: str) -> str:
-    """How the commit stands in the wheel's local version: `git1a2b3c4d`."""
-    plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)  # of earlier trees
+    """Return the commit as in the wheel's local version: `git1a2b3c4d`."""
+    plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)  # in older trees
     if plain:
         return commit[: int(plain[1])]
     digits = re.search(r"head -c (\d+) \S*triton\.txt", script)
@@ -76,8 +80,9 @@ def format_wheel_commit(script: str, commit: str) -> str:
 
 
 def _is_released(tree: Path, name: str, knowledge: Knowledge) -> bool:
-    """Whether the tree is of a release that is out, whose triton is on PyPI: by its own version, or
-    as the alpha that the tree of a tag may still call itself (2.6.0 did).
+    """Return True if the tree is a published release, whose triton is on PyPI.
+
+    Decided by the tree's version. The tree of a tag may still have an alpha version (2.6.0 did).
     """
     file = tree / "version.txt"
     said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
@@ -102,7 +107,7 @@ _REJECTED_HUNK = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)\s*$")
 
 
 def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
-    """The digests of what was applied to the fresh `tree`, nothing where there are no patches."""
+    """Apply the patches to the fresh `tree` and return their digests, empty without patches."""
     for patch in job.patches:
         _apply_patch(job, Path(patch), tree)
     digests = [files.read_artifact(patch).sha256 for patch in job.patches]
@@ -126,7 +131,7 @@ def _apply_patch(job: ExtensionJob, patch: Path, tree: Path) -> None:
 
 
 def _describe_rejection(patch: Path, said: str) -> str:
-    """The file and the hunk that git refused, or its own words where it names none."""
+    """Return the file and hunk that git rejected, or git's message if it names none."""
     refused = _REJECTED_HUNK.search(said)
     if not refused:
         return said.partition("error: ")[2] or said
@@ -136,7 +141,7 @@ def _describe_rejection(patch: Path, said: str) -> str:
 
 
 def _find_hunk(text: str, file: str, line: str) -> str:
-    """The header of the hunk of `file` that begins at `line` of the source, and its number."""
+    """Return the number and header of the hunk of `file` that begins at `line` of the source."""
     number, inside = 0, False
     for each in text.splitlines():
         if each.startswith("--- "):
@@ -149,8 +154,10 @@ def _find_hunk(text: str, file: str, line: str) -> str:
 
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
-    """A fresh tree to build in, or the wheel, and what it is: commit, digest of files, or digest of
-    the sdist or wheel; and the digests of its patches. `BuildError` where one does not fit.
+    """Return a fresh source tree or the wheel, and a description of it.
+
+    The description has the commit, the digest of the files, or the digest of the sdist or wheel,
+    and the digests of the patches. Raises `TorchyardError` if a patch does not apply.
     """
     work = files.create_owned_folder(job.work)
     tree = Path(job.tree)
@@ -161,7 +168,7 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
         case "git":
             found = _clone_source(job, Path(job.clone), tree)
         case "path":
-            with contextlib.suppress(CommandFailedError, MissingToolError):  # a copy needs no git
+            with contextlib.suppress(CommandFailedError, MissingToolError):  # git is optional here
                 git.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
             found = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}
@@ -171,7 +178,7 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
 
 
 def describe_source(job: ExtensionJob, found: Mapping[str, str]) -> SourceInfo:
-    """What was `found` in `fetch`, as another may be told."""
+    """Return the result of `fetch_source` for the provenance, without local URLs and paths."""
     patches = tuple(filter(None, found.get("patches", "").split(", ")))
     if job.kind == "sdist":
         return SourceInfo(digest=found["sha256"], patches=patches)
@@ -187,8 +194,9 @@ def describe_source(job: ExtensionJob, found: Mapping[str, str]) -> SourceInfo:
 
 
 def format_edits_suffix(job: ExtensionJob, found: Mapping[str, str]) -> str:
-    """Return `.d` and six hex digits of a digest of the edits and patches of a source, "" for an
-    unchanged commit or archive. A folder that is not a checkout counts as edited.
+    """Return `.d` and six hex digits of a digest of the source's edits and patches.
+
+    Returns "" for an unchanged commit or archive. A folder that is not a checkout counts as edited.
     """
     edits = found.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
@@ -198,12 +206,12 @@ def format_edits_suffix(job: ExtensionJob, found: Mapping[str, str]) -> str:
 
 
 def read_commit_date(job: ExtensionJob) -> int:
-    """When its commit was made, 0 where it is no checkout of ours."""
+    """Return the time of the source's commit, 0 if the source is not a managed clone."""
     return git.read_commit_time(job.clone) if job.kind == "git" else 0
 
 
 def compute_folder_digest(job: ExtensionJob) -> str:
-    """What a person's folder holds now."""
+    """Return the digest of the current files in the user's folder."""
     return source_trees.hash_source_tree(Path(job.location))
 
 

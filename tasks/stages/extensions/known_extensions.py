@@ -1,7 +1,7 @@
-"""Extensions of the settings with what is known of them: the name alone is enough.
+"""Complete the extensions of the settings with known facts, so that a name is enough.
 
-What a person set goes before it, key by key. What depends on the torch and the cards (variables)
-is added by the plan. Facts that need the fetched source are added before the build.
+The user's settings take precedence, key by key. The plan adds what depends on torch and the GPUs
+(variables). Facts that need the fetched source are added before the build.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _FOREIGN_PACKAGES = {
 
 
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
-    """The settings with every extension's source. `SettingsError` for a name that nobody knows, and
-    for what a package index would take for another project.
+    """Return the settings with the source of every extension.
+
+    Raises `SettingsError` for an unknown name, and for a name that is another project's on a
+    package index.
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
@@ -41,8 +43,9 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the facts about its source, whatever `name` it has; those about its name if the source
-    is unknown or not set.
+    """Return the facts about the extension's source, whatever `name` it has.
+
+    Returns the facts about its name if the source is unknown or not set.
     """
     labelled = extension_facts.find_extension(knowledge, extension.name)
     same = extension_facts.find_extensions_by_source(
@@ -52,7 +55,7 @@ def find_extension_fact(
 
 
 def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
-    """Whether it is built from the source that the facts are about."""
+    """Return True if the extension is built from the source that the facts describe."""
     return bool(fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)) or bool(
         fact.sdist and extension.sdist == fact.sdist
     )
@@ -61,9 +64,10 @@ def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -
 def apply_known_facts(
     job: ExtensionJob, name: str, reads: Collection[str], knowledge: Knowledge
 ) -> ExtensionJob:
-    """Return the job with the facts about the distribution `name`, and with the targets in each
-    arch variable that its setup.py `reads`. The settings take precedence. Raises `KnowledgeError`
-    for a target that such a variable cannot hold.
+    """Return the job with the facts about the distribution `name`.
+
+    The targets are added in each arch variable that its setup.py `reads`. The settings take
+    precedence. Raises `KnowledgeError` for a target that such a variable cannot hold.
     """
     fact = (
         None
@@ -119,7 +123,7 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
 
 
 def _require_fitting_keys(extension: Extension, completed: Extension) -> None:
-    """`SettingsError` for a key that says something of another kind of source."""
+    """Raise `SettingsError` for a key that applies to another kind of source."""
     kinds = {"ref": completed.git, "submodules": completed.git, "sha256": completed.sdist}
     for key, fits in kinds.items():
         if key in extension.model_fields_set and not fits:
@@ -158,8 +162,10 @@ def _build_unknown_error(extension: Extension, knowledge: Knowledge) -> Settings
 
 
 def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
-    """The index is asked by name: one that another project has there, or could have tomorrow, is
-    refused with where the sources are.
+    """Raise `SettingsError` for a name that is not the project's on the package index.
+
+    An index is asked by name: another project may have that name there, now or later. The hint
+    names the known source.
     """
     asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
     for key, text in asked:
@@ -178,7 +184,7 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
 def _require_distinct(
     companions: tuple[str, ...], extensions: tuple[Extension, ...], knowledge: Knowledge
 ) -> None:
-    """`SettingsError` where two would be one task, or install the same module."""
+    """Raise `SettingsError` if two entries have the same task name or install the same module."""
     names = {extension_facts.normalize_project_name(name) for name in companions}
     modules: dict[str, str] = {}
     for extension in extensions:

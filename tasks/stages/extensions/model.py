@@ -1,4 +1,4 @@
-"""What an extension's stage is given and what it leaves."""
+"""The job and the manifest of an extension stage."""
 
 from __future__ import annotations
 
@@ -14,40 +14,39 @@ from tasks.settings.compile_workers import DistributionSettings
 
 @dataclass(frozen=True)
 class ExtensionJob:
-    """One extension or companion: where its source or wheel is, how it is built, and what its
-    machine code must be for.
+    """Build one extension or companion: its source or wheel, build settings and targets.
 
-    `kind` is git, path or sdist and `location` the URL, folder or requirement of what is built; a
-    `wheel` is the requirement `location` from `index` ("" is the default one), fetched and
-    installed as it is: `sources.fetch` leaves it, and nothing is compiled. Where `pinned` is set,
-    the manifest of PyTorch's tree, `location` is a bare name and that tree says which version.
+    `kind` git, path or sdist means that `location` is the URL, folder or requirement of the source.
+    For `wheel`, `location` is a requirement from `index` ("" is the default one): `fetch_source`
+    downloads the wheel, and nothing is compiled. If `pinned` is set, it is the manifest of
+    PyTorch's tree, `location` is a bare name, and that tree determines the version.
 
-    `known` is its name in extensions.yaml, "" if it is unknown before it is fetched; `met` is the
-    combination that the facts there are checked against. `cuda` says whether its libraries must
-    hold device code; `auto` decides by its source.
+    `known` is the extension's name in extensions.yaml, "" if it is unknown before it is fetched;
+    `combination` is what the facts there are checked against. `cuda` says if its libraries must
+    contain device code; `auto` decides by its source.
 
-    `isolated`: what `requires` names is built as pip does it, apart from torch.
+    `isolated`: the packages of `requires` are built in isolation, as pip does, except for torch.
 
-    `patches` are applied in order to the copied tree. `requires` are packages that must be in the
-    build environment first, with the installed torch and the toolkit's pins as constraints; `after`
-    are manifests of others that are installed before. `includes` are headers forced into every
-    source, `nvcc` options that nvcc gets last, `targets` the capabilities that every library with
-    device code must run on, `label` CUDA and archs as they stand in a wheel's name; `why` says why
-    a companion is had in this way. `caching` is a manifest that changes nothing of what comes out,
-    and so is none of the stage's reads; `surfaces` is the folder of what the last surfaces consist
-    of; `cache_remote` the URL of the compiler cache that machines share, `workers` the machines
-    that compile for this one.
+    `patches` are applied in order to the copied tree. `requires` are packages that the build
+    environment needs first, with the installed torch and the toolkit's pins as constraints. `after`
+    are manifests of extensions that are installed before. `includes` are headers forced into every
+    source, `nvcc` the options that nvcc gets last, `targets` the capabilities that every library
+    with device code must run on, `label` CUDA and archs as in a wheel's name. `why` is the reason
+    for a companion's strategy. `caching` is a manifest that does not change the result, and
+    therefore not an input of the stage. `abi_folder` is the folder with the details of the last ABI
+    fingerprints, `cache_remote` the URL of the remote cache, `workers` the machines that compile
+    for this one.
 
-    `jobs` is how many compilers run at once at most, None by cores and memory; with `jobs_exact` so
-    many, whatever memory there is. `own_jobs`: its setup.py puts a number where it gets none;
-    `compiler_mib` is what one compiler takes, 0 where nobody knows. `pool` is the folder of the
-    jobs that all builds of the checkout share, `runs` the file that each build adds a line to,
-    `knowledge` the folder of facts. `asked` is its entry in the settings, for the statement beside
-    the wheel.
+    `jobs` is the maximum number of parallel compilers, None for a number by cores and memory; with
+    `jobs_exact` it is used whatever memory there is. `own_jobs`: setup.py sets a number if it gets
+    none. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the jobserver's
+    folder, which all builds of the checkout share, `runs` the file that each build appends a line
+    to, `knowledge` the folder of facts. `settings_entry` is the extension's entry in the settings,
+    for the provenance statement beside the wheel.
 
-    Of torchyard.lock: `commit` is what `ref` stood for, `locked_sha256` the sdist's or wheel's,
-    `locked` and `locked_requires` the packages that it and its build ask for. They are no inputs,
-    for what is there may be that.
+    From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
+    wheel, `locked` and `locked_requires` the packages that the extension and its build require.
+    They are not in the fingerprint, since the installed packages may already match.
     """
 
     name: str
@@ -102,18 +101,20 @@ class ExtensionJob:
 
     @property
     def clone(self) -> PurePath:
-        """Where git keeps it, and what a person edits of it; none but a `git` one has it."""
+        """Return git's clone, where the user may edit the source. Only kind `git` has one."""
         return self.work / "clone"
 
     @property
     def tree(self) -> PurePath:
-        """The copy that is built in, made anew each time."""
+        """Return the copy of the source that is built. It is created again for each build."""
         return self.work / "tree"
 
     @property
     def original(self) -> PurePath:
-        """Where a file of the copy is to be mended: where it was copied from. The copy itself where
-        a patch may have moved its lines, or it came out of an archive.
+        """Return the folder where the user can fix a file of the copy.
+
+        That is the folder it was copied from. It is the copy if a patch may have moved its lines,
+        or if the source came from an archive.
         """
         if self.patches:
             return self.tree
@@ -124,11 +125,11 @@ class ExtensionJob:
 class BuiltExtension:
     """The manifest extensions/NAME.json.
 
-    `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by
-    file name), `source` what it was made of: commit, digest of local files, or of the sdist or
-    wheel; with `patches`, their digests.
-    `surface` is the name of torch's surface that it was built for, "" where nothing was.
-    `needs_code`: at least one library must hold device code.
+    `libraries` are absolute paths of the installed shared libraries, `archs` the archs of each (by
+    file name). `source` describes what it was built from: the commit, the digest of local files, or
+    the digest of the sdist or wheel, and in `patches` the digests of the patches. `surface` is the
+    name of the ABI fingerprint it was built for, "" if nothing was built. `needs_code`: at least
+    one library must contain device code.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Extensions and companions of the settings, the choice and the facts → their stages."""
+"""Plan the stages of extensions and companions from settings, resolution and facts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from tasks.stages.extensions.model import ExtensionJob
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The names of `after`, which says for each what is before it, in order, and what is before
-    each by its very name. `SettingsError` for a name that is not among them, and where they wait
-    for one another.
+    """Return the names of `after` in build order, each with its prerequisites.
+
+    `after` maps each name to the names it comes after. In the result, prerequisites are spelled as
+    the keys of `after`. Raises `SettingsError` for an unknown name and for a cycle.
     """
     meant = {normalize_project_name(name): name for name in after}
     before = {
@@ -75,7 +76,10 @@ def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
 
 
 def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
-    """Its wheel, nothing of it compiled. A pinned one waits for the tree's own manifest."""
+    """Return the job that installs a companion's wheel without compiling.
+
+    A pinned companion depends on the manifest of PyTorch's source tree.
+    """
     return replace(
         bare,
         kind="wheel",
@@ -88,7 +92,7 @@ def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> 
 
 
 def build_source_entry(one: Companion, fact: ExtensionFact) -> Extension:
-    """What a person would write to build it."""
+    """Return the extension entry, as in the settings, that builds the companion from source."""
     version = {"BUILD_VERSION": one.version} if one.version else {}
     return Extension(
         name=one.name,
@@ -115,15 +119,18 @@ _FINGERPRINT_FIELDS = (
     "includes",
     "label",
 )
-# What most have none of: an input only where it is there, so that the others' stay what they were
+# Most extensions do not set these. They are in the fingerprint only if set, so that the
+# fingerprints of other extensions do not change.
 _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def plan_extensions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Stage, ...]:
-    """The stages of what the completed settings list, each after those that it needs. Raises
-    `SettingsError` for what cannot be meant, or is known not to build.
+    """Return the stages of the extensions and companions, each after its prerequisites.
+
+    The settings must be completed. Raises `SettingsError` for invalid settings and for an extension
+    that is known not to build.
     """
     stages = dict(_plan_companions(settings, layout, choice, knowledge))
     after: dict[str, Sequence[str]] = dict.fromkeys(settings.companions, ())
@@ -143,8 +150,11 @@ def plan_extension(
     choice: Resolution,
     knowledge: Knowledge,
 ) -> Stage:
-    """The stage of one extension, for targets, and with arch lists of its own, that this torch can
-    build for (`tasks.planning.target_resolution`).
+    """Return the stage of one extension.
+
+    Its targets and arch lists are limited to what this torch can build for
+    (`tasks.planning.target_resolution`). Raises `SettingsError` if the extension is known not to
+    build.
     """
     fact = find_extension_fact(extension, knowledge)
     if fact and (bad := find_known_failure(extension, fact, choice)) and _is_verified(bad):
@@ -159,7 +169,7 @@ def plan_extension(
 def list_build_warnings(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[str]:
-    """What is said of extensions whose build may fail, as far as anybody knows."""
+    """Yield a warning for each extension whose build may fail according to unverified facts."""
     for extension in settings.extensions:
         fact = find_extension_fact(extension, knowledge)
         bad = find_known_failure(extension, fact, choice) if fact else None
@@ -170,7 +180,10 @@ def list_build_warnings(
 def find_known_failure(
     extension: Extension, fact: ExtensionFact, choice: Resolution
 ) -> BuildFailure | None:
-    """That of the entry's own source, as it is: another one, or a patch, may be mended."""
+    """Return the known failure of the extension's source with this torch.
+
+    Returns None for another source or a patched one: either may fix the failure.
+    """
     if extension.patches or not is_known_source(extension, fact):
         return None
     return find_build_failure(fact, _build_combination(choice))
@@ -183,7 +196,7 @@ def _is_verified(bad: BuildFailure) -> bool:
 def _plan_companions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[tuple[str, Stage]]:
-    """Without those that came with torch."""
+    """Yield the stages of the companions that did not come with torch."""
     for one in resolve_companions(settings, choice, knowledge):
         fact = knowledge.companions[one.name]
         if one.strategy == "wheel":
@@ -229,7 +242,10 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
 
 
 def _add_prerequisites(stage: Stage, before: Sequence[str], stages: Mapping[str, Stage]) -> Stage:
-    """It reads what those before it left; what came with torch leaves nothing."""
+    """Add the manifests of its prerequisites to a stage's inputs.
+
+    A companion that came with torch has no manifest.
+    """
     manifests = tuple(stages[name].outputs[0] for name in before if name in stages)
     job = replace(stage.job, after=manifests)
     return replace(stage, job=job, inputs=(*stage.inputs, *manifests))
@@ -246,7 +262,7 @@ def _build_job(
         _build_settings_job(extension, settings, layout, choice),
         combination=_build_combination(choice),
     )
-    # Even with a GPU: adding or removing one must not rebuild everything
+    # Set it on machines with a GPU, too: adding or removing a GPU must not rebuild everything
     cuda = {"FORCE_CUDA": "1"} if job.targets and job.cuda != "none" else {}
     if fact is None:
         return replace(job, env={**cuda, **extension.env})
@@ -268,7 +284,7 @@ def _build_job(
 def _build_settings_job(
     extension: Extension, settings: Settings, layout: Layout, choice: Resolution
 ) -> ExtensionJob:
-    """As the settings have it, whatever is known."""
+    """Return the job with the settings only, without known facts."""
     kind, location = _find_source(extension, layout)
     return ExtensionJob(
         name=extension.name,
@@ -322,7 +338,10 @@ def _find_source(
 
 
 def _build_combination(choice: Resolution) -> Combination:
-    """What the build meets, as facts about extensions ask for it: CUDA only where that compiles."""
+    """Return the combination that facts about extensions are selected by.
+
+    CUDA is set only if the extension is compiled for targets.
+    """
     cuda = choice.toolkit.version or choice.cuda
     return Combination(
         system=choice.system,

@@ -1,6 +1,4 @@
-"""Fetch, build against the torch that was just installed, look at what came out, then install. A
-companion's wheel is not built, and all the rest is the same.
-"""
+"""Fetch, build, check and install an extension. A companion's wheel is not built."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ def describe_build_inputs(
     source: Mapping[str, str],
     surface: AbiFingerprint,
 ) -> BuildInputs:
-    """`source` is what `sources.fetch` told."""
+    """Return the inputs of the wheel. `source` is the description from `fetch_source`."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
     asked = job.env.get("SOURCE_DATE_EPOCH", "")
     return BuildInputs(
@@ -77,7 +75,7 @@ def describe_build_inputs(
 def build_invocation(
     job: ExtensionJob, deps: DepsManifest, held: Mapping[str, tuple[str, ...]], began: str
 ) -> Invocation:
-    """What was asked, and what it came to; `held` are the archs of each library."""
+    """Return the requested settings and what they resolved to. `held` are each library's archs."""
     checkout = job.knowledge.parent.parent
     folders = {
         job.location if job.kind == "path" else "": "{source}",
@@ -108,9 +106,10 @@ def build_invocation(
 
 
 def run(job: ExtensionJob) -> tuple[BuiltExtension]:
-    """Raises the compiler's first error, or `BadArtifactError` if a target has no code, all
-    device code is missing, or the modules do not import; the one that was installed before is there
-    still.
+    """Fetch, build, check and install the extension.
+
+    Raises the compiler's first error, and `BadArtifactError` if a target has no code, all device
+    code is missing, or the modules do not import. The previously installed wheel then stays.
     """
     if job.optional and (away := _find_unreachable_reason(job)):
         return (_report_unreachable(job, away),)
@@ -168,15 +167,17 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
 
 
 def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: bool) -> str:
-    """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`, without archs if
-    it has no device code. It leaves out torch's commit: one that keeps the surface renames nothing.
+    """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`.
+
+    Without device code it has no archs. torch's commit is left out, so that a new commit with the
+    same ABI fingerprint renames nothing.
     """
     label = job.label if has_code else job.label.partition(".")[0]
     return f"torch{surface.release}.s{surface.name}.{label}"
 
 
 def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
-    """Return the job with the known build settings of its fetched source; report them."""
+    """Return the job with the known build settings of its fetched source, and report them."""
     if job.kind == "wheel":
         return job
     project = locate_project(job)
@@ -191,8 +192,9 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
 
 
 def _find_unreachable_reason(job: ExtensionJob) -> str:
-    """Why its source is not to be had, "" where it is. An index is asked by fetching from it, and
-    offline no host is asked.
+    """Return why the source cannot be fetched, "" if it can.
+
+    An index is only tested by fetching from it. Offline, no host is contacted.
     """
     place = apply_mirror(job.location, job.mirrors)
     if job.kind not in {"git", "path"}:
@@ -203,14 +205,14 @@ def _find_unreachable_reason(job: ExtensionJob) -> str:
 
 
 def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:
-    """Said aloud each time, and tried again next time."""
+    """Warn that the extension was not built. The next build tries it again."""
     print_warning(f"{job.name} was NOT built: {why}")
     print_line("it is optional, so the build goes on; the next doit build tries it again")
     return BuiltExtension(job.name, "unreachable", {job.kind: redact_secrets(job.location)})
 
 
 def _unpack_wheel(job: ExtensionJob, wheel: Path) -> Path:
-    """Its files, to look at and to try; `verify` saw that none of them leads outside."""
+    """Unpack the wheel to inspect and import it. `verify_wheel` has checked its paths."""
     folder = Path(job.work) / "landing" / "unpacked"
     files.remove_owned(folder)
     files.create_owned_folder(folder)

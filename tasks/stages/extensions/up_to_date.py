@@ -1,4 +1,7 @@
-"""Asked in each run, so it is small: does the last result of an extension still stand?"""
+"""Check if the last result of an extension is still valid. Every run calls this.
+
+It must stay fast.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from tasks.system import environments, manifests
 
 
 def is_stale(job: ExtensionJob) -> bool:
-    """Whether the last result no longer stands: its folder was edited, its host was away, or
-    torchyard.lock holds something else.
+    """Return True if the last result is no longer valid.
+
+    A library is missing, the user's folder was edited, the host did not answer, or torchyard.lock
+    differs.
     """
     try:
         last = manifests.read_manifest(job.manifest, BuiltExtension)
@@ -31,7 +36,7 @@ def is_stale(job: ExtensionJob) -> bool:
 
 
 def list_unlocked(job: ExtensionJob) -> tuple[str, ...]:
-    """What torchyard.lock holds and is not there."""
+    """Return the differences between the last result and torchyard.lock."""
     return tuple(_find_lock_differences(job, manifests.read_manifest(job.manifest, BuiltExtension)))
 
 
@@ -53,7 +58,7 @@ def _find_lock_differences(job: ExtensionJob, last: BuiltExtension) -> Iterator[
 
 
 def _find_site_packages(job: ExtensionJob) -> Path:
-    """The environment's, as deps left it."""
+    """Return the site-packages of the environment that the deps stage created."""
     return environments.find_site_folder(
         Path(manifests.read_manifest(job.deps, DepsManifest).scripts).parent
     )

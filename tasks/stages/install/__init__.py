@@ -1,7 +1,8 @@
-"""Install: the torch and the extensions that were built, put into a person's own environment.
+"""Install stage: install the built torch and extensions into the user's environment.
 
-Given install.into, wheel.json and the extensions' manifests; leaves install.json: what now lies
-there. Everything is looked at, and what gives way is kept in build/PROFILE/replaced, before a file
-is changed; what does not import then gives way to what was there. `doit restore` is the way back.
-Reruns when a wheel changed, and when what was put there does not lie there any more.
+The inputs are install.into, wheel.json and the extensions' manifests. The output is install.json,
+which describes what is installed there. Before a file is changed, everything is checked, and all
+files that will be replaced are backed up in build/PROFILE/replaced. If something does not import
+afterwards, the backup is restored. `doit restore` is the rollback. The stage runs again if a wheel
+changed, or if the installed packages are missing or changed.
 """

@@ -1,7 +1,7 @@
-"""Runs in a person's interpreter and tells what it is, as one line of JSON.
+"""Describe the user's environment as one line of JSON. Runs in the user's interpreter.
 
-It is given the folder of a `packaging` of ours: that knows the tags of the Python it runs in, and
-nothing need be installed there for it. Python 3.8 has to be able to read this file.
+The argument is the folder of torchyard's `packaging`: it knows the tags of the Python it runs in,
+and nothing has to be installed there for it. Python 3.8 must be able to run this file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUTPUT_PREFIX = "torchyard: "
 
 
 def describe_environment(packaging: str) -> dict[str, Any]:
-    """Everything that has to be known before something is installed."""
+    """Return everything that must be known before an install."""
     sys.path.insert(0, packaging)
     from packaging import markers, tags  # noqa: PLC0415 - from the folder that is given
 
@@ -40,7 +40,10 @@ def describe_environment(packaging: str) -> dict[str, Any]:
 
 
 def _find_managed_marker(stdlib: str) -> str:
-    """PEP 668: the system's package manager says that it alone installs here. Not in a venv."""
+    """Return the EXTERNALLY-MANAGED file of PEP 668, or "".
+
+    It means that only the system's package manager installs here. A venv is never managed.
+    """
     if sys.prefix != sys.base_prefix:
         return ""
     mark = os.path.join(stdlib, "EXTERNALLY-MANAGED")  # noqa: PTH118
@@ -48,7 +51,7 @@ def _find_managed_marker(stdlib: str) -> str:
 
 
 def _find_user_torch() -> str:
-    """A torch in ~/.local, which this Python would import before its own."""
+    """Return the torch in ~/.local that this Python imports before the environment's, or ""."""
     if not site.ENABLE_USER_SITE:
         return ""
     folder = os.path.join(site.getusersitepackages(), "torch")  # noqa: PTH118
@@ -56,7 +59,7 @@ def _find_user_torch() -> str:
 
 
 def _list_distributions(paths: dict[str, str]) -> list[Any]:
-    """Of this environment alone: not of the one that a venv may look into, too."""
+    """Return this environment's distributions, without those a venv inherits from its base."""
     sites = {os.path.realpath(paths[name]) for name in ("purelib", "platlib")}
     return list(metadata.distributions(path=sorted(sites)))
 

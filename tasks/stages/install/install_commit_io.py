@@ -1,6 +1,4 @@
-"""An install that works becomes what lies there: what it replaced is a person's, or it was ours and
-is forgotten.
-"""
+"""Commit a successful install, undo an interrupted one, and restore the user's files."""
 
 from __future__ import annotations
 
@@ -23,9 +21,11 @@ from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What is to be replaced.json. Of the files that were kept, `originals` are what was there
-    before all of it; `edited` a person changed after we put them there, or put there; `left` were
-    there before a distribution that a person then replaced by another.
+    """The new replaced.json and what happens to the backups of the last install.
+
+    `originals` are files from before the first install. `edited` are files that the user changed or
+    added after an install. `superseded` are files from before the first install whose distribution
+    the user has replaced with another one since.
     """
 
     result: install_journal_io.InstallRecord
@@ -37,9 +37,9 @@ class CommitResult:
 def compute_commit(
     before: install_journal_io.InstallRecord | None, new: install_journal_io.InstallRecord
 ) -> CommitResult:
-    """`new` after `before`: the way back leads to what was there before both.
+    """Return the result of the install `new` after `before`. A rollback undoes both.
 
-    Where a person put another distribution in the place of ours in between, that is what is theirs.
+    If the user replaced an installed distribution in between, the rollback restores the user's one.
     """
     if before is None:
         return CommitResult(new, tuple(new.kept))
@@ -69,7 +69,7 @@ def compute_commit(
 def _is_user_installed(
     before: install_journal_io.InstallRecord, new: install_journal_io.InstallRecord, name: str
 ) -> bool:
-    """Whether what gave way was put there by somebody else since."""
+    """Return True if the user installed the replaced distribution since the last install."""
     part, last = new.parts[name], before.parts.get(name)
     return last is not None and bool(part.before) and part.record_before != last.record
 
@@ -110,7 +110,11 @@ def _merge_folders(
     left: Iterable[str],
     standing: Iterable[str],
 ) -> dict[str, int]:
-    """Those that were there before, and still were; and that came since, and are not ours."""
+    """Return the folders to keep on a rollback, with their modes.
+
+    These are the folders that existed before the first install and at the second one, and folders
+    that were added since and are not managed.
+    """
     ours, vanished = (
         target_files_io.list_parents(before.placed),
         target_files_io.list_parents(left) - target_files_io.list_parents(standing),
@@ -125,7 +129,7 @@ def _merge_folders(
 
 
 def commit_install(stamp: Path, new: install_journal_io.InstallRecord) -> CommitResult:
-    """Make it so."""
+    """Commit the pending install and return the result."""
     found = compute_commit(install_journal_io.read_record(stamp), new)
     aside = f"{install_journal_io.ASIDE_FOLDER}/{new.when}"
     moves = (
@@ -155,7 +159,7 @@ def commit_install(stamp: Path, new: install_journal_io.InstallRecord) -> Commit
 
 
 def finish_commit(stamp: Path, at_work: install_journal_io.PendingInstall) -> None:
-    """Also after a KILL in the middle of it: what was moved already is not moved again."""
+    """Finish a commit. After a SIGKILL in the middle, files that were moved are not moved again."""
     for source, target in at_work.moves:
         if target_files_io.is_present(stamp / source) and not target_files_io.is_present(
             stamp / target
@@ -168,8 +172,10 @@ def finish_commit(stamp: Path, at_work: install_journal_io.PendingInstall) -> No
 
 
 def discard_pending(stamp: Path) -> None:
-    """Forget the change, and the stamp where it holds nothing else. First goes the journal, so that
-    nobody takes what is left for whole.
+    """Remove the pending install, and its folder if nothing else is in it.
+
+    The journal is removed first, so that the remaining files are never taken for a complete
+    install.
     """
     (stamp / install_journal_io.PENDING_FOLDER / "change.json").unlink(missing_ok=True)
     files.remove_owned(stamp / install_journal_io.PENDING_FOLDER)
@@ -178,12 +184,12 @@ def discard_pending(stamp: Path) -> None:
 
 
 def create_timestamp() -> str:
-    """A name for what happens now, which sorts by time."""
+    """Return a name for the current time that sorts by time."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
 def recover_installs(replaced: PurePath) -> None:
-    """Undo an install that was cut off, unless it only had to be written down; end a restore."""
+    """Undo interrupted installs, finish those that only had to be recorded, and finish restores."""
     for stamp in install_journal_io.list_stamps(replaced):
         undo_pending(stamp)
         one = install_journal_io.read_record(stamp)
@@ -195,8 +201,9 @@ def recover_installs(replaced: PurePath) -> None:
 
 
 def undo_pending(stamp: Path) -> None:
-    """Put back what was there before the install at work. One that has been found to work is
-    brought to its end.
+    """Restore the files from before the pending install.
+
+    An install that was successfully imported is committed instead.
     """
     at_work = install_journal_io.read_pending(stamp)
     if at_work and at_work.state == "settling":
@@ -219,8 +226,9 @@ def undo_pending(stamp: Path) -> None:
 
 
 def restore_environment(stamp: Path) -> Rollback | None:
-    """Put back what was there before the first install; None where nothing lies there. Then
-    nothing is left of the stamp but what is aside.
+    """Restore the files from before the first install. Return None if nothing is installed.
+
+    Afterwards only the files set aside are left in the stamp's folder.
     """
     undo_pending(stamp)
     one = install_journal_io.read_record(stamp)
@@ -241,7 +249,7 @@ def restore_environment(stamp: Path) -> Rollback | None:
         report_displaced_files(back, one.prefix)
     (stamp / install_journal_io.RECORD_FILE).unlink(missing_ok=True)
     (stamp / install_journal_io.RESTORING_MARKER).unlink(missing_ok=True)
-    # A KILL leaves what had not its name yet
+    # A SIGKILL leaves temporary files
     for left in list(stamp.iterdir()) if stamp.is_dir() else ():
         if left.name != install_journal_io.ASIDE_FOLDER:
             files.remove_owned(left)
@@ -250,7 +258,7 @@ def restore_environment(stamp: Path) -> Rollback | None:
 
 
 def report_displaced_files(back: Rollback, prefix: str) -> None:
-    """A person's own files are moved, and never without a word."""
+    """Warn about the user's files that were moved. They are never moved silently."""
     if back.displaced:
         one = len(back.displaced) == 1
         print_warning(
@@ -260,12 +268,12 @@ def report_displaced_files(back: Rollback, prefix: str) -> None:
         )
 
 
-_LOCK_FOLDER = ".installing"  # among the folders of all profiles
+_LOCK_FOLDER = ".installing"  # in the folder of all profiles
 
 
 @contextmanager
 def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
-    """For the block no other profile of this checkout changes the environment `prefix`."""
+    """Lock the environment `prefix` against other profiles of this checkout."""
     place = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     guard = FileLock(place)

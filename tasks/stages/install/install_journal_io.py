@@ -1,4 +1,4 @@
-"""What an exchange is, as the files that outlive a KILL."""
+"""The journal of an install: records and files that survive a SIGKILL."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ RECORD_FILE, PENDING_FOLDER, RESTORING_MARKER, BACKUP_FOLDER, ASIDE_FOLDER = (
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A file that was there: the sha256 of its bytes, or what it leads to where it is a `link`.
-    `owner` is the distribution that took its place.
+    """A backed-up file.
+
+    `sha256` is the digest of its bytes, `link` the target of a symbolic link. `owner` is the
+    distribution that replaced it.
     """
 
     owner: str
@@ -33,7 +35,7 @@ class BackupFile:
 
 @dataclass(frozen=True)
 class InstalledFile:
-    """A file that was put there, and for which distribution."""
+    """An installed file and its distribution."""
 
     owner: str
     sha256: str
@@ -43,10 +45,12 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """One distribution: the version `before`, "" where it was not there, and `after`.
+    """A changed distribution.
 
-    `record_before` and `record` are the sha256 of its RECORD then and now, `path` that of RECORD
-    now, `wheel` the sha256 of its wheel in the wheelhouse, "" for one that came from an index.
+    `before` is the previous version, "" if it was not installed, and `after` the new one.
+    `record_before` and `record` are the sha256 of the previous and the new RECORD, `path` is the
+    path of the new RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an
+    index.
     """
 
     before: str
@@ -59,8 +63,10 @@ class DistributionChange:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """What was put into the environment `prefix` for what. Paths are below it, as on POSIX; `sites`
-    are its folders of packages, `folders` those that were there before, with their modes.
+    """The changes of an install in the environment `prefix`.
+
+    Paths are relative to `prefix`, in POSIX form. `sites` are its site-packages folders, `folders`
+    the folders that existed before, with their modes.
     """
 
     python: str
@@ -75,9 +81,10 @@ class InstallRecord:
 
 @dataclass(frozen=True)
 class PendingInstall:
-    """An exchange at work: `installing` until what was installed has been imported, then
-    `settling`: `moves` (from, to; in the folder of the stamp) have to be made, and `result` is to
-    be replaced.json.
+    """An unfinished install.
+
+    The state is `installing` until the installed packages have been imported, then `settling`. Then
+    `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes replaced.json.
     """
 
     state: Literal["installing", "settling"]
@@ -87,34 +94,37 @@ class PendingInstall:
 
 
 def list_stamps(replaced: PurePath) -> Iterator[Path]:
-    """The folders of all environments, the oldest first."""
+    """Yield the backup folders of all environments, the oldest first."""
     folder = Path(replaced)
     if folder.is_dir():
         yield from sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
-    """What lies there now; None where nothing does. A journal that cannot be read is an error."""
+    """Return the record of the last install, None without one.
+
+    A journal that cannot be read is an error.
+    """
     return _read_journal(stamp / RECORD_FILE, InstallRecord)
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
-    """The install at work, None where there is none, or where it had changed nothing yet."""
+    """Return the pending install, None without one or if it has not changed anything yet."""
     return _read_journal(stamp / PENDING_FOLDER / "change.json", PendingInstall)
 
 
 def write_record(stamp: Path, exchange: InstallRecord) -> None:
-    """All or nothing."""
+    """Write the record atomically."""
     manifests.write_manifest(stamp / RECORD_FILE, exchange)
 
 
 def write_pending(stamp: Path, at_work: PendingInstall) -> None:
-    """All or nothing."""
+    """Write the pending install atomically."""
     manifests.write_manifest(stamp / PENDING_FOLDER / "change.json", at_work)
 
 
 def is_restoring(stamp: Path) -> bool:
-    """Whether a way back was begun."""
+    """Return True if a rollback was started."""
     return (stamp / RESTORING_MARKER).is_file()
 
 
@@ -129,18 +139,21 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """What was exchanged there, be it not to the end; None where nothing is."""
+    """Return the record of the last install, finished or not; None if nothing was installed."""
     at_work = read_pending(stamp)
     return read_record(stamp) or (at_work.exchange if at_work else None)
 
 
 def is_environment_gone(exchange: InstallRecord) -> bool:
-    """Whether the environment is not there any more, or was made anew for another Python."""
+    """Return True if the environment was removed, or created again for another Python."""
     return not all(Path(exchange.prefix, site).is_dir() for site in exchange.sites)
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """The folder of an environment that something was put into, be it not to the end, or None."""
+    """Return the backup folder of an environment, None if nothing was installed into it.
+
+    An unfinished install counts, too.
+    """
     for stamp in list_stamps(replaced):
         one = read_latest_record(stamp)
         if one and (one.prefix, one.sites) == (str(prefix), sites):
@@ -149,7 +162,7 @@ def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> 
 
 
 def describe_rollback(exchange: InstallRecord) -> Iterator[str]:
-    """What the way back does, a line for each distribution."""
+    """Yield a line for each distribution that a rollback changes."""
     for name, part in sorted(exchange.parts.items()):
         if part.before:
             yield f"{name} {part.after} → {part.before}"

@@ -1,5 +1,7 @@
-"""What will be replaced is kept, before anything is changed: every file of the distributions that
-give way, and whatever else lies where a new file goes.
+"""Back up, swap and restore the files of an install.
+
+Before anything is changed, every file of the replaced distributions is backed up, and any other
+file at the path of a new file.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ _NOTHING_CHANGED = "nothing was changed"
 def find_replaced_files(
     target: TargetEnvironment, made: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """What gives way, and the paths that are to be kept, each with the distribution that takes its
-    place. Raises `BuildError` for what could not be put back.
+    """Return the replaced distributions, and each path to back up with its new owner.
+
+    Raises `TorchyardError` for files that could not be restored.
     """
     old = find_distributions(target.prefix, target.sites, made.versions)
     require_record_files(target.python, old.values())
@@ -56,7 +59,7 @@ def find_replaced_files(
 
 
 def require_record_files(python: str, old: Iterable[InstalledDistribution]) -> None:
-    """`BuildError` for what was installed by a tool that left no list of its files."""
+    """Raise `TorchyardError` for a distribution whose installer left no list of its files."""
     for one in old:
         for info in one.unrecorded_infos:
             raise TorchyardError(
@@ -71,7 +74,7 @@ def require_record_files(python: str, old: Iterable[InstalledDistribution]) -> N
 def _require_no_stray_torch(
     target: TargetEnvironment, made: StagedPackages, old: Mapping[str, InstalledDistribution]
 ) -> None:
-    """A folder torch that is nobody's would be half of the one and half of the other."""
+    """Raise `TorchyardError` for a torch folder without a distribution: both would be mixed."""
     for site in target.sites:
         folder = target.prefix / site / "torch"
         if "torch" in made.versions and "torch" not in old and target_files_io.is_present(folder):
@@ -83,7 +86,11 @@ def _require_no_stray_torch(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Folders are folders, of this environment, and can be written to; files are files."""
+    """Raise `TorchyardError` if a path cannot be written.
+
+    Parent folders must be writable folders of this environment and no links. Files must not be
+    folders.
+    """
     for name in sorted(target_files_io.list_parents(paths)):
         folder = prefix / name
         if folder.is_symlink() or Path(os.path.realpath(folder)) != folder:
@@ -117,8 +124,9 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Keep what gives way in the folder of the change, and say what is to be exchanged. `wheels`
-    are the sha256 of wheels by the distribution's name.
+    """Back up the files that will be replaced, and return the record of the install.
+
+    `wheels` are the sha256 of wheels by the distribution's name.
     """
     old, paths = find_replaced_files(target, made)
     kept = {}
@@ -173,14 +181,14 @@ def _build_distribution_changes(
 
 @dataclass(frozen=True)
 class Rollback:
-    """What the way back met: files of a person's own, now below `aside`."""
+    """The result of a rollback: the user's files that were moved below `aside`."""
 
     aside: Path
     displaced: tuple[str, ...]
 
 
 def swap_files(one: InstallRecord, staged: Path) -> None:
-    """Put what is in `staged` into the environment, and take out what gives way to it."""
+    """Move the files of `staged` into the environment, and remove the replaced ones."""
     prefix = Path(one.prefix)
     for number, path in enumerate(one.placed):
         if number % 500 == 0:
@@ -195,9 +203,10 @@ def swap_files(one: InstallRecord, staged: Path) -> None:
 
 
 def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
-    """Take out what was put there, and put back what was kept in `store`; what is neither, and in
-    the way, is moved to `aside`. Raises `BuildError` before anything is changed where what was kept
-    is not what it was.
+    """Remove the installed files and restore the backups from `store`.
+
+    Files that are neither and are in the way are moved to `aside`. Raises `TorchyardError` before
+    anything is changed if a backup is damaged.
     """
     _require_intact_backup(one, store)
     prefix = Path(one.prefix)
@@ -215,7 +224,10 @@ def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
 
 
 def _require_intact_backup(one: InstallRecord, store: Path) -> None:
-    """A disk may lose a file, and a person may look around in the build folder."""
+    """Raise `TorchyardError` for a missing or changed backup.
+
+    A disk may lose a file, and the user may change files in the build directory.
+    """
     for path, kept in one.kept.items():
         if not _is_backup_intact(store / path, kept):
             raise TorchyardError(
@@ -238,7 +250,7 @@ def _format_reinstall_command(one: InstallRecord) -> str:
 
 
 def _find_foreign_files(one: InstallRecord, store: Path) -> list[str]:
-    """Files of distributions that somebody else put in the place of ours since."""
+    """Return the files of distributions that replaced the installed ones since."""
     prefix = Path(one.prefix)
     found: dict[str, None] = {}
     for lies in find_distributions(prefix, one.sites, one.parts).values():
@@ -249,7 +261,7 @@ def _find_foreign_files(one: InstallRecord, store: Path) -> list[str]:
 
 
 def _is_known_file(one: InstallRecord, path: str, store: Path) -> bool:
-    """Whether it is what we put there, or what was there before."""
+    """Return True if the file is the installed one or the one from before."""
     whole, kept = Path(one.prefix) / path, one.kept.get(path)
     if target_files_io.is_installed_file(whole, one.placed.get(path)):
         return True
@@ -257,7 +269,7 @@ def _is_known_file(one: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(whole: Path, to: Path) -> bool:
-    """Whether it was a person's own. Python makes bytecode again."""
+    """Move a user's file aside and return True. Bytecode is removed: Python creates it again."""
     if is_bytecode(whole.as_posix()):
         whole.unlink(missing_ok=True)
         return False
@@ -266,7 +278,7 @@ def _displace_user_file(whole: Path, to: Path) -> bool:
 
 
 def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Whether a file of a person's own had to be moved for it."""
+    """Restore or remove one file. Return True if a user's file was moved aside for it."""
     whole, kept = Path(one.prefix) / path, one.kept.get(path)
     ours = target_files_io.is_installed_file(whole, one.placed.get(path))
     if kept and not ours and target_files_io.is_original_file(whole, kept, store / path):
@@ -284,14 +296,14 @@ def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bo
 
 
 def _remove_bytecode(one: InstallRecord, source: Path) -> None:
-    """What Python made of ours; that of the old source was kept with it."""
+    """Remove the bytecode of an installed file. The bytecode of the old source is in the backup."""
     for found in list(target_files_io.list_bytecode(source)):
         if found.relative_to(one.prefix).as_posix() not in one.kept:
             found.unlink(missing_ok=True)
 
 
 def _restore_folders(one: InstallRecord, moved: list[str]) -> None:
-    """Those that were there are there, and of those that came none is that is empty."""
+    """Remove the empty folders that were added, and create the previous ones again."""
     prefix = Path(one.prefix)
     came = target_files_io.list_parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
     target_files_io.remove_empty_folders(prefix, came)

@@ -1,4 +1,4 @@
-"""What install is given and what it leaves."""
+"""The job and the manifest of the install stage."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import PurePath
 
 @dataclass(frozen=True)
 class InstallJob:
-    """Into the environment of the interpreter `into`, a path (from `root`, the checkout) or a name
-    on PATH.
+    """Install into the environment of the interpreter `into`.
 
-    `index` is where torch's dependencies are found beside the default index. `builds` is the folder
-    of all profiles, since one environment is for one of them; `replaced` keeps what gives way.
-    `sizes` are MiB of packages of an index once they are unpacked, by the beginning of a name.
-    `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read; with `partial`
-    that of an extension whose build failed may be missing.
+    `into` is a path (relative to `root`, the checkout) or a name on PATH. `index` is searched for
+    torch's dependencies in addition to the default index. `builds` is the folder of all profiles,
+    since an environment belongs to one of them. `replaced` is the folder of the backups. `sizes`
+    are the unpacked sizes of an index's packages in MiB, by the beginning of a name. `deps`,
+    `environment`, `wheel` and `extensions` (by name) are manifests to read. With `partial`, the
+    manifest of an extension whose build failed may be missing.
     """
 
     into: str
@@ -38,8 +38,10 @@ class InstallJob:
 
 @dataclass(frozen=True)
 class DistributionRecord:
-    """One that now lies there: `record` is the path of its RECORD, `digest` the sha256 of that, and
-    `wheel` the sha256 of its wheel in the wheelhouse, "" for one that came from an index.
+    """An installed distribution.
+
+    `record` is the path of its RECORD, `digest` the sha256 of that file, and `wheel` the sha256 of
+    its wheel in the wheelhouse, "" if it came from an index.
     """
 
     name: str
@@ -51,8 +53,9 @@ class DistributionRecord:
 
 @dataclass(frozen=True)
 class Installation:
-    """The manifest install.json: `python` is the interpreter, `prefix` the folder of its
-    environment.
+    """The manifest install.json.
+
+    `python` is the interpreter, `prefix` the folder of its environment.
     """
 
     python: str

@@ -1,7 +1,7 @@
-"""What an installer would put into a person's environment, without doing it.
+"""Resolve what an installer would install into the user's environment, without installing.
 
-uv decides, or pip where uv cannot run: the same one that unpacks it afterwards, since the two do
-not look at indexes in the same order.
+uv resolves, or pip if uv cannot run. The same tool unpacks the packages later, since the two do not
+search indexes in the same order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tasks.wheels import wheel_archive_io, wheel_requirements_io
 
 @dataclass(frozen=True)
 class SelectedWheel:
-    """A wheel: `name` as an installer normalizes it, `size` in bytes once it is unpacked."""
+    """A wheel to install. `name` is normalized, `size` is the unpacked size in bytes."""
 
     path: Path
     name: str
@@ -58,7 +58,10 @@ class SelectedWheel:
 
 
 def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
-    """torch's first. Raises `BadArtifactError` where the wheelhouse does not have one."""
+    """Return the wheels to install, torch's first.
+
+    Raises `BadArtifactError` if one is missing in the wheelhouse.
+    """
     torch = manifests.read_manifest(job.wheel, Wheel)
     if torch.artifact is None:
         raise BadArtifactError("this torch came without a wheel", location=str(job.wheel))
@@ -80,7 +83,10 @@ def _select_extension_wheels(job: InstallJob) -> Iterator[SelectedWheel]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Its name alone does not say that it is the one: extensions are built for many a torch."""
+    """Return the wheel with this name and digest in the wheelhouse.
+
+    The name is not enough: extensions are built for several versions of torch.
+    """
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             return _read_wheel(path, artifact)
@@ -105,7 +111,7 @@ _COMPANION_HINT = "it may not import: companions: [{}] in config/local.yaml brin
 
 
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
-    """Raise a `BuildError` for what can be known before a file is written."""
+    """Raise `TorchyardError` for problems that are known before a file is written."""
     said = target.info
     if said.managed:
         raise TorchyardError(
@@ -123,7 +129,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
 
 
 def build_unfit_error(target: TargetEnvironment, wheel: SelectedWheel) -> BadArtifactError:
-    """For another Python, another ABI or another platform."""
+    """Return the error for a wheel for another Python, ABI or platform."""
     named = ", ".join(sorted(map(str, wheel.tags)))
     return BadArtifactError(
         f"{wheel.path.name} is for {named}, and {target.python} takes {target.info.tags[0]}; "
@@ -134,7 +140,7 @@ def build_unfit_error(target: TargetEnvironment, wheel: SelectedWheel) -> BadArt
 
 
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:
-    """What a person has to know where `coming` (normalized name → version) is installed."""
+    """Yield warnings for an install of `coming` (normalized name → version)."""
     torch = target.list_installed().get("torch")
     if torch and (torch.installer == "conda" or _has_conda_torch(target)):
         yield (
@@ -156,7 +162,7 @@ def _has_conda_torch(target: TargetEnvironment) -> bool:
 
 
 def describe_conflicts(said: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """What stays there and asks for another version than is coming."""
+    """Yield a line for each remaining package that requires another version than in `coming`."""
     staying = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
     for one in sorted(staying, key=lambda one: one.name):
         for wanted in _find_unmet_requirements(said, one, coming):
@@ -176,7 +182,7 @@ def _find_unmet_requirements(
         version = coming.get(canonicalize_name(wanted.name))
         if version is None or not is_requirement_applicable(wanted, said.markers):
             continue
-        wanted.marker = None  # it was said to hold
+        wanted.marker = None  # the marker was evaluated above
         if not wanted.specifier.contains(version, prereleases=True):
             yield wanted
 
@@ -184,8 +190,9 @@ def _find_unmet_requirements(
 def compare_installed(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> Sequence[str]:
-    """What lies there and was not meant to: the list before, the list after, and what came. Pure
-    but for the lists.
+    """Return the differences between the expected and the actual distributions.
+
+    Expected are those listed `before`, with `coming` installed. Reads only its arguments.
     """
     expected = {name: one.version for name, one in before.list_installed().items()} | dict(coming)
     found = {name: one.version for name, one in after.list_installed().items()}
@@ -199,14 +206,16 @@ def compare_installed(
 
 _DRY_RUN_LINE = re.compile(
     r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)"
-)  # `- name==1.0` is what it replaces
+)  # `- name==1.0` is the replaced version
 
 
 @dataclass(frozen=True)
 class Installer:
-    """Who resolves and unpacks for the interpreter `python` of the environment `prefix`: `uv`, or,
-    where that is None, the pip of the interpreter `pip`. `folder` is one of ours for what they have
-    to write. `index` is beside the default one.
+    """The installer that resolves and unpacks for the interpreter `python`.
+
+    `uv` is its path, or None: then it is the pip of the interpreter `pip`. `prefix` is the
+    environment, `folder` a managed folder for the installer's files. `index` is used in addition to
+    the default one.
     """
 
     python: str
@@ -219,7 +228,7 @@ class Installer:
     constraints: tuple[str, ...] = ()
 
     def run_command(self, argv: Sequence[str], what: str) -> list[str]:
-        """Its lines. A failure is explained by its kind."""
+        """Run the installer and return its output lines. Failures are explained by their kind."""
         lines: list[str] = []
         index_client.run_index_client(
             argv, what, self.log, _build_installer_environment(), lines.append
@@ -227,7 +236,7 @@ class Installer:
         return lines
 
     def build_command(self, *options: str) -> tuple[str, ...]:
-        """The command for an install with these options."""
+        """Return the command for an install with these options."""
         if self.uv:
             first = (self.uv, "pip", "install", "--no-progress", "--color", "never")
             return (
@@ -245,8 +254,10 @@ class Installer:
 def resolve_requirements(
     by: Installer, wanted: Sequence[str], again: Sequence[str]
 ) -> Mapping[str, str]:
-    """Normalized name → version of everything that would be installed or replaced for `wanted`,
-    requirements or paths of wheels; those in `again` also where their version lies there.
+    """Return normalized name → version of all packages that `wanted` installs or replaces.
+
+    `wanted` are requirements or paths of wheels. Packages in `again` are reinstalled, even if the
+    same version is installed.
     """
     constraints = by.folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in by.constraints))
@@ -270,29 +281,33 @@ def _parse_pip_report(report: Path) -> Mapping[str, str]:
 
 
 def unpack_wheels(by: Installer, staged: PurePath, wanted: Sequence[str]) -> None:
-    """Install exactly `wanted`, as if the folder `staged` were the prefix of the environment: with
-    the scripts, and the RECORD, that it would have there.
+    """Install exactly `wanted` as if the folder `staged` were the prefix of the environment.
+
+    Scripts and RECORD are the same as they would be in the prefix.
     """
     options = ("--prefix", str(staged), "--no-deps", *_list_unpack_options(by), *wanted)
     by.run_command(by.build_command(*options), "unpack what is to be installed")
 
 
 def _list_unpack_options(by: Installer) -> tuple[str, ...]:
-    """Bytecode would name the folder that it was made in."""
+    """Return the options for unpacking without bytecode, which would name the staging folder."""
     if by.uv:
         return ("--no-compile-bytecode",)
     return ("--no-compile", "--ignore-installed", "--no-warn-script-location")
 
 
 def _build_installer_environment() -> dict[str, str]:
-    """With links, what lies there would be a part of uv's cache, which a person may clean."""
+    """Return the environment without UV_LINK_MODE=symlink.
+
+    With links, the installed files would be part of uv's cache, which the user may clean.
+    """
     given = shell.build_installer_env()
     return {n: v for n, v in given.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
 
 
 @contextmanager
 def _remove_uv_lock(prefix: Path) -> Iterator[None]:
-    """uv leaves an empty file in an environment that it only looked at."""
+    """Remove the empty lock file that uv leaves in an environment that it only inspects."""
     lock = prefix / ".lock"
     was_there = lock.exists()
     try:
@@ -305,7 +320,7 @@ def _remove_uv_lock(prefix: Path) -> Iterator[None]:
 def require_versions(
     found: Mapping[str, str], expected: Mapping[str, str], where: PurePath
 ) -> None:
-    """`BuildError` where not exactly what was resolved was unpacked."""
+    """Raise `TorchyardError` if the unpacked versions differ from the resolved ones."""
     if dict(found) != dict(expected):
         raise TorchyardError(
             f"unpacked were {_format_versions(found)}, and {_format_versions(expected)} "
@@ -327,8 +342,10 @@ def resolve_install(
     chosen: Sequence[SelectedWheel],
     held: InstallRecord | None,
 ) -> Versions:
-    """Name → version of all of it. Nothing that is there moves for an extension: of what that asks
-    for only what is not there at all is installed.
+    """Return name → version of everything to install.
+
+    Extensions do not change installed packages: of their requirements only missing packages are
+    installed.
     """
     built = {one.name for one in chosen}
     fresh = {one.name: one.version for one in chosen if not _is_installed(one, held)}
@@ -356,16 +373,19 @@ def resolve_install(
 
 
 def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> Iterator[str]:
-    """What torch needs, and what else is there, as it is; but not what gives way to a wheel."""
+    """Yield pins for torch's requirements and the installed packages.
+
+    Packages that a wheel replaces are not pinned.
+    """
     there = {name: one.version for name, one in target.list_installed().items()}
     for name, version in {**there, **needs}.items():
-        with suppress(InvalidVersion):  # no installer would read it
+        with suppress(InvalidVersion):  # installers reject such a version
             if name not in built:
                 yield f"{name}=={Version(version)}"
 
 
 def _is_installed(one: SelectedWheel, held: InstallRecord | None) -> bool:
-    """Whether it was put there, and nobody changed that since."""
+    """Return True if the wheel was installed before and has not been changed since."""
     part = held.parts.get(one.name) if held else None
     if held is None or part is None or part.wheel != one.sha256:
         return False

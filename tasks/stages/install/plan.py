@@ -1,4 +1,4 @@
-"""Settings and choice → the install stage."""
+"""Plan the install stage from the settings and the resolution."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def plan(
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
-    """The stage that puts what the stages `before` built into the environment of `install.into`,
-    which is set. Raises `SettingsError` where nothing is built that could be put there.
+    """Return the stage that installs the results of the stages `before`.
+
+    They are installed into the environment of `install.into`, which must be set. Raises
+    `SettingsError` if the settings build no wheel of torch.
     """
     into = settings.install.into or ""
     _require_wheel(settings, choice)

@@ -1,4 +1,4 @@
-"""Look, resolve, unpack, keep, exchange, import: only what imports stays."""
+"""Run the install: resolve, unpack, back up, swap, import. A failed import is rolled back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ from tasks.system.profile_hint import format_profile_argument
 
 
 def require_sole_profile(job: InstallJob, target: TargetEnvironment) -> None:
-    """What another profile replaced there, or began to, it alone can put back: a `BuildError`."""
+    """Raise `TorchyardError` if another profile has installed, or started to, into the environment.
+
+    Only that profile can restore what it replaced.
+    """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         taken = other != Path(job.replaced) and install_journal_io.find_stamp(
             other, target.prefix, target.sites
@@ -67,7 +70,10 @@ _BYTES_PER_MIB = 2**20
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """MiB of everything that comes, by the wheels and by what costs.yaml knows of an index's."""
+    """Return the MiB of all packages to install.
+
+    The sizes are those of the wheels, and those in costs.yaml for packages of an index.
+    """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     linked = set(_list_linked_packages(order)) if order.installer.uv else set()
     new = [name for name in order.versions if name not in linked]
@@ -75,12 +81,12 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
-    """Also where one is not there yet, whose folders above tell."""
+    """Return True if both paths are on one disk. For a missing path, its parents decide."""
     return find_existing_ancestor(one).stat().st_dev == find_existing_ancestor(other).stat().st_dev
 
 
 def _list_linked_packages(order: InstallOrder) -> Iterator[str]:
-    """What the build's environment has in the same version, and shares with uv's cache."""
+    """Yield packages of the build's environment in the same version, hard-linked to uv's cache."""
     site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
     if not is_same_disk(site, order.stamp):
         return
@@ -111,12 +117,13 @@ sys.exit(failed)
 
 
 def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
-    """`BadArtifactError` where torch, or a module of an extension, does not import there, or where
-    another torch does. One that needs the driver, where none is, cannot be tried: a warning.
+    """Raise `BadArtifactError` if torch or an extension does not import, or another torch does.
+
+    A module that needs the driver cannot be tested on a machine without one: that is a warning.
     """
     show_progress("importing torch there")
     given = manifests.read_manifest(job.environment, Environment)
-    # where no module lies: not in a source tree with a torch in it
+    # the working directory has no modules: a source tree contains a torch package
     env = _build_import_environment(given.build_child_environment(shell.build_host_env()))
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
     found = environments.try_import(
@@ -136,7 +143,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Each that did not import by itself: the next one may be worse."""
+    """Report each failed import separately: a later one may be worse."""
     for name, told in _find_failed_imports(lines):
         one = ImportResult(
             tuple(told), environments.find_raised_exception(told) or error.message, error
@@ -153,8 +160,10 @@ def _check_import_failures(
 
 
 def _find_failed_imports(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """What did not import, with its lines. Where all did, Python ended badly with the last; torch
-    is the first, also where not even that was begun.
+    """Yield each failed import with its lines.
+
+    If all imports succeeded, Python crashed at exit, and the last import is returned. If none was
+    started, it is torch, the first one.
     """
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     tried = [
@@ -193,7 +202,7 @@ def _read_built_extensions(job: InstallJob) -> Iterator[BuiltExtension]:
 
 
 def _build_import_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """It is another environment that is active then, and trying it leaves nothing there."""
+    """Return the environment without VIRTUAL_ENV, which names another one, and without bytecode."""
     given = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
     return {**given, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -203,7 +212,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """Everything that is known by now. `stamp` is the folder for what gives way."""
+    """Everything that an install needs. `stamp` is the folder of its backups."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -214,7 +223,7 @@ class InstallOrder:
 
 
 def apply_install(order: InstallOrder) -> InstallRecord:
-    """What lies there then. Whatever goes wrong, the environment is what it was before."""
+    """Install and return the record. After any failure, the environment is as before."""
     stamp = order.stamp
     try:
         made = _unpack_packages(order)
@@ -225,12 +234,12 @@ def apply_install(order: InstallOrder) -> InstallRecord:
         _require_disk_space(order, made)
         install_journal_io.write_pending(stamp, PendingInstall("installing", new))
     except BaseException:
-        install_commit_io.discard_pending(stamp)  # nothing of theirs was touched
+        install_commit_io.discard_pending(stamp)  # the environment is unchanged
         raise
     try:
         install_swap_io.swap_files(new, stamp / PENDING_FOLDER / "staged")
         _require_expected_packages(order)
-        # the wheel's name may lack the local version that torch itself says: PyPI's 2.15.0+cu132
+        # the wheel's name may lack the local version of torch.__version__: PyPI's 2.15.0+cu132
         torch = manifests.read_manifest(order.job.wheel, Wheel)
         require_imports(order.job, order.target, torch.version)
     except BaseException:
@@ -263,7 +272,10 @@ def _unpack_packages(order: InstallOrder) -> StagedPackages:
 
 
 def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
-    """On one disk a file has two names, on two it is there twice."""
+    """Raise an error if the environment is on another disk that is too full.
+
+    On the same disk, files are hard links and take no extra space.
+    """
     prefix = order.target.prefix
     if not is_same_disk(prefix, order.stamp):
         need = sum(placed.size for placed in made.placed.values()) // _MIB + 1
@@ -273,7 +285,7 @@ def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
-    """The environment as the person named it, and the folder where it is on another disk."""
+    """Return the environment as named in the settings, with the folder if on another disk."""
     named = f"install.into: {order.job.into}"
     one = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
     return named if one else f"{folder}, for {named}"
@@ -290,7 +302,7 @@ def _require_expected_packages(order: InstallOrder) -> None:
 
 
 def _undo_install(stamp: Path, new: InstallRecord) -> None:
-    """A person's environment is never left as it is in between."""
+    """Restore the environment. It is never left half changed."""
     show_progress("putting back what was there")
     aside = stamp / ASIDE_FOLDER / install_commit_io.create_timestamp()
     install_commit_io.report_displaced_files(
@@ -328,7 +340,7 @@ def _describe_versions(new: InstallRecord) -> Iterator[str]:
 
 
 def run(job: InstallJob) -> tuple[Installation]:
-    """Leave what was built in a person's environment, or that environment as it was."""
+    """Install the built wheels into the user's environment, or leave it unchanged."""
     install_commit_io.recover_installs(job.replaced)
     chosen = package_resolution_io.select_wheels(job)
     python = target_interpreter_io.find_interpreter(job.into, job.root)

@@ -1,4 +1,4 @@
-"""A person's environment as its own interpreter describes it."""
+"""Query the user's environment through its interpreter."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tasks.stages.install import environment_report_io
 from tasks.stages.install.target_interpreter_io import SETTING_KEY
 from tasks.system import shell
 
-_QUERY_TIMEOUT = 120.0  # seconds: thousands of packages on a cold disk
+_QUERY_TIMEOUT = 120.0  # seconds: there may be thousands of packages on a cold disk
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """A package that lies there; `requires` as its metadata has it, `installer` "pip", "conda"."""
+    """An installed package. `requires` is from its metadata, `installer` is "pip" or "conda"."""
 
     name: str
     version: str
@@ -33,9 +33,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EnvironmentInfo:
-    """What the interpreter says: `tags` of the wheels that it takes, the best first; `markers` for
-    requirements; `managed` the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's own
-    site-packages, both "" where there is none.
+    """What the interpreter reports.
+
+    `tags` are the wheel tags it accepts, the best first; `markers` the environment markers for
+    requirements. `managed` is the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's
+    site-packages, each "" if missing.
     """
 
     version: str
@@ -53,26 +55,31 @@ class EnvironmentInfo:
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """The environment of the interpreter `python`. `prefix` has no links in it."""
+    """The environment of the interpreter `python`. `prefix` contains no links."""
 
     python: str
     info: EnvironmentInfo
 
     @property
     def prefix(self) -> Path:
-        """The folder that all of it lies in."""
+        """Return the root folder of the environment."""
         return Path(self.info.prefix)
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Where packages lie, below the prefix. Raises `BuildError` where that is elsewhere."""
+        """Return the site-packages folders, relative to the prefix.
+
+        Raises `TorchyardError` if one is outside the prefix.
+        """
         return tuple(
             dict.fromkeys(self._resolve_below(p) for p in (self.info.platlib, self.info.purelib))
         )
 
     def list_links(self) -> Mapping[str, str]:
-        """Links on the way to its packages and where they lead, both below the prefix: where Python
-        has lib64, as on Fedora, openSUSE and RHEL, `lib64` → `lib` in a venv.
+        """Return the links on the paths of the site-packages folders and their targets.
+
+        Both are relative to the prefix. In a venv of a Python with lib64, as on Fedora, openSUSE
+        and RHEL, `lib64` → `lib`.
         """
         found: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
@@ -95,12 +102,15 @@ class TargetEnvironment:
         return real.relative_to(self.prefix).as_posix()
 
     def list_installed(self) -> Mapping[str, Distribution]:
-        """What lies there by normalized name."""
+        """Return the installed distributions by normalized name."""
         return {canonicalize_name(one.name): one for one in self.info.distributions if one.name}
 
 
 def query_environment(python: PurePath) -> TargetEnvironment:
-    """Run the interpreter once, which writes nothing. Raises `BuildError` where it cannot tell."""
+    """Run the interpreter once, without writing anything, and return its environment.
+
+    Raises `TorchyardError` if the output cannot be parsed.
+    """
     ours = Path(packaging.__file__).parent.parent
     argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(ours))
     env = shell.build_host_env()

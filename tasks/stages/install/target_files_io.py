@@ -1,8 +1,7 @@
-"""Files in a person's environment, one at a time: is it the one that is meant, put it there, put it
-aside.
+"""Compare, link, replace and list files of the user's environment.
 
-A file is never written where it lies, for a running Python has it mapped, and other environments
-may share it: each is made beside its place and renamed.
+A file is never written in place: a running Python may have it mapped, and other environments may
+share it. Each file is created beside its path and renamed.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from tasks.stages.install.install_journal_io import BackupFile, InstalledFile
 from tasks.system import files
 from tasks.wheels import wheel_record
 
-TEMPORARY_NAME = ".torchyard-part"  # one name, so that whoever comes after a KILL finds it
+TEMPORARY_NAME = ".torchyard-part"  # a fixed name, so that it is found after a SIGKILL
 
 
 def compute_sha256(path: Path) -> str:
-    """Of the bytes of a file."""
+    """Return the sha256 of a file."""
     return files.read_artifact(path).sha256
 
 
 def is_present(path: Path) -> bool:
-    """Whether anything is, be it a link that leads nowhere."""
+    """Return True if the path exists. A broken link counts."""
     return path.is_symlink() or path.exists()
 
 
 def read_link(link: Path) -> str:
-    """As it is written: a Path would take "./" out of it."""
+    """Return the target of a link as written. A Path would drop "./"."""
     return os.readlink(link)  # noqa: PTH115
 
 
 def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
-    """Whether it is what we put there, and nobody changed it since."""
+    """Return True if the file is the installed one, unchanged."""
     if placed is None or not is_present(path):
         return False
     found = path.lstat()
@@ -52,7 +51,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
-    """Whether the file that was there before lies there, whose other name is `store`."""
+    """Return True if the file is the one from before the install, with the backup `store`."""
     if kept.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == kept.link
     if not path.is_file():
@@ -63,7 +62,7 @@ def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a file, or else a copy with its time and mode; a link stays one."""
+    """Hard-link a file, or else copy it with its time and mode. A symbolic link stays one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.is_symlink():
@@ -71,20 +70,20 @@ def link_or_copy(source: Path, target: Path) -> None:
         return
     try:
         os.link(source, target)
-    except OSError:  # another disk, a file system without links, a file of somebody else
+    except OSError:  # another disk, a file system without hard links, another user's file
         shutil.copy2(source, target)
 
 
 def replace_file(source: Path, target: Path) -> None:
-    """Let `source` be at `target` too, in the place of what is there."""
+    """Link `source` to `target` and replace the file there."""
     part = target.with_name(TEMPORARY_NAME)
     link_or_copy(source, part)
     files.replace_path(part, target)
-    part.unlink(missing_ok=True)  # a rename to another name of the same file does nothing
+    part.unlink(missing_ok=True)  # a rename between two hard links of one file does nothing
 
 
 def move_aside(path: Path, to: Path) -> None:
-    """Move a person's file out of the way; one that lies at `to` already is another one."""
+    """Move a user's file to `to`, with a suffix if a file is already there."""
     while is_present(to):
         to = to.with_name(f"{to.name}.more")
     link_or_copy(path, to)
@@ -92,7 +91,7 @@ def move_aside(path: Path, to: Path) -> None:
 
 
 def list_bytecode(path: Path) -> Iterator[Path]:
-    """What Python made of a source file."""
+    """Yield the bytecode files of a source file."""
     if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
         beginning = f"{path.stem}."
         for found in folder.iterdir():
@@ -101,17 +100,17 @@ def list_bytecode(path: Path) -> Iterator[Path]:
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
-    """Remove those that are empty, the deepest first; what a KILL left half made in them, too."""
+    """Remove empty folders, the deepest first, and temporary files that a SIGKILL left."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty, or not there
+        with contextlib.suppress(OSError):  # not empty or missing
             (prefix / name / "__pycache__").rmdir()
         with contextlib.suppress(OSError):
             (prefix / name).rmdir()
 
 
 def list_parents(paths: Iterable[str]) -> set[str]:
-    """Every folder that these lie in, but the prefix itself."""
+    """Return all parent folders of the paths, except for the prefix."""
     found: set[str] = set()
     for path in paths:
         above = path.rpartition("/")[0]
@@ -123,8 +122,10 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """`versions` by normalized name; `records` are their RECORDs, and `placed` all of their files,
-    by paths below the prefix.
+    """The unpacked packages.
+
+    `versions` are by normalized name, `records` the paths of their RECORD files, and `placed` all
+    their files. Paths are relative to the prefix.
     """
 
     versions: Mapping[str, str]
@@ -133,7 +134,7 @@ class StagedPackages:
 
 
 def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
-    """An empty folder, with the links that the prefix has: packages lie where they lie there."""
+    """Create an empty folder with the links of the prefix, so that packages have the same paths."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
         (staged / folder).mkdir(parents=True, exist_ok=True)
@@ -143,7 +144,7 @@ def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
 
 
 def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
-    """What lies in `staged`, where packages are in the folders `sites`."""
+    """Return the packages in `staged`, with the site-packages folders `sites`."""
     versions: dict[str, str] = {}
     records: dict[str, str] = {}
     placed: dict[str, InstalledFile] = {}
@@ -179,7 +180,10 @@ def _list_staged_files(staged: Path, info: Path, owner: str) -> Iterator[tuple[s
 
 
 def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """The path below `prefix` of what RECORD in `site` calls `name`; None where it is outside."""
+    """Return the path of a RECORD entry relative to `prefix`, None if it is outside.
+
+    `name` is the entry, relative to `site`.
+    """
     path = Path(os.path.normpath(site / name))
     if not path.is_relative_to(prefix):
         return None
@@ -191,9 +195,11 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """What lies there under a name: `infos` are its dist-info folders, or what older tools leave;
-    `version` names all of them. `listed` are the files, below the prefix, of those without RECORD
-    that conda put there.
+    """The installed distributions of one name.
+
+    `infos` are its dist-info folders or what older tools create; `version` joins the versions of
+    all. `listed` are the files of those that conda installed without RECORD, relative to the
+    prefix.
     """
 
     name: str
@@ -203,29 +209,29 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Those of which nobody knows which files are theirs."""
+        """Return the infos whose files are unknown."""
         return tuple(i for i in self.infos if not has_record(i) and i not in self.listed)
 
     @property
     def record_digest(self) -> str:
-        """sha256 of its RECORD, "" where there is none or more than one."""
+        """Return the sha256 of RECORD, "" unless there is exactly one info with one."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
 
 
 def has_record(info: Path) -> bool:
-    """Whether it lists its files itself."""
+    """Return True if the info has a RECORD."""
     return (info / "RECORD").is_file()
 
 
 def compute_record_digest(record: Path) -> str:
-    """sha256 of a RECORD, "" where there is none."""
+    """Return the sha256 of a RECORD, "" if it is missing."""
     return files.read_artifact(record).sha256 if record.is_file() else ""
 
 
 def find_distributions(
     prefix: Path, sites: Iterable[str], names: Iterable[str]
 ) -> Mapping[str, InstalledDistribution]:
-    """Those of these normalized names that are there."""
+    """Return the installed distributions with these normalized names."""
     found: dict[str, list[Path]] = {}
     wanted = set(names)
     for site in sites:
@@ -247,9 +253,10 @@ def find_distributions(
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
-    """The files of the conda package that `info` came with; none where it came with none.
+    """Return the files of the conda package that contains `info`, empty without one.
 
-    conda's own list, https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
+    conda's file list:
+    https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """
     beginning = f"{info.relative_to(prefix).as_posix()}"
     for meta in sorted((prefix / "conda-meta").glob("*.json")):
@@ -263,7 +270,7 @@ def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
 
 
 def list_distribution_names(site: Path) -> set[str]:
-    """The normalized names of everything that lies in a folder of packages."""
+    """Return the normalized names of all distributions in a site-packages folder."""
     return {name for _, name in _list_site_infos(site)}
 
 
@@ -281,7 +288,7 @@ def _join_versions(infos: Iterable[Path]) -> str:
 
 
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
-    """The paths below `prefix` of all that it has there, bytecode included."""
+    """Yield the paths of all files of a distribution relative to `prefix`, with bytecode."""
     for info in one.infos:
         text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
         named = [

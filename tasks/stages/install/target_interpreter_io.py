@@ -1,4 +1,4 @@
-"""The interpreter that install.into names, and what shows at a glance: cheap enough for load."""
+"""Find and check the interpreter of install.into. Fast enough for loading the settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.settings.schema import Settings
 from tasks.system import shell
 
 SETTING_KEY = "install.into"
-_INSPECT_TIMEOUT = 30.0  # seconds: what is no Python may wait for somebody to type
+_INSPECT_TIMEOUT = 30.0  # seconds: another program than Python may wait for input
 VENV_HINT = "make a venv of your own (python -m venv …) and name its Python in install.into"
 _INSPECT_CODE = """
 import os, sys, sysconfig
@@ -34,10 +34,12 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What a Python is: `implementation` as it says itself ("cpython"), `kind` "usual" or
-    "free-threaded", `prefix` the folder of its environment, with links followed. `managed` is its
-    file EXTERNALLY-MANAGED, `closed` a folder of it that may not be written to, both "" where there
-    is none. `sites` are the folders that its packages lie in.
+    """What a Python interpreter is.
+
+    `implementation` is its name in sys.implementation ("cpython"), `kind` "usual" or
+    "free-threaded", `prefix` the folder of its environment, with links resolved. `managed` is its
+    file EXTERNALLY-MANAGED, `unwritable` a folder of it that is not writable, each "" if there is
+    no such path. `sites` are its site-packages folders.
     """
 
     implementation: str
@@ -50,7 +52,7 @@ class InterpreterInfo:
 
     @property
     def minor(self) -> str:
-        """`3.12`."""
+        """Return `3.12`."""
         return format_major_minor(self.version)
 
     def __str__(self) -> str:
@@ -60,14 +62,15 @@ class InterpreterInfo:
 
 
 def is_program_name(into: str) -> bool:
-    """Whether it is to be looked for on PATH."""
+    """Return True if `into` is a name to search on PATH."""
     return PurePath(into).name == into
 
 
 def find_interpreter(into: str, root: PurePath) -> Path:
-    """The interpreter; a path starts at the checkout. Raises `SettingsError` where none is there.
+    """Return the interpreter. A relative path starts at the checkout.
 
-    Links are not followed: a venv's Python is a link to the one that it was made of.
+    Raises `SettingsError` if there is no such interpreter. Links are not resolved: a venv's Python
+    is a link to the one it was created with.
     """
     if is_program_name(into):
         found = shutil.which(into)
@@ -97,14 +100,17 @@ def find_interpreter(into: str, root: PurePath) -> Path:
 
 
 def find_python_in(folder: Path) -> Path | None:
-    """The Python of an environment that lies there, or in a project there as .venv or venv."""
+    """Return the Python of the environment in a folder, or in its .venv or venv."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
     within = (folder / name / place for name in ("", ".venv", "venv") for place in places)
     return next((path for path in within if path.is_file()), None)
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """What it says of itself. Raises `SettingsError` where it is no Python that runs here."""
+    """Run the interpreter and return what it is.
+
+    Raises `SettingsError` if it is not a Python that runs here.
+    """
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     command = Command(
         argv, shell.build_host_env(), "ask Python what it is", timeout=_INSPECT_TIMEOUT
@@ -122,7 +128,7 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
 
 
 def build_unwritable_error(folder: str) -> TorchyardError:
-    """Said before anything was changed."""
+    """Return the error for a folder that is not writable. Raise it before any change."""
     return TorchyardError(
         "you may not write here; nothing was changed", location=folder, hint=VENV_HINT
     )
@@ -137,12 +143,14 @@ def _build_not_python_error(python: Path, key: str) -> SettingsError:
 def check_install_target(
     settings: Settings, layout: Layout, choice: Resolution, ours: Collection[str]
 ) -> None:
-    """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, into which
-    nothing can be installed, or is another Python than wheels are made for. `ours` are the prefixes
-    of the environment that runs doit, and of the Python that it was made of.
+    """Raise `SettingsError` for an interpreter that cannot be installed into.
 
-    Those are taken where the path is written out, and not where a name on PATH leads there: in a
-    venv that is active, `python` is the one that torchyard was installed into.
+    It is missing, not a Python, managed by torchyard, not writable, or another Python than the
+    wheels are built for. `ours` are the prefixes of the environment that runs doit and of the
+    Python it was created with.
+
+    Those are rejected only for a name on PATH and accepted for a path: in an active venv, `python`
+    is the one that torchyard is installed in.
     """
     into = settings.install.into
     if into is None:
@@ -166,7 +174,10 @@ def check_install_target(
 
 
 def _require_writable(python: Path, found: InterpreterInfo) -> None:
-    """The install looks again, hours later; what is wrong now need not wait for it."""
+    """Raise `SettingsError` if the environment is not writable.
+
+    The install checks it again, hours later: this reports the error early.
+    """
     if found.managed:
         raise SettingsError(
             f"{python} is managed by the system, which says that nobody else installs there "
@@ -183,7 +194,7 @@ def _require_writable(python: Path, found: InterpreterInfo) -> None:
 
 
 def _require_same_python(python: Path, found: InterpreterInfo, choice: Resolution) -> None:
-    """What is built for one Python is of no use to another: known before hours of compiling."""
+    """Raise `SettingsError` if the wheels are for another Python, before hours of compiling."""
     meant = Path(choice.python.path)
     if meant.is_file() and str(found) != str(made := inspect_interpreter(meant, "python")):
         raise SettingsError(

@@ -1,4 +1,7 @@
-"""Asked in each run, so it is small: does what was put there still lie there?"""
+"""Check if the installed packages are still in the environment. Every run calls this.
+
+It must stay fast.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from tasks.system import manifests
 
 
 def is_stale(job: InstallJob) -> bool:
-    """Whether a person's pip was at work there. Of what torch needs another version may be there,
-    and has to be there.
+    """Return True if the environment changed, for example through the user's pip.
+
+    torch's dependencies must be present, but another version of them is accepted.
     """
     try:
         last = manifests.read_manifest(job.manifest, Installation)

@@ -1,8 +1,8 @@
-"""A wheel for machines that have a driver and no CUDA toolkit: which packages of NVIDIA's it is to
-declare, and which RPATH leads to them.
+"""Find the NVIDIA packages and the RPATH of a wheel for machines with a driver and no toolkit.
 
-As upstream's: the packages are pinned, and the folders go first into an RPATH, which unlike a
-RUNPATH goes before LD_LIBRARY_PATH and holds for what a library of NVIDIA's needs in turn.
+As in upstream's wheels, the packages are pinned, and their folders come first in an RPATH. Unlike a
+RUNPATH, an RPATH precedes LD_LIBRARY_PATH and also applies to what a library of NVIDIA's needs in
+turn.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ _LINUX_MARKER = 'platform_system == "Linux"'
 
 @dataclass(frozen=True)
 class CudaPackage:
-    """A package that has a library: the requirement for it, and the library's folder below
-    site-packages.
-    """
+    """The requirement for a library's package, and the library's folder below site-packages."""
 
     requirement: str
     folder: str
@@ -38,9 +36,11 @@ class CudaPackage:
 
 @dataclass(frozen=True)
 class CudaRequirements:
-    """What a wheel gets. `requires` are requirements, `paths` the RPATH of each library that has to
-    have another one, `promised` the files below site-packages that the requirements bring, and
-    `left` the libraries of the toolkit that no package is known for.
+    """What a wheel needs to run without a toolkit.
+
+    `requires` are requirements, `paths` the new RPATH of each library that needs another one,
+    `promised` the files below site-packages that the requirements install, and `unpackaged` the
+    toolkit's libraries that no known package contains.
     """
 
     requires: tuple[str, ...] = ()
@@ -58,11 +58,12 @@ def resolve_cuda_requirements(
     bringer: Callable[[LibraryNeed], CudaPackage | None],
     of_toolkit: Callable[[str], bool],
 ) -> CudaRequirements:
-    """For the libraries `held` by a wheel; `needs` are theirs, by their names there, and those of
-    all that comes in through them, by its place.
+    """Return the CUDA requirements for the libraries `held` by a wheel.
 
-    `bringer` tells which package has what was found, `of_toolkit` whether a folder is one of the
-    toolkit: nothing of the wheel is to lead there, as long as all of it comes from elsewhere.
+    `needs` are the needs of these libraries, by their names in the wheel, and of all libraries
+    loaded through them, by path. `bringer` returns the package of a library that was found.
+    `of_toolkit` is the test for a folder of the toolkit: such folders are removed from every RPATH
+    if packages provide everything.
     """
     found = {
         need.name: by
@@ -100,13 +101,19 @@ def _find_unpackaged(
 
 
 def _format_origin_paths(library: str, folders: Iterable[str]) -> list[str]:
-    """`torch/lib/libtorch_cuda.so`, `nvidia/cu13/lib` → `$ORIGIN/../../nvidia/cu13/lib`."""
+    """Return the RPATH entries that lead from a library to `folders`.
+
+    For torch/lib/libtorch_cuda.so and nvidia/cu13/lib: `$ORIGIN/../../nvidia/cu13/lib`.
+    """
     start = posixpath.dirname(library)
     return [f"$ORIGIN/{posixpath.relpath(folder, start)}" for folder in sorted(set(folders))]
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """METADATA with these requirements after its own; what it declares already is left alone."""
+    """Return METADATA with these requirements after the existing ones, which are not changed.
+
+    A requirement that is declared already is not added.
+    """
     listed = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     told = select_applicable_requirements(parse_requirements(listed), "linux")
     new = [one for one in requires if not _is_declared(Requirement(one), told)]

@@ -1,4 +1,4 @@
-"""What wheel is given and what it leaves."""
+"""The jobs and manifests of the wheel stage."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KERNELS: Mapping[System, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class AbiReadOptions:
-    """How the surface of the installed torch is read.
+    """How the ABI fingerprint of the installed torch is read.
 
-    `cxx_standard` is what cpp_extension of this release passes by the facts, None where they do not
-    know it. `symbols` keeps what was read in each library, `surfaces` is the folder of what the
-    last surfaces consist of.
+    `cxx_standard` is what cpp_extension of this release passes according to the facts, None if they
+    do not say. `symbols` is the cache file of the exported symbols, `abi_folder` the folder with
+    the details of the last fingerprints.
     """
 
     cxx_standard: int | None
@@ -36,10 +36,12 @@ class AbiReadOptions:
 
 @dataclass(frozen=True)
 class PrebuiltJob:
-    """An official wheel: `requirement` from `index` ("" is the default one), into the environment
-    of deps. It must hold code for all `targets`, by the facts in `knowledge`. `locked`
-    are the packages that torchyard.lock holds for it, `locked_sha256` the wheel's digest there: no
-    inputs, for what is there may be that.
+    """Install an official wheel into the environment of the deps stage.
+
+    `index` is the index of `requirement`, "" for the default one. The wheel must contain code for
+    all `targets`, according to the facts in `knowledge`. `locked` are the packages that
+    torchyard.lock holds for the wheel, `locked_sha256` is its locked digest. Neither is part of the
+    fingerprint, since the installed wheel may already match.
     """
 
     requirement: str
@@ -61,15 +63,18 @@ class PrebuiltJob:
 
 @dataclass(frozen=True)
 class BuiltJob:
-    """A wheel, or the C++ libraries, out of the build folder of compile.
+    """Build a wheel, or the C++ libraries, from the build directory of the compile stage.
 
-    `local` is the local version without the commit ("cu130.sm120"), None for no local version, and
-    `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
-    digest of what was last installed and imported, `libraries` what its libraries need, `linkages`
-    what was read in them. `build` is the build folder of this profile. `asked` are the settings,
-    `targets` the capabilities that the statement beside the wheel tells of. `locked` is as above.
-    `by_packages`: CUDA's libraries are to come from NVIDIA's packages; then `as_made` keeps what
-    was read in the libraries before their RPATH was set, and `patched` what became of them.
+    `local` is the local version without the commit ("cu130.sm120"), None for no local version.
+    `local_is_whole` means that the user chose the local version, so that no commit is added.
+    `content` keeps the digest of what was last installed and imported, `libraries` what its
+    libraries need, `linkages` what was read from them. `build` is the build directory of this
+    profile. `settings` and `targets` (compute capabilities) are recorded in the provenance
+    statement beside the wheel. `locked` is the same as in `PrebuiltJob`.
+
+    `by_packages` means that NVIDIA's packages provide the CUDA libraries. `original_linkages` then
+    keeps what was read from the libraries before their RPATH was set, and `patched` their digests
+    afterwards.
     """
 
     release: str
@@ -100,7 +105,7 @@ class BuiltJob:
 
 @dataclass(frozen=True)
 class ExistingJob:
-    """A torch that is installed already; nothing is installed."""
+    """Use a torch that is installed already. Nothing is installed."""
 
     python: str
     folder: str
@@ -113,7 +118,7 @@ class ExistingJob:
 
 @dataclass(frozen=True)
 class Wheel:
-    """The manifest wheel.json: the torch that everything after is about.
+    """The manifest wheel.json: the torch that all later stages use.
 
     `release` is `version` without its local part, `folder` the installed package, `artifact` the
     wheel in the wheelhouse, `prefix` the install prefix of a C++-only build.
@@ -133,11 +138,11 @@ class Wheel:
 class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
-    `python_tag` is the Python ABI. `headers` is a digest over headers, CMake files and torch's
-    cpp_extension, `symbols` over what the libraries export that an extension is linked with: a
-    torch with other bodies of functions has the same. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI, None
-    where there is no such choice, `cxx_standard` what cpp_extension passes (20), None where nobody
-    knows. `identity` is that of the environment: in a new one the extensions have to be installed
+    `python_tag` is the Python ABI. `headers` is a digest of headers, CMake files and torch's
+    cpp_extension. `symbols` is a digest of the exported symbols of the libraries that an extension
+    links: it does not change if only function bodies do. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI,
+    None where there is no such choice. `cxx_standard` is what cpp_extension passes (20), None if
+    unknown. `identity` identifies the environment: in a new one the extensions have to be installed
     again.
     """
 
@@ -152,14 +157,15 @@ class AbiFingerprint:
 
     @property
     def name(self) -> str:
-        """Eight hexadecimal digits of all that makes one extension differ from another."""
+        """Return eight hex digits of a digest of all fields but `identity`."""
         return compute_text_sha256(format_canonical_json(replace(self, identity="")))[:8]
 
 
 @dataclass(frozen=True)
 class AbiDetails:
-    """surfaces/NAME.json.gz, for people: what a surface consists of. `headers` maps files to their
-    digests, `symbols` libraries to the names that they export.
+    """The file surfaces/NAME.json.gz: the details of an ABI fingerprint, to explain its changes.
+
+    `headers` maps files to their digests, `symbols` maps libraries to their exported names.
     """
 
     surface: AbiFingerprint

@@ -1,4 +1,4 @@
-"""Settings and choice → the wheel stage."""
+"""Plan the wheel stage from the settings and the resolution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECIPE = 3
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """The stage that leaves an installed torch."""
+    """Return the stage that installs torch."""
     reading = _build_abi_options(layout, choice, knowledge)
     match choice.strategy:
         case "prebuilt":
@@ -54,8 +54,9 @@ def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> 
 
 
 def _build_optional_inputs(job: Any) -> dict[str, Json]:
-    """Return inputs that only some wheels have, so that no other wheel is rebuilt. Only a prebuilt
-    wheel is checked against the targets; a built one has them in its version.
+    """Return fingerprint inputs that only some wheels have, so that no other wheel is rebuilt.
+
+    Only a prebuilt wheel is checked against the targets; a built one has them in its version.
     """
     if isinstance(job, PrebuiltJob):
         return {"targets": [str(arch) for arch in job.targets]} if job.targets else {}
@@ -123,8 +124,8 @@ def _build_existing_job(layout: Layout, choice: Resolution, reading: AbiReadOpti
     )
 
 
-# so that a Debug and a Release build of one commit are two wheels; both sort below the commit, and
-# who asks an index for the release alone gets that of Release
+# Debug and Release builds of one commit are different wheels. Both suffixes sort below the commit:
+# a request to an index for the release only gets the Release build.
 _BUILD_TYPE_SUFFIXES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
 
 

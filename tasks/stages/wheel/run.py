@@ -1,4 +1,4 @@
-"""One way for each kind of job, to the same two manifests."""
+"""Install and check torch for each kind of wheel job, and return its two manifests."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ from tasks.wheels.provenance_documents import build_statement
 
 @dataclass(frozen=True)
 class LastWheel:
-    """The digest of the wheel's content without its version, and the wheel that has it. `asked` is
-    its version without the commit, `record` the sha256 of RECORD as it was left installed.
+    """The last wheel that was built and installed successfully.
+
+    `digest` is the digest of its content without its version, `asked` its version without the
+    commit, `record` the sha256 of RECORD after the installation.
     """
 
     digest: str
@@ -64,7 +66,7 @@ class LastWheel:
 
 
 def read_last_wheel(job: BuiltJob) -> LastWheel | None:
-    """What was installed before, where its wheel is still what it was."""
+    """Return the last installed wheel, None if its file is missing or has changed."""
     try:
         last = manifests.read_manifest(job.content, LastWheel)
     except TorchyardError:
@@ -74,17 +76,20 @@ def read_last_wheel(job: BuiltJob) -> LastWheel | None:
 
 
 def locate_last_wheel(job: BuiltJob, content: LastWheel) -> Path:
-    """Where it is kept."""
+    """Return the path of the wheel in the wheelhouse."""
     return Path(job.wheelhouse) / content.artifact.name
 
 
 def format_base_version(job: BuiltJob) -> str:
-    """Release and local version, without the commit."""
+    """Return the release and the local version, without the commit."""
     return f"{job.release}+{job.local}"
 
 
 def find_installed_torch(python: str) -> InstalledTorch:
-    """The torch that an interpreter would import."""
+    """Return the torch that an interpreter would import.
+
+    Raises `BadArtifactError` if torch is missing.
+    """
     found = interpreters.find_interpreter(python).torch
     if found is None:
         raise BadArtifactError(
@@ -96,9 +101,7 @@ def find_installed_torch(python: str) -> InstalledTorch:
 
 
 def require_release(found: InstalledTorch, release: str, cuda: str | None) -> None:
-    """`BadArtifactError` where another release, or another CUDA, was installed than the plan stands
-    on.
-    """
+    """Raise `BadArtifactError` if torch's release or CUDA differs from the plan."""
     if found.version.partition("+")[0] != release:
         raise BadArtifactError(
             f"torch {found.version} was installed, and {release} was meant", location=found.folder
@@ -122,15 +125,16 @@ _IMPORT_CODE = "import torch; print(torch.__version__)"
 
 
 def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
-    """`BadArtifactError` where the installed torch does not import, or is not `version`.
+    """Raise `BadArtifactError` if the installed torch does not import, or is not `version`.
 
-    A torch that is linked with the driver cannot be imported where none is: that is a warning.
+    A torch that is linked with the driver cannot be imported on a machine without one: that is a
+    warning.
     """
     show_progress("importing torch")
     env = manifests.read_manifest(job.env, Environment).build_child_environment(
         shell.build_host_env()
     )
-    # not in a source tree with a torch in it
+    # the working directory must not be a source tree that contains a torch package
     command = Command((), env, "import torch", cwd=job.landing, log=job.log)
     found = environments.try_import(python, _IMPORT_CODE, command)
     if found.needs_driver:
@@ -143,7 +147,7 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
             hint="that log has the whole traceback; once its cause is gone, run the same command "
             "again: torch is then installed and imported anew",
         ) from found.error
-    if version not in found.lines:  # warnings may stand around it
+    if version not in found.lines:  # the output may contain warnings, too
         raise BadArtifactError(
             f"torch {version} was installed, and what is imported says "
             f"{' '.join(found.lines[-1:])!r}",
@@ -154,7 +158,7 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
 
 @dataclass(frozen=True)
 class NewWheel:
-    """A wheel that was just made: `content` is the digest of what would be installed."""
+    """A wheel that was just built. `content` is the digest of what it installs."""
 
     wheel: Path
     content: str
@@ -165,8 +169,10 @@ class NewWheel:
 def install_new_wheel(
     job: BuiltJob, deps: DepsManifest, fresh: NewWheel, before: LastWheel | None
 ) -> Artifact:
-    """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
-    that does not gives way to the one before it.
+    """Install and import a new wheel, then store it in the wheelhouse.
+
+    The wheelhouse is shared with other profiles and users, so only a wheel that imports is stored
+    there. A wheel that does not import is replaced by the previous one.
     """
     manifests.remove_manifests(job.content, job.libraries)
     site = environments.find_site_packages(deps.python)
@@ -260,7 +266,7 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the archs of most kernels, none for a wheel without CUDA."""
+    """Return the archs that most kernels are compiled for, empty for a wheel without CUDA."""
     names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
     with wheel_archive_io.open_wheel(wheel) as archive:
         member = next((name for name in names if name in archive.namelist()), None)
@@ -281,8 +287,9 @@ VERSION_FILES = ("torch/version.py", "torch/_version.py")
 
 
 def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
-    """Make it, check it, and where it holds something new look at its libraries, install it and
-    import it.
+    """Build and check the wheel, then install and import it if its content is new.
+
+    The libraries of a wheel with new content are inspected before it is installed.
     """
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     if compiled.backend == "cmake":
@@ -314,7 +321,7 @@ def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprin
 
 
 def _compute_content_digest(packed: PackedWheel) -> str:
-    """What would be installed, with the packages that it brings along."""
+    """Return a digest of what the wheel installs, including the packages it requires."""
     content = wheel_archive_io.compute_content_digest(packed.recorded, VERSION_FILES)
     requires = packed.portable.requires
     return compute_text_sha256(format_canonical_json([content, *requires])) if requires else content
@@ -323,9 +330,7 @@ def _compute_content_digest(packed: PackedWheel) -> str:
 def _find_unchanged_wheel(
     job: BuiltJob, deps: DepsManifest, content: str, last: LastWheel | None
 ) -> Artifact | None:
-    """The wheel that is installed, where the new one differs in nothing but the commit in its
-    name.
-    """
+    """Return the installed wheel if the new one differs only in the commit in its name."""
     if last is None or not Path(job.libraries).is_file():
         return None
     if (last.digest, last.identity, last.asked) != (
@@ -336,7 +341,7 @@ def _find_unchanged_wheel(
         return None
     found = interpreters.find_interpreter(deps.python).torch
     if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
-        return None  # a person's pip took it away, or put another one there
+        return None  # the user removed or replaced torch with pip
     if not installed_wheel_io.has_all_files(Path(found.folder).parent, "torch"):
         return None
     print_line(f"the same content as {last.artifact.name}: kept")
@@ -346,7 +351,7 @@ def _find_unchanged_wheel(
 def _build_cpp_libraries(
     job: BuiltJob, deps: DepsManifest, compiled: CompileResult
 ) -> tuple[Wheel, AbiFingerprint]:
-    """An install prefix for find_package(Torch), and an archive of it."""
+    """Build an install prefix for find_package(Torch) and an archive of it."""
     files.remove_owned(job.prefix)
     prefix = files.create_owned_folder(job.prefix)
     wheel_packing_io.run_backend(job, compiled, prefix, {})
@@ -375,7 +380,7 @@ def _archive_prefix(job: BuiltJob, prefix: Path, version: str) -> Path:
 
 
 def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
-    """Leave an installed, checked torch. Raises `FetchError`, `BadArtifactError`."""
+    """Install and check torch. Raises `FetchError`, `BadArtifactError`."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
     match job:
         case PrebuiltJob():

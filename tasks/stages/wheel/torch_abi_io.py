@@ -1,12 +1,12 @@
-"""What an extension compiles and links against, read from a torch as it lies installed.
+"""Read the ABI fingerprint of an installed torch: what an extension compiles and links against.
 
-Of headers it is their bytes, of libraries only what they export: after a change inside of torch an
-extension is what it was. RECORD has the digest of each file; where a torch came without one (conda,
-a system package) the headers are read, and libraries are known by size and time.
+Headers count with their bytes, libraries only with their exported symbols: a change inside torch
+does not change an extension. RECORD has the digest of each file. If torch came without RECORD
+(conda, a system package), the headers are read, and libraries are identified by size and time.
 
-Whether strings are those of C++11 is seen in the parameters of c10's own functions: torch's CMake
-files said it once (2.5) and do not any more (2.14), and a wheel of the older ABI (PyPI's 2.5.1)
-exports 213 names with `__cxx11` out of the libstdc++ that was linked into it.
+The C++11 string ABI is detected from the parameters of c10's functions. torch's CMake files stated
+it once (2.5) and no longer do (2.14). A wheel of the older ABI (PyPI's 2.5.1) exports 213 names
+with `__cxx11` from the libstdc++ that was linked into it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tasks.system.output import show_progress
 from tasks.wheels import exported_symbols_io, wheel_archive_io, wheel_record
 from tasks.wheels.library_linkage import ExportedSymbols, ExportedSymbolsCache
 
-_SYMBOL_READER_VERSION = 1  # raised where symbols.exported comes to tell another thing of a library
-# The last has the flags that cpp_extension compiles with
+_SYMBOL_READER_VERSION = 1  # increment when read_exported_symbols returns something else
+# The last one has the flags that cpp_extension compiles with
 _HEADER_PREFIXES = (
     "torch/include/",
     "torch/share/cmake/",
     f"torch/{cpp_extension.CPP_EXTENSION_PATH}",
 )
-# Of what CppExtension and CUDAExtension link; .lib are Windows' import libraries
+# The libraries that CppExtension and CUDAExtension link; .lib are Windows' import libraries
 _LINKED_LIBRARY = re.compile(
     r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
     r"\.(?:so(?:\.[\d.]+)?|dylib|lib)"
@@ -47,9 +47,10 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """The surface of an installed torch; its parts are kept for people.
+    """Return the ABI fingerprint of an installed torch, and store its details.
 
-    Raises `BadArtifactError` where a library cannot be read.
+    The details explain later why a fingerprint changed. Raises `BadArtifactError` if a library
+    cannot be read.
     """
     show_progress("looking at what extensions compile and link against")
     folder = Path(found.folder)
@@ -77,7 +78,7 @@ def read_abi_fingerprint(
 
 
 def _list_torch_files(folder: Path) -> Mapping[str, str]:
-    """Files and their digests, by RECORD where it lists the libraries."""
+    """Return torch's files and their digests, from RECORD if it lists the libraries."""
     recorded = wheel_archive_io.read_installed_record(folder.parent, "torch")
     if any(_LINKED_LIBRARY.fullmatch(name) for name in recorded):
         return recorded
@@ -107,7 +108,10 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """What each library exports; those that the last torch had in the same bytes are not read."""
+    """Return the exported symbols of each library.
+
+    A library that the previous torch held with the same bytes is not read again.
+    """
     before = _read_known_exports(reading)
     found = {
         name: before[digest] if digest in before else _summarize_exports(site / name, names(name))
@@ -130,7 +134,7 @@ def _read_known_exports(reading: AbiReadOptions) -> Mapping[str, ExportedSymbols
 
 
 def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
-    if names is None:  # a format that is not read
+    if names is None:  # an unsupported library format
         return ExportedSymbols(files.read_artifact(path).sha256, None)
     return ExportedSymbols(compute_text_sha256("\n".join(names)), _detect_cxx11_abi(names))
 
@@ -148,8 +152,10 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
 
 
 def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
-    """`torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…`, and of
-    the older ABI `…RKSs`.
+    """Return True for the C++11 ABI, False for the older one, None if no c10 symbol shows it.
+
+    `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
+    C++11 ABI and `…RKSs` with the older one.
     """
     own = [name for name in names if name.startswith(_C10_SYMBOLS)]
     if any("St7__cxx11" in name for name in own):

@@ -1,4 +1,7 @@
-"""Asked in each run, so it is small: is the torch that was left still there, and the locked one?"""
+"""Check if the installed torch is present and matches the lock. Every run calls this.
+
+It must stay fast.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 
 
 def is_stale(job: WheelJob) -> bool:
-    """Whether the torch that was left is not there any more, or is another one: a person's pip may
-    have been at work, or torchyard.lock holds another one.
+    """Return True if the installed torch is missing, was replaced, or differs from torchyard.lock.
+
+    The user may have changed it with pip.
     """
     try:
         last = manifests.read_manifest(job.wheel, Wheel)
@@ -27,7 +31,7 @@ def is_stale(job: WheelJob) -> bool:
 
 
 def list_unlocked(job: WheelJob) -> tuple[str, ...]:
-    """What torchyard.lock holds and is not there."""
+    """Return the differences between the installed packages and torchyard.lock."""
     return _find_lock_differences(job, manifests.read_manifest(job.wheel, Wheel))
 
 

@@ -1,9 +1,10 @@
-"""What the libraries of a built wheel need, looked at before it replaces what is installed.
+"""Inspect the shared libraries of a built wheel: what they need, and which RPATH they get.
 
-They are read out of the wheel, one at a time, and not in the build folder: the wheel is what is
-installed, CMake rewrites RPATH on the way into it, and the tree keeps libraries of earlier builds.
-They are unpacked for that, since a reader seeks, and going back in a packed file means unpacking it
-from its beginning. Programs in torch/bin are left out: an import starts none of them.
+The libraries are read from the wheel, one at a time, and not from the build directory. The wheel is
+what is installed, CMake rewrites RPATH when it installs a library, and the source tree keeps
+libraries of earlier builds. Each library is unpacked first: the reader seeks, and seeking backwards
+in a compressed file means decompressing it from the beginning. Programs in torch/bin are left out,
+since no import starts them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tasks.wheels import dynamic_linkage_io, library_linkage, wheel_archive_io
 from tasks.wheels.nvidia_packages import build_pinned_requirement, find_nvidia_package
 from tasks.wheels.wheel_rewrite_io import MemberReplacement
 
-_LINKAGE_READER_VERSION = 1  # raised where elf.read comes to find more in a library
+_LINKAGE_READER_VERSION = 1  # increment when read_elf_linkage returns more about a library
 
 
 def inspect_libraries(
@@ -48,10 +49,11 @@ def inspect_libraries(
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
 ) -> library_linkage.WheelLibraries:
-    """What wheel-libraries.json is to say; `BadArtifactError` where a library is nowhere here.
-    `promised` are files below site-packages that the install of the wheel brings.
+    """Return the content of wheel-libraries.json: what each library needs and who provides it.
 
-    Windows and macOS have formats of their own, which are not read: the file is then empty.
+    `promised` are files below site-packages that the wheel's requirements install. Raises
+    `BadArtifactError` if a needed library is not found on this machine. Libraries of Windows and
+    macOS have other formats, which are not read: the result is then empty.
     """
     show_progress("looking at what its libraries need")
     held = read_linkages(job, wheel, recorded, job.linkages)
@@ -71,8 +73,10 @@ def inspect_libraries(
 def read_linkages(
     job: BuiltJob, wheel: Path, recorded: Mapping[str, str], kept: PurePath
 ) -> dict[str, library_linkage.Linkage]:
-    """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
-    last wheel held in the same bytes, by the file `kept`, are not read again.
+    """Return the linkage of each ELF library of a wheel, by its name in the wheel.
+
+    `recorded` maps the wheel's members to their digests. A library that the previous wheel held
+    with the same bytes is taken from the cache file `kept` and not read again.
     """
     known = _read_known_linkages(kept)
     found: dict[str, library_linkage.Linkage | None] = {}
@@ -85,7 +89,7 @@ def read_linkages(
                 continue
             unpacked = Path(archive.extract(name, folder))
             found[name] = dynamic_linkage_io.read_elf_linkage(unpacked)
-            unpacked.unlink()  # a whole torch holds gigabytes of them
+            unpacked.unlink()  # the libraries of one torch take gigabytes
     read = {recorded[name]: linkage for name, linkage in found.items()}
     manifests.write_manifest(kept, library_linkage.LinkageCache(_LINKAGE_READER_VERSION, read))
     return {name: linkage for name, linkage in found.items() if linkage}
@@ -106,11 +110,13 @@ def find_library_needs(
     site: Path,
     promised: Collection[str] = (),
 ) -> list[library_linkage.LibraryNeed]:
-    """What the libraries need, and get once the wheel is installed in `site`; theirs by their names
-    in the wheel, and what all that comes in through them needs, by its place.
+    """Return what the libraries need, and what the loader finds once the wheel is in `site`.
+
+    Includes the needs of every library that is loaded through them. A library of the wheel is named
+    as in the wheel, any other by its path.
     """
     named = {str(site / name): name for name in library_linkage.sort_by_load_order(held)}
-    python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
+    python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
     by = library_linkage.LoadedLibrary(
         python, dynamic_linkage_io.read_elf_linkage(Path(python)) or library_linkage.Linkage("")
     )
@@ -129,8 +135,10 @@ def _build_library_search(
     site: Path,
     promised: Collection[str],
 ) -> library_linkage.LibrarySearch:
-    """The environment is that of the import, and of validate. torch/__init__.py itself looks into
-    NVIDIA's packages where the loader finds nothing.
+    """Return the loader's search, with the environment that import and validate use.
+
+    Includes the folders of NVIDIA's packages: torch/__init__.py searches them where the loader
+    finds nothing.
     """
     env = manifests.read_manifest(job.env, Environment).build_child_environment(
         shell.build_host_env()
@@ -147,7 +155,10 @@ def _build_library_search(
 def _build_linkage_lookup(
     held: Mapping[str, library_linkage.Linkage], site: Path, promised: Collection[str]
 ) -> Callable[[str], library_linkage.Linkage | None]:
-    """What lies at a place once the wheel is installed; the torch that is there now goes."""
+    """Return a function that reads the library at a path as it is once the wheel is installed.
+
+    The installed torch is ignored, since the wheel replaces it.
+    """
     machine = next((one.machine for one in held.values()), "")
     ours = {str(site / name): linkage for name, linkage in held.items()}
     folders = tuple(f"{folder}/" for folder in _list_package_folders(held, site))
@@ -164,19 +175,22 @@ def _build_linkage_lookup(
 
 
 def _list_package_folders(held: Mapping[str, library_linkage.Linkage], site: Path) -> list[Path]:
-    """torch and functorch."""
+    """Return the package folders of the wheel in `site`: torch and functorch."""
     return sorted({site / PurePath(name).parts[0] for name in held})
 
 
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, held: Mapping[str, library_linkage.Linkage], site: Path
 ) -> Callable[[str], library_linkage.LibraryOrigin]:
-    """Who has a place: the first of these whose folder, with all links followed, has it in it."""
+    """Return a function that says who provides a path: the first owner whose folder contains it.
+
+    Links are resolved in both paths.
+    """
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[library_linkage.LibraryOrigin, PurePath]] = [
         *(("wheel", folder) for folder in _list_package_folders(held, site)),
         ("toolkit", site / "nvidia"),
-        *((("toolkit", Path(home)),) if home != "/usr" else ()),  # there all is the system's
+        *((("toolkit", Path(home)),) if home != "/usr" else ()),  # /usr is the system's
         ("environment", Path(deps.scripts).parent),
         ("build", job.build),
         ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
@@ -193,7 +207,7 @@ def _build_origin_lookup(
 def find_cuda_requirements(
     job: BuiltJob, deps: DepsManifest, wheel: Path, recorded: Mapping[str, str]
 ) -> CudaRequirements:
-    """What `wheel` is to get; nothing where its CUDA is to be that of the toolkit."""
+    """Return the CUDA requirements that `wheel` gets, empty if it uses the toolkit's CUDA."""
     if not job.by_packages or deps.toolkit is None:
         return NO_REQUIREMENTS
     show_progress("looking at what its libraries need of CUDA")
@@ -223,7 +237,11 @@ def find_cuda_requirements(
 def _build_package_lookup(
     cuda: str, site: Path
 ) -> Callable[[library_linkage.LibraryNeed], CudaPackage | None]:
-    """Of packages in the environment the very ones; of a toolkit those of its versions."""
+    """Return a function that finds the NVIDIA package of a library.
+
+    A library from an installed package maps to exactly that package, one from a toolkit to the
+    package versions that belong to the toolkit.
+    """
     packages = dict(_list_nvidia_libraries(site))
     root = os.path.realpath(site)
     major = int(cuda.split(".", maxsplit=1)[0])
@@ -248,7 +266,7 @@ def _build_package_lookup(
 
 
 def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
-    """Each library of NVIDIA's packages there → the requirement for just that package."""
+    """Yield each library of the installed NVIDIA packages with the requirement for its package."""
     for one in importlib.metadata.distributions(path=[str(site)]):
         name = canonicalize_name(one.metadata["Name"] or "")
         if name.startswith("nvidia-"):
@@ -258,8 +276,10 @@ def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
-    """With what NVIDIA's packages require in turn, pinned as well where it is here: cuFFT of 13
-    opens nvJitLink by name, which no table of needed libraries tells, and requires any version.
+    """Add the requirements of NVIDIA's packages, pinned where the package is installed.
+
+    cuFFT of CUDA 13 opens nvJitLink by name, which no table of needed libraries lists, and requires
+    any version of it.
     """
     here = {
         name: one
@@ -273,7 +293,7 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
 
 
 def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
-    """Whether a folder is one of the toolkit. In /usr all is the system's."""
+    """Return a predicate for folders of the toolkit. All of /usr counts as the system's."""
     places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
     places.append(PurePath(os.path.realpath(site)) / "nvidia")
 
@@ -293,7 +313,7 @@ def prepare_patched_libraries(
     recorded: Mapping[str, str],
     wanted: CudaRequirements,
 ) -> dict[str, MemberReplacement]:
-    """The libraries that get another RPATH, by their names in `wheel`."""
+    """Return the replacements for libraries that get another RPATH, by their names in `wheel`."""
     known = _read_patched_libraries(job)
 
     def build_replacement(name: str, folders: tuple[str, ...]) -> MemberReplacement:
@@ -314,7 +334,7 @@ def prepare_patched_libraries(
 def record_patched_libraries(
     job: BuiltJob, before: Mapping[str, str], after: Mapping[str, str], wanted: CudaRequirements
 ) -> None:
-    """Which library became which: a rebuild takes what did not change out of this wheel."""
+    """Record the digest of each patched library, so that a rebuild can reuse it."""
     became = {
         _compute_patch_key(before[name], path): after[name] for name, path in wanted.paths.items()
     }

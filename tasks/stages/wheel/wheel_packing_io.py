@@ -1,4 +1,4 @@
-"""What a torch that is built here is made from, out of the manifests."""
+"""Pack the wheel of a torch that was compiled here, and describe its build inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tasks.wheels.wheel_rewrite_io import add_dist_info_files
 
 
 def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
-    """All but how: that is known when it is made."""
+    """Return the build inputs from the manifests. How the wheel is built is recorded later."""
     tree = manifests.read_manifest(job.source, SourceTree)
     return BuildInputs(
         name="torch",
@@ -61,7 +61,7 @@ def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
 
 
 def build_invocation(job: BuiltJob, deps: DepsManifest, began: str) -> Invocation:
-    """What was asked, and what it came to."""
+    """Return the requested settings and what they resolved to, for the provenance statement."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     folders = {
         str(job.wheelhouse): "{wheelhouse}",
@@ -89,8 +89,9 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, began: str) -> Invocatio
 
 
 def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
-    """`2.6.0+cu130.sm120.g1a2b3c4`, with `.d` and six digits of the edits where the tree is
-    dirty.
+    """Return the version of the wheel, for example `2.6.0+cu130.sm120.g1a2b3c4`.
+
+    A tree with local changes adds `.d` and six hex digits of a digest of the changes.
     """
     if job.local is None:
         return job.release
@@ -102,7 +103,7 @@ def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
 
 
 def _find_source_url(job: BuiltJob) -> str:
-    """Where the tree was cloned from; a folder of this machine is nobody else's."""
+    """Return the URL that the tree was cloned from, "" for a local folder or a tarball."""
     source = job.settings.get("source")
     asked = source if isinstance(source, dict) else {}
     url = str(asked.get("git") or "")
@@ -111,18 +112,18 @@ def _find_source_url(job: BuiltJob) -> str:
 
 
 def _find_source_epoch(job: BuiltJob, tree: SourceTree) -> int:
-    """What the build takes for now."""
+    """Return the build's SOURCE_DATE_EPOCH: the one in the environment or the tree's date."""
     asked = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
     return int(asked) if asked.isdecimal() else max(tree.date, EARLIEST_TIMESTAMP)
 
 
-# of a tree whose own bdist_wheel knows no such option
+# printed by a tree whose own bdist_wheel does not know the option
 _UNKNOWN_OPTION = re.compile(r"error: option --\S+ not recognized")
 
 
 @dataclass(frozen=True)
 class PackedWheel:
-    """A finished wheel, its RECORD, and what it got to work without a toolkit."""
+    """A finished wheel, its RECORD, and its CUDA requirements for machines without a toolkit."""
 
     wheel: Path
     recorded: Mapping[str, str]
@@ -136,10 +137,10 @@ def pack_wheel(
     deps: DepsManifest,
     before: Path | None,
 ) -> PackedWheel:
-    """The finished wheel, every byte of it checked; `before` is the last good one. What it was
-    `made` from is in it.
+    """Build the wheel and verify every byte. `before` is the last good wheel.
 
-    Raises `CommandFailedError`, `BadArtifactError`, and `BuildError` where no wheel came out.
+    The wheel contains an SBOM of `made`, its build inputs. Raises `CommandFailedError`,
+    `BadArtifactError`, and `TorchyardError` if the build did not produce exactly one wheel.
     """
     wheel = _build_wheel(job, compiled, made)
     added = {SBOM_PATH: build_sbom(made).encode()}
@@ -162,7 +163,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
-    """METADATA with the requirements, by its name in dist-info; nothing where there are none."""
+    """Return METADATA with the requirements, by its file name; empty without requirements."""
     if not wanted.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -200,7 +201,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the backend's command for the wheel, or the libraries, with `more` variables."""
+    """Run the backend's command for the wheel or the C++ libraries, with `more` variables."""
     env = manifests.read_manifest(job.env, Environment).build_child_environment(
         shell.build_host_env()
     )
@@ -215,8 +216,10 @@ def run_backend(
 
 
 def _remove_stale_modules(compiled: CompileResult) -> None:
-    """setuptools copies what it packs, and leaves the copy of a module that the sources have no
-    more. One that it makes elsewhere it copies again.
+    """Remove copied Python modules that the sources no longer have.
+
+    setuptools copies what it packs and keeps the copy of a module that was deleted from the
+    sources. A module that is generated elsewhere is removed, too; setuptools copies it again.
     """
     for built in Path(compiled.build).glob("lib.*"):
         for module in built.rglob("*.py"):
@@ -226,8 +229,9 @@ def _remove_stale_modules(compiled: CompileResult) -> None:
 
 @contextmanager
 def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
-    """What is built lies where setuptools copies it to, each file a link to the one it would be
-    copied from. setuptools unlinks a file before it writes another in its place.
+    """Hard-link the built files to where setuptools would copy them.
+
+    setuptools unlinks a file before it overwrites it, so that the original is not changed.
     """
     if not any(part.startswith(f"-C{BUILD_OPTION}") for part in compiled.wheel):
         yield
@@ -235,10 +239,10 @@ def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
     place = Path(compiled.build) / ASSEMBLY_FOLDER
     files.remove_owned(
         files.create_owned_folder(place)
-    )  # a kill may have left it without its mark, and empty
+    )  # an interrupted build may have left the folder empty and without its marker
     built = [path for path in place.parent.glob("lib.*") if path.is_dir()]
     try:
-        if len(built) == 1:  # of several interpreters none is known to be the right one
+        if len(built) == 1:  # with several interpreters, the right folder is not known
             _link_tree(built[0], files.create_owned_folder(place) / "wheel")
         yield
     finally:
@@ -248,5 +252,5 @@ def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
 def _link_tree(source: Path, target: Path) -> None:
     try:
         shutil.copytree(source, target, copy_function=os.link)
-    except (OSError, shutil.Error):  # a file system without links: setuptools then copies
+    except (OSError, shutil.Error):  # no hard links on this file system: setuptools copies
         shutil.rmtree(target, ignore_errors=True)
