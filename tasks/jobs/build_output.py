@@ -79,9 +79,7 @@ def _summarize_step(told: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source or output of a compiler, linker or archiver command, "" for other
-    programs.
-    """
+    """Return the source or output of a compiler, linker or archiver; "" for other programs."""
     inputs = (_extract_base_name(name) for name in _INPUT.findall(command))
     for name in inputs:
         if name.endswith(_SOURCES):

@@ -181,9 +181,7 @@ class JobScheduler:
         return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
 
     def _should_retry(self, error: CommandFailedError, seen: ObservedMemory) -> bool:
-        """Return True, with a message, to retry; otherwise add a known cause to the hint of
-        `error`.
-        """
+        """Return True, with a message, to retry; otherwise set the hint of `error` if known."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
             return False
@@ -244,8 +242,9 @@ class JobScheduler:
         self.expected = {**self.expected, **more}
 
     def _limit_jobs(self, jobs: int) -> None:
-        """Run at most `jobs` jobs in the next attempt, as a fixed number if the jobserver saw
-        none.
+        """Run at most `jobs` jobs in the next attempt.
+
+        The number is fixed if the jobserver saw no job.
         """
         self.attempts += 1
         if self.jobs or not self.used_jobserver:
@@ -281,9 +280,7 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
-    """Wait for a build slot and hold it for the block; with `alone` no other build runs
-    meanwhile.
-    """
+    """Hold a build slot for the block; with `alone` no other build runs meanwhile."""
     with _condition:
         _wait_for_slot(alone=alone)
         _active_builds["alone" if alone else "sharing"] += 1
