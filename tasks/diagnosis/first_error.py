@@ -83,7 +83,7 @@ def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
 
 
 def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first real error, or the last line that is not blank if there is none."""
+    """Return the first real error; without one, the last line that is not blank."""
     last = None
     for line in lines:
         if is_error(line):

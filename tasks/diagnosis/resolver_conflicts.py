@@ -41,9 +41,9 @@ class _Requirement:
 
 
 def find_conflict(lines: Iterable[str]) -> str:
-    """Return two conflicting requirements as a sentence, "" if there are none.
+    """Return two conflicting requirements as a sentence, "" if none were found.
 
-    There are none if, for example, the index lacks a version.
+    For example, the index may lack a version instead.
     """
     found = list(_parse_requirements(_extract_explanation(lines)))
     for one, other in combinations(found, 2):
