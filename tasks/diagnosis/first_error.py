@@ -1,4 +1,7 @@
-"""Find the first real error of a log: no consequence of another error, and none that is ignored."""
+"""Find the first real error of a log.
+
+Consequences of other errors, and messages after which builds continue, do not count.
+"""
 
 from __future__ import annotations
 

@@ -112,8 +112,9 @@ def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connec
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
-    """Connect to all URLs; return a function that waits for the results, up to `deadline`
-    seconds.
+    """Connect to all URLs; return a function that waits for the results.
+
+    It waits until `deadline` seconds after the start.
     """
     told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     until = time.monotonic() + deadline
