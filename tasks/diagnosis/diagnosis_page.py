@@ -1,7 +1,8 @@
-"""A regular expression as the text that it looks for: `CUDA capability sm_0 is not compatible`.
+"""Generate the page of known failures, with an example message for each regular expression.
 
-The first of alternatives inside, "0" for digits, "…" for what may be anything; of what need not be
-there, words alone. Python's own parser reads the expression.
+An example is the text that the expression matches: `CUDA capability sm_0 is not compatible`. It has
+the first of inner alternatives, "0" for digits and "…" for arbitrary text; of optional parts only
+words are kept. Python's `re` parser reads the expression.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _ELLIPSIS = "…"
 
 
 def generate_examples(pattern: str) -> tuple[str, ...]:
-    """What a person would see, one for each alternative of the whole."""
-    parser: Any = importlib.import_module("re._parser")  # sre_parse, which has no public name
+    """Return example messages, one for each top-level alternative."""
+    parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     parsed = list(parser.parse(pattern))
     whole = parsed[0][1][1] if _is_alternation(parsed) else [parsed]
     return tuple(_merge_ellipses("".join(map(_render_node, one))) for one in whole)
@@ -37,7 +38,7 @@ def _merge_ellipses(told: str) -> str:
 
 
 def _render_node(node: Any) -> str:
-    """One element: an operation and its argument."""
+    """Render one element: an operation and its argument."""
     kind, value = str(node[0]), node[1]
     match kind:
         case "LITERAL" | "ANY" | "NOT_LITERAL":
@@ -48,7 +49,7 @@ def _render_node(node: Any) -> str:
             return "".join(map(_render_node, value[1][0] if kind == "BRANCH" else value[3]))
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             return _render_repeat(*value)
-    return ""  # places, and what is looked at without being taken
+    return ""  # anchors and lookarounds
 
 
 def _render_repeat(least: int, most: int, what: Any) -> str:
@@ -103,7 +104,7 @@ _AUTO_FIXES = {
 
 
 def render_diagnosis_page(knowledge: Knowledge) -> str:
-    """The page."""
+    """Return the page as Markdown."""
     parts = [_PAGE_HEAD]
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")
@@ -132,7 +133,7 @@ def _format_sentence(cause: str) -> str:
 
 
 def _escape_markdown(told: str) -> str:
-    """Text that Markdown takes for nothing else."""
+    """Escape the characters that Markdown would interpret."""
     return told.replace("<", "&lt;").replace("*", "\\*")
 
 

@@ -1,4 +1,7 @@
-"""A diagnosis for programs: `doit diagnose --json`, and the record of a run that failed."""
+"""Build the JSON form, the remedy and the source excerpt of a diagnosis.
+
+`doit diagnose --json` and the record of a failed run use the JSON form.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from tasks.knowledge.facts import Failure
 
 
 def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
-    """The diagnosis of the log `path`. `line` is that of the source where a compiler names one,
-    else that of the log; `remedy` is the one for this host, where there is one.
+    """Return the diagnosis of the log `path` as a JSON object.
+
+    `line` is the line in the source file if a compiler names one, else the line in the log.
+    `remedy` is the one for this host, if any.
     """
     failure, error = found.failure, found.first_error
     return {
@@ -41,8 +46,9 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 
 
 def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
-    """The first of `failure.here` whose words are all known, with what they stand for here; else
-    the one that holds everywhere.
+    """Return the remedy, with its placeholders replaced by the values in `known`.
+
+    This is the first of `failure.here` whose placeholders are all known, else the general remedy.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
@@ -51,19 +57,21 @@ def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
 
 
 def find_placeholders(text: str) -> set[str]:
-    """The words of a remedy that a host has to fill: `jobs`, `install:compiler`."""
+    """Return the placeholders of a remedy: `jobs`, `install:compiler`."""
     return set(_PLACEHOLDER.findall(text))
 
 
-_PATH_START = r"""(?:^|(?<=[\s"'`‘“(\[{<=:,;|]))"""  # a path: no other path may go on into it
+_PATH_START = r"""(?:^|(?<=[\s"'`‘“(\[{<=:,;|]))"""  # only a whole path, not the end of another
 _PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 
 
 def map_to_original(
     found: Diagnosis, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
 ) -> Diagnosis:
-    """The diagnosis with `original` for the folder `copy` in its first error, of each file that
-    `is_there`: what the build itself made is in the copy alone.
+    """Map paths below the folder `copy` to `original` in the first error of a diagnosis.
+
+    Paths are mapped only if `is_there` accepts the original: generated files exist only in the
+    copy.
     """
     error = found.first_error
     if error is None:
@@ -76,8 +84,9 @@ def map_to_original(
 
 
 def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
-    """The path of the original, "" of what is not in the copy. On Windows a compiler has / where
-    another has \\ between folders.
+    r"""Return the path in the original folder, "" for a path outside the copy.
+
+    On Windows some compilers print / and others \ between folders.
     """
     for written in (str(copy), copy.as_posix()):
         for separator in ("/", "\\"):
@@ -89,7 +98,7 @@ def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
 def _map_paths_in_text(
     text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
 ) -> str:
-    """Every path of the text; of one with spaces in it only the first error's file is known."""
+    """Map every path in the text; paths with spaces are not recognized."""
     written = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
 
     def map_match(found: re.Match[str]) -> str:
@@ -102,13 +111,15 @@ def _map_paths_in_text(
 _LINES_BEFORE, _LINES_AFTER = 5, 2
 _MAX_EXCERPT_LENGTH = 96
 _MARKER_LINE = re.compile(r"^[\s|]*[~^][\s|~^]*$")
-_GUTTER = re.compile(r"^\s*\d* \|")  # of gcc and clang; nvcc and older ones have none
+_GUTTER = re.compile(r"^\s*\d* \|")  # printed by gcc and clang; not by nvcc and older versions
 _REQUIRED_FROM = re.compile(r":\s+required from here$")
 
 
 def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, ...]:
-    """Of the lines around the error with that `number`: whose code instantiates what failed, then
-    the line of source and the mark below it; none where they are not there.
+    """Return the source excerpt that a compiler printed for the error in line `number` of the log.
+
+    This is the "required from here" line of the instantiation, then the line of source and the
+    marker below it; empty if they were not printed.
     """
     first, last = number - _LINES_BEFORE, number + _LINES_AFTER
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}

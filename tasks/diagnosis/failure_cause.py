@@ -1,4 +1,4 @@
-"""From lines to a diagnosis: the earliest cause, or, where none is sure, what it could be."""
+"""Diagnose a log: find the earliest cause or, if it is not certain, the candidates."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ _BUILD_FAILED = re.compile(
     r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
     r"Failed to build installable|Configuring incomplete"
 )
-_COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how a log of ours begins each command
-_BUILD_PROGRESS = re.compile(  # what a build does after a warning
+_COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how torchyard's logs begin each command
+_BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warning
     r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
 )
-_CMAKE_MESSAGE_LINES = 4  # lines of a message of CMake's in which what it could not find is named
-_RESOLVER_MESSAGE_LINES = 60  # lines in which a resolver explains what it could not resolve
+_CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
+_RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`failure` is the cause, None where it is not sure; `candidates` the slugs that it could be.
+    """The result of a diagnosis.
 
-    `first_error` is the line to show, `edge` whose output it is, "" where nobody's is known. `by`
-    says what it goes by where that is not the log alone, or the log is not enough.
+    `failure` is the cause, None if it is not certain; `candidates` are the slugs of the possible
+    causes. `first_error` is the line to show, `edge` the Ninja edge that printed it, "" if unknown.
+    `by` names the evidence if that is not only the log, or says why the log is not enough.
     """
 
     failure: Failure | None
@@ -51,7 +52,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """What a log tells. Its lines need not be all of it: those that can matter, in order."""
+    """Return the diagnosis of a log. The lines may be a selection: all relevant ones, in order."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     found = [
@@ -93,8 +94,9 @@ def _find_conflict_at(hit: FailureMatch, lines: Sequence[LogLine]) -> str:
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the place after the last command of a log that holds several tries, and after what
-    ended well: an older failure is none any more.
+    """Return the index after the last command or successful step of the log.
+
+    A log may hold several attempts; failures before that index are obsolete.
     """
     start = 0
     for at, line in enumerate(lines):
@@ -107,7 +109,7 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
 
 
 def _is_blocking(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Whether what was met there kept the rest from being made."""
+    """Return True if this failure stopped the build."""
     line, after = lines[hit.at], lines[hit.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
         return False
@@ -135,7 +137,7 @@ def _choose_match(
 
 
 def _has_earlier_failure(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Whether an edge failed before, by an error that nobody knows."""
+    """Return True if another edge failed before, with an unknown error."""
     unit = lines[hit.at].unit
     return any(
         line.failed and line.unit != unit and is_compiler_error(line) for line in lines[: hit.at]
@@ -143,6 +145,9 @@ def _has_earlier_failure(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
 
 
 def _has_earlier_cmake_error(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Whether CMake, which goes on after an error, met another one before, that nobody knows."""
+    """Return True if CMake printed an unknown error before this one.
+
+    CMake continues after errors.
+    """
     errors = [at for at in range(hit.at + 1) if lines[at].text.lstrip().startswith("CMake Error ")]
     return len(errors) > 1 and hit.at - errors[-1] <= _CMAKE_MESSAGE_LINES

@@ -1,4 +1,4 @@
-"""A parsed log, and which of its lines tell which failure of failures.yaml."""
+"""Parse a log, and match its lines with the failures of failures.yaml."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _REGEX_TOKEN = re.compile(
     r"|(?P<bar>\|)|(?P<maybe>[?*]\??|\{0?,\d*\}\??)|(?P<more>\+\??|\{[\d,]+\}\??)"
     r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<other>\\.|[.^$])"
 )
-_MIN_LITERAL_LENGTH = 3  # letters; shorter ones are everywhere
+_MIN_LITERAL_LENGTH = 3  # characters; shorter ones are too common
 LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Lower-case texts, one of which is in each match, capitals apart; None where there is no such
-    set.
+    """Return lower-case texts, at least one of which is in each match of the pattern.
+
+    Compare them without case. None if there is no such set.
     """
     alternatives: list[list[LiteralTexts]] = [[]]
     stack: list[list[list[LiteralTexts]]] = []
@@ -35,7 +36,7 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
         if kind == "literal":
             run += token[0][-1].lower()
             continue
-        if kind == "maybe":  # what is before it need not be there
+        if kind == "maybe":  # the element before it is optional
             run = run[:-1] if run else _drop_last_part(alternatives[-1])
         _end_literal(run, alternatives)
         run = ""
@@ -64,7 +65,7 @@ def _end_literal(run: str, alternatives: list[list[LiteralTexts]]) -> None:
 
 
 def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
-    """The best of each alternative, all together."""
+    """Return the best literals of all alternatives together."""
     found: set[str] = set()
     for parts in alternatives:
         best = max(parts, key=_compute_min_length, default=frozenset[str]())
@@ -79,11 +80,11 @@ def _compute_min_length(texts: LiteralTexts) -> int:
 
 
 _NEARBY_LINES = 40  # lines
-_WRAPPED_LINES = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
-_MAX_WRAPPED_LENGTH = 300  # letters of each
+_WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler output
+_MAX_WRAPPED_LENGTH = 300  # characters of each
 _QUOTE = "[\"'“”„‘’「」《》]"
 _RANK_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
-_MESSAGE_START = re.compile(  # another message, which is no rest of the one before
+_MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
 _WARNING_MESSAGE = re.compile(
@@ -93,15 +94,16 @@ _WARNING_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class FailureMatch:
-    """A failure and the place in the lines that tells it."""
+    """A failure and the index of the line that matches it."""
 
     failure: Failure
     at: int
 
 
 class ParsedLog:
-    """The lines of the log at `path`, read and parsed once, and what each tells, matched once: for
-    all who ask why a command failed.
+    """The lines of the log at `path`, and the failures that each line matches.
+
+    Parsing and matching run only once for all users of the log.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
@@ -112,15 +114,13 @@ class ParsedLog:
         self._matched: Mapping[int, tuple[Failure, ...]] = {}
 
     def find_lines(self, failures: Sequence[Failure], slugs: Collection[str]) -> Iterator[LogLine]:
-        """Yield the lines that tell one of the failures with these slugs."""
+        """Yield the lines that match one of the failures with these slugs."""
         for at, met in self._match_lines(failures).items():
             if any(one.slug in slugs and _has_nearby_pattern(one, self.lines, at) for one in met):
                 yield self.lines[at]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
-        """Yield the most exact failure that each line from `start` on tells; places count from
-        there.
-        """
+        """Yield the most specific failure for each line from `start` on; indexes start there."""
         lines = self.lines[start:]
         for at, met in self._match_lines(failures).items():
             if at >= start:
@@ -136,7 +136,7 @@ class ParsedLog:
 def _match_lines(
     failures: Sequence[Failure], lines: Sequence[LogLine]
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
-    """Yield the place of each line whose text tells failures, and these."""
+    """Yield the index of each matching line, with the failures that its text matches."""
     windows = any(
         re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
         for x in lines
@@ -155,7 +155,7 @@ def _match_lines(
 
 
 def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:
-    """The most exact alone; hints all of them."""
+    """Yield the most specific failure; if that is a hint, all hints."""
     best = min(met, key=lambda one: _RANK_ORDER[one.rank], default=None)
     if best is None:
         return
@@ -165,7 +165,7 @@ def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMat
 
 
 def is_warning(text: str) -> bool:
-    """Whether the line only warns, of what may be the cause all the same."""
+    """Return True if the line is only a warning, which may still be the cause."""
     return bool(_WARNING_MESSAGE.match(text))
 
 
@@ -174,7 +174,7 @@ def _is_relevant(text: str) -> bool:
 
 
 def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
-    """The line and those after it, as one: up to the next message, blank ones left out."""
+    """Join the line with the lines after it up to the next message, without blank lines."""
     following = takewhile(lambda x: not _MESSAGE_START.match(x.text), lines[at + 1 : at + 9])
     after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
     return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED_LINES)))
@@ -203,7 +203,7 @@ def _can_match(failure: Failure, wrapped: str) -> bool:
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Of all of them; None where one could match anything."""
+    """Return the literals of all patterns, None if a pattern has none."""
     found = [
         find_required_literals(one) for one in (*patterns, *map(_build_header_pattern, headers))
     ]
@@ -220,7 +220,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
-    """All of them as one; `headers` as each compiler says that it could not open one."""
+    """Combine all patterns; `headers` match the message of each compiler about a missing header."""
     told = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{one})" for one in told), re.IGNORECASE)
 

@@ -1,5 +1,6 @@
-"""The first real error of a log: none that another brought along, none that a build goes on
-after.
+"""Find the first real error of a log.
+
+Consequences of other errors, and messages after which builds continue, do not count.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _COMPILER_ERROR = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?
 
 @dataclass(frozen=True)
 class FirstError:
-    """Where the error stands in the log (`number`) and, where it says so, in the sources."""
+    """An error: its line `number` in the log, and its place in the sources if it names one."""
 
     number: int
     text: str
@@ -80,12 +81,12 @@ class FirstError:
 
 
 def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
-    """The first real error; None where there are only consequences of one."""
+    """Return the first real error, None if there are only consequences of one."""
     return next((parse_error(line) for line in lines if is_error(line)), None)
 
 
 def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
-    """The first real error; the last line that says anything where there is none."""
+    """Return the first real error; without one, the last line that is not blank."""
     last = None
     for line in lines:
         if is_error(line):
@@ -95,32 +96,35 @@ def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
 
 
 def is_error(line: LogLine) -> bool:
-    """Whether the line tells an error of its own."""
+    """Return True if the line reports an error that is not a consequence of another."""
     if line.failed is False or not _ERROR.search(line.text):
         return False
     return not (is_noise(line.text) or _CONSEQUENCE.search(line.text))
 
 
 def is_noise(text: str) -> bool:
-    """Whether a build says this and goes on: warnings, commands, what CMake tries, source lines."""
+    """Return True if builds continue after such lines.
+
+    These are warnings, commands, CMake's checks and source lines.
+    """
     return bool(_NOISE.search(text))
 
 
 def is_compiler_error(line: LogLine) -> bool:
-    """Whether a compiler refuses a place in a source."""
+    """Return True if a compiler reports an error at a place in a source file."""
     return bool(
         is_error(line) and find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
     )
 
 
 def parse_error(line: LogLine) -> FirstError:
-    """The line as an error."""
+    """Return the line as an error."""
     file, number = find_source_location(line.text) or (None, None)
     return FirstError(line.number, line.text.strip(), file, number)
 
 
 def find_source_location(text: str) -> tuple[str, int] | None:
-    """File and line of the sources that a compiler, CMake or ptxas names."""
+    """Return file and line of the source that a compiler, CMake or ptxas names."""
     for pattern in _LOCATIONS:
         if found := pattern.search(text):
             return found["file"].strip(), int(found["line"])

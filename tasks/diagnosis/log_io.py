@@ -1,8 +1,8 @@
-"""A log of any size and encoding, read once: the lines that can matter, with their numbers.
+"""Read the relevant lines of a log of any size and encoding, with their numbers, in one pass.
 
-In blocks, with bounded memory: of a log of gigabytes its head, its end, and the lines around each
-word that an error is told with are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are read, bytes
-that are none of these are replaced.
+The log is read in blocks with bounded memory. Of a log of gigabytes the head, the end and the lines
+around each error keyword are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes
+are replaced.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _BLOCK = 1 << 20
 _PEEK_BYTES = 4096
 _MAX_LINE_BYTES = (
     1 << 16
-)  # a longer line is cut in pieces, so that a file without line ends is read, too
+)  # a longer line is split, so that files without line ends can be read, too
 _HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
 _CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
-_DENSE = 20  # with the word in a line of so many, each line is asked
+_DENSE = 20  # if more than one in this many lines has the keyword, each line is searched
 _ERROR_KEYWORDS = tuple(
     word.encode()
     for word in (
@@ -48,25 +48,31 @@ _ERROR_KEYWORDS = tuple(
         ),
     )
 )
-_WERROR_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))  # of the same length
+_WERROR_FLAGS = (
+    (b"-wno-error", b"-wno-....."),
+    (b"-werror", b"-w....."),
+)  # replaced by text of the same length
 _WARNING_BYTES = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
-_DIGITS = b"0123456789abcdef"  # what numbers and digests consist of
+_DIGITS = b"0123456789abcdef"  # characters of numbers and digests
 _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
 def parse_log(path: Path, begun: int = 0) -> ParsedLog:
-    """Return the log, parsed, from the byte `begun` on. Raises `TorchyardError` where it is not
-    readable.
+    """Return the parsed log from the byte `begun` on.
+
+    Raises `TorchyardError` if it is not readable.
     """
     return ParsedLog(read_log(path, begun), path)
 
 
 def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
-    """The lines of the log that can matter, in order; those before the byte `begun` are counted and
-    left out. Raises `BuildError` where it is not readable.
+    """Yield the relevant lines of the log, in order.
+
+    Lines before the byte `begun` are counted and skipped. Raises `TorchyardError` if the log is not
+    readable.
     """
     try:
-        with path.open("rb") as file:  # it may be a pipe, which can be read once
+        with path.open("rb") as file:  # may be a pipe, which can be read only once
             wide = _detect_utf16(file.peek(_PEEK_BYTES)[:_PEEK_BYTES])
             before = _skip_lines(file, begun)
             yield from _select_lines(_number_blocks(_read_blocks(file, wide), before + 1))
@@ -83,7 +89,7 @@ def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
 
 
 def _skip_lines(file: BufferedReader, end: int) -> int:
-    """Read up to that byte, and return how many lines end before it."""
+    """Read up to the byte `end`, and return how many lines end before it."""
     count = 0
     while end > 0 and (data := file.read(min(end, _BLOCK))):
         count += data.count(b"\n")
@@ -92,7 +98,7 @@ def _skip_lines(file: BufferedReader, end: int) -> int:
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
-    """The rest of the file in blocks that end with a line; UTF-16 as UTF-8."""
+    """Yield the rest of the file in blocks of whole lines; UTF-16 is converted to UTF-8."""
     if wide:
         from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
 
@@ -112,7 +118,7 @@ def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
 
 
 def _detect_utf16(start: bytes) -> str:
-    """The UTF-16 that a file begins with, "" where it is none."""
+    """Return the UTF-16 encoding of the file, "" if it is not UTF-16."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if len(start) < 8 or start.count(b"\0") < len(start) // 4:  # too short to tell
@@ -123,7 +129,7 @@ def _detect_utf16(start: bytes) -> str:
 def _number_blocks(
     blocks: Iterator[bytes], number: int
 ) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """Blocks of lines: the number of the first, the lines, and which of them have a word."""
+    """Yield blocks of lines: the number of the first line, the lines, and which have a keyword."""
     for block in blocks:
         if not block:
             continue
@@ -135,8 +141,10 @@ def _number_blocks(
 
 
 def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
-    """Which lines of the block have one of the words; found in the block as a whole, which is some
-    fifty times as fast as to ask each line. Where many lines have one they are not asked again.
+    """Return the indexes of the lines that have a keyword.
+
+    Searching the whole block is about fifty times as fast as searching each line. If many lines
+    have one keyword, they are not searched for the others.
     """
     lower = block.lower()
     for flag, nothing in _WERROR_FLAGS:
@@ -157,7 +165,7 @@ def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
 
 
 class _UnmatchedLines:
-    """The lines of a block that have none of the words so far."""
+    """The lines of a block in which no keyword was found so far."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
@@ -165,7 +173,7 @@ class _UnmatchedLines:
         self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
 
     def find_lines_with(self, word: bytes) -> list[int]:
-        """Which of them have the word."""
+        """Return the indexes of the lines that contain the word."""
         at = self._text.find(word)
         if at >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
             return [place for place, line in enumerate(self.lines) if word in line]
@@ -177,15 +185,15 @@ class _UnmatchedLines:
 
 
 class _LineShapes:
-    """How often lines came that differ in numbers alone: the thousandth tells nothing new."""
+    """Counts of lines that differ only in numbers: the thousandth has no new information."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, int] = {}
 
     def is_new(self, line: bytes) -> bool:
-        """Whether the line is no warning, and few like it came before."""
+        """Return True if the line is not a warning, and few lines of its shape came before."""
         if line.startswith(b"$ "):
-            return True  # a command of ours: where a try begins
+            return True  # a command of torchyard: the start of an attempt
         if b"arning" in line and _WARNING_BYTES.search(line):
             return False
         shape = line[:300].translate(None, _DIGITS)
@@ -196,7 +204,7 @@ class _LineShapes:
 
 
 def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
-    """The head, what is around the words, the end."""
+    """Yield the head, the lines around keywords, and the end."""
     end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
     told = last = 0
     shapes = _LineShapes()
@@ -217,7 +225,10 @@ def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Itera
 
 
 def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
-    """From which line to before which one lines are kept, in order: those before `head` all."""
+    """Yield ranges of lines to keep, in order.
+
+    All lines before `head` are kept, then those around keywords.
+    """
     if number < head:
         yield number, min(head, number + count)
     for at in words:
@@ -228,19 +239,21 @@ def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterato
 
 
 def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
-    """What a terminal was to show there: progress that was written over is several texts."""
+    """Yield the texts of a line; progress that is overwritten with carriage returns has several."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
         yield RawLine(number, decode_line(piece[: 2 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH])
 
 
 def decode_line(line: bytes) -> str:
-    """The bytes as text, by the encoding that they can be."""
+    """Decode the bytes with the first encoding that fits."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
         pass
     if not re.search(rb"[\x80-\xff]{2}", line):
-        return line.decode("cp1252", "replace")  # an umlaut stands alone; no Chinese sign does
+        return line.decode(
+            "cp1252", "replace"
+        )  # umlauts are single bytes; Chinese characters are not
     for encoding in ("cp932", "gb18030"):
         try:
             text = line.decode(encoding)
@@ -252,7 +265,7 @@ def decode_line(line: bytes) -> str:
 
 
 class LogTail:
-    """The end of the file at `path`, which need not be there yet."""
+    """A reader for lines appended to the file at `path`, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -260,8 +273,9 @@ class LogTail:
         self._at = 0
 
     def read_new_lines(self) -> list[str]:
-        """Whole lines that are new: all of them where another file has taken its place, none where
-        it cannot be read.
+        """Return the complete lines that are new.
+
+        All lines if the file was replaced, none if it cannot be read.
         """
         try:
             with self._path.open("rb") as file:

@@ -1,5 +1,6 @@
-"""The lines of a log: what the tools wrote, without what terminals and CI put around it, each in
-the Ninja edge, or the MSBuild project, whose output it is.
+"""Parse the lines of a log, and assign each to its Ninja edge or MSBuild project.
+
+Colours and the prefixes of CI systems are removed, and messages are translated to English.
 """
 
 from __future__ import annotations
@@ -116,12 +117,13 @@ _PLAIN_CHARACTERS = str.maketrans(
 )
 _GUILLEMETS = re.compile(r"«\s?|\s?»")
 _QUOTE_THEN_COLON = re.compile(r"(?<=['\"]) :(?=\s|$)")
-_FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English that is MSVC's own: "LINK : fatal"
+_FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints it: "LINK : fatal"
 
 
 def translate_to_english(line: str) -> str:
-    """The line with the phrases of other languages, and their quotes, replaced; as it is where it
-    has none.
+    """Return the line with phrases and quotes of other languages replaced by English ones.
+
+    Other lines are returned unchanged.
     """
     foreign = not line.isascii()
     if foreign:
@@ -164,8 +166,10 @@ class RawLine:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line as it is judged. `unit` is whose output it is, "" for nobody's; `failed` whether that
-    edge did: None where it is no edge.
+    """A cleaned line.
+
+    `unit` is the edge or project that printed it, "" for none; `failed` is whether that edge
+    failed, None if it is not an edge.
     """
 
     number: int
@@ -175,24 +179,25 @@ class LogLine:
 
 
 def strip_decorations(text: str) -> str:
-    """The line without colours, a CI's clock, docker's step, pip's frame; and in English."""
+    """Return the line without colours, CI timestamps, docker steps and pip's frame, in English."""
     return translate_to_english(_LINE_PREFIX.sub("", strip_colors(text), count=1))
 
 
 def strip_colors(text: str) -> str:
-    """The line as it was written, with its frame, without colours."""
+    """Return the line without colours, with its frame."""
     return _ESCAPES.sub("", text).rstrip()[:_MAX_LINE_LENGTH]
 
 
 def is_debug(text: str, before: bool) -> bool:
-    """Whether uv tells its own story here, of tries that may have succeeded later: `DEBUG …`, and
-    the causes that follow such a line (`before`).
+    """Return True for uv's debug output about attempts that may have succeeded later.
+
+    This is `DEBUG …`, and the causes that follow such a line (`before`).
     """
     return text.startswith("DEBUG ") or (before and bool(_CAUSED_BY.match(text)))
 
 
 def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
-    """The lines, each with the edge it belongs to; those of `is_debug` are none of them."""
+    """Yield the lines, each with its edge; skip debug output."""
     unit, failed, debug = "", None, False
     for raw in raws:
         text = strip_decorations(raw.text)
@@ -206,7 +211,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
 
 
 def _track_edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
-    """The edge that is current from this line on."""
+    """Return the edge that is current from this line on, and whether it failed."""
     if output := find_failed_output(text):
         return output, True
     if found := parse_ninja_step(text):

@@ -1,4 +1,4 @@
-"""The two requirements that uv or pip could not both satisfy, read from what it printed."""
+"""Find the two conflicting requirements in the output of uv or pip."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class _Requirement:
 
 
 def find_conflict(lines: Iterable[str]) -> str:
-    """Return two conflicting requirements as a sentence; "" if the output has no such two, as when
-    the index lacks a version.
+    """Return two conflicting requirements as a sentence, "" if none were found.
+
+    For example, the index may lack a version instead.
     """
     found = list(_parse_requirements(_extract_explanation(lines)))
     for one, other in combinations(found, 2):

@@ -1,5 +1,6 @@
-"""What a run knew when its command failed, and what that says where a log alone does not: who ended
-a compiler, and whether the disk was full.
+"""Correct a diagnosis with facts of the run that the log lacks.
+
+The facts tell who killed a compiler, and whether the disk was full.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ from dataclasses import dataclass, replace
 from tasks.diagnosis.failure_cause import Diagnosis
 from tasks.knowledge.facts import Failure
 
-_KILL_CODES = {-9, 137}  # SIGKILL, as Python and as a shell tell it
+_KILL_CODES = {-9, 137}  # SIGKILL, as reported by Python and by a shell
 _STOP_CODES = {-2, 130, -15, 143, -1, 129}  # INT, TERM, HUP
 _CRASH_CODES = {-6, 134, -7, 135, -8, 136, -11, 139}
 _ILLEGAL_CODES = {-4, 132}
 _MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
-_SHORT = 10  # a part in so many of the memory left is none left
+_SHORT = 10  # memory is short if less than one part in this many was left
 _PLENTY = 4
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """`size` is how long the log was in bytes, so that it is known whether they belong to it, and
-    `begun` where the output of the command that failed begins in it; `code` is its exit code, minus
-    the signal's number where one ended it. `kills` counts what the kernel ended for want of memory
-    meanwhile, None where it does not tell; `lowest_mib` is the least memory that was available of
-    `limit_mib`, and `free_mib` the room on the log's disk afterwards. `jobs` are compilers at once,
-    `compiler` is path and version of the one for C++, "" where that is not known.
+    """The facts of a run whose command failed.
+
+    `size` is the length of the log in bytes, which shows whether the facts belong to the log;
+    `begun` is the offset at which the output of the failed command begins; `code` is its exit code,
+    the negative signal number if a signal ended it. `kills` counts the processes that the kernel
+    killed for lack of memory meanwhile, None if unknown. `lowest_mib` is the minimum of the
+    available memory, of `limit_mib`; `free_mib` is the free space on the log's disk afterwards.
+    `jobs` is the number of compilers at once. `compiler` is path and version of the C++ compiler,
+    "" if unknown.
     """
 
     size: int = 0
@@ -44,7 +48,7 @@ class RunFacts:
 def apply_run_facts(
     facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
 ) -> Diagnosis:
-    """The diagnosis of a log, corrected by the facts of its run: None for one from elsewhere."""
+    """Return the diagnosis, corrected by the facts of the run; None for a log without facts."""
     if _is_unexplained_kill(found):
         return _explain_kill(facts, found, failures)
     if facts is None or found.failure or found.candidates:
@@ -58,7 +62,7 @@ def apply_run_facts(
 
 
 def _is_unexplained_kill(found: Diagnosis) -> bool:
-    """Whether the log says that something was killed, and not that memory was the reason."""
+    """Return True if the log reports a kill, but not that memory was the reason."""
     if found.failure is None or found.failure.slug != "oom-killed":
         return False
     return not (found.first_error and _MEMORY_WORDS.search(found.first_error.text))
@@ -78,7 +82,7 @@ def _explain_kill(
 
 
 def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
-    """Whether memory was short while it ran, None where that is not sure; and what says so."""
+    """Return whether memory was short during the run, None if not certain, and the evidence."""
     left = ""
     if facts.lowest_mib is not None and facts.limit_mib:
         left = f"{facts.lowest_mib:,} of {facts.limit_mib:,} MiB of memory were left at the least"

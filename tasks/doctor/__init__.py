@@ -1,5 +1,6 @@
 """Check whether this host can build a profile.
 
-`probes` reads the host; one pure function for each subject turns what was read into findings.
-`failures` finds the cause of a failed stage and what to do about it on this host.
+`host_facts_io` and `folder_facts_io` read the host; the pure functions of `*_checks` turn these
+facts into check results. `explain_failure_io` finds the cause of a failed stage and a fix for this
+host.
 """

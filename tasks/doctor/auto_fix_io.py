@@ -1,8 +1,8 @@
-"""Apply a safe remedy to a failed stage, once, if `build.auto_fix` is set: fewer jobs, submodules,
-forced includes, a build without isolation.
+"""Apply an automatic fix to a failed stage, once, if `build.auto_fix` is set.
 
-Nothing of it touches a person's own sources: an extension is built in a copy, and a tree that is
-not below build/ is left alone.
+The fixes are fewer jobs, submodules, forced includes and a build without isolation. The user's
+sources are never changed: an extension is built in a copy, and a tree outside build/ is not
+modified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ StageAction = Callable[[Any], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class AutoFix:
-    """What is done, in words, and the job that the stage is run with again."""
+    """A fix: its description, the job to run the stage with again, and an action to run before."""
 
     description: str
     job: Any
@@ -40,9 +40,9 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """What the stage leaves, and what was done about a failure of it, "" for nothing.
+    """Run the stage; return its outputs and the description of the applied fix, "" for none.
 
-    Raises its `BuildError`, which then tells why, by its log.
+    Raises the stage's `TorchyardError`, with the cause that its log shows.
     """
     with MEMORY_MONITOR.observe_memory() as seen:
         try:
@@ -78,7 +78,7 @@ def _run_auto_fix(
 def _find_auto_fix(
     stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> AutoFix | None:
-    """What there is to do; nothing where who failed knows better already."""
+    """Return the fix for the error; None if the error already has a hint, or auto-fix is off."""
     by_hand = bool(error.hint)
     told = _explain_safely(stage, error, profile, seen)
     if told is None or by_hand or not profile.loaded.settings.build.auto_fix:
@@ -89,14 +89,17 @@ def _find_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> FailureExplanation | None:
-    """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
+    """Explain the error.
+
+    An unreadable log or a bug in the diagnosis must not hide the error itself.
+    """
     try:
         if isinstance(error, MissingCodeError):
             error.hint = host_hints_io.suggest_other_torch(profile)
         return explain_failure_io.explain_error(stage, error, profile, seen)
     except (TorchyardError, OSError):
         return None
-    except Exception as bug:  # noqa: BLE001 - the stage's own error is what has to be told
+    except Exception as bug:  # noqa: BLE001 - the stage's error must be reported
         print_warning(
             f"why {stage.name} failed could not be looked for: {type(bug).__name__}: {bug}"
         )
@@ -104,7 +107,7 @@ def _explain_safely(
 
 
 def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) -> AutoFix | None:
-    """What can be done about it in this stage that is not done yet."""
+    """Return the fix for the diagnosed failure; None without a fix, or if it is already applied."""
     fix, _, header = (told.found.failure.auto_fix if told.found.failure else "").partition(" ")
     match fix:
         case "fewer-jobs":
@@ -120,7 +123,7 @@ def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) ->
 
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Where the scheduler did not see it: the log names no compiler that was killed."""
+    """Halve the jobs if the scheduler did not: the log names no compiler that was killed."""
     asked = getattr(stage.job, "jobs", 1)
     safe = capacity.compute_safe_jobs(most=asked or 0)
     now = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe)).jobs
@@ -152,7 +155,10 @@ def _force_include(stage: Stage, header: str) -> AutoFix | None:
 
 
 def _disable_build_isolation(stage: Stage) -> AutoFix | None:
-    """An extension itself is never built in isolation; what its build requires is."""
+    """Build the requirements of an extension without isolation.
+
+    The extension itself is never built in isolation.
+    """
     if stage.kind != "extensions" or not stage.job.requires or not stage.job.isolated:
         return None
     said = f"--no-build-isolation for {', '.join(stage.job.requires)}"

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Define the result of a check, and how results are created."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
 
-# "ignored" is a problem that doctor.ignore names: no check says it, the report does
+# "ignored" is a problem that doctor.ignore names: set by the report, never by a check
 Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line: what was looked at, what was seen, what to do.
+    """The result of a check: its subject, what was found, and what to do.
 
-    A line of `todo` that begins with two spaces is a command to copy. `known` is the entry of
-    config/knowledge that says so.
+    A line of `todo` that begins with two spaces is a command to copy. `known` is the id of the
+    entry in config/knowledge that the result is based on.
     """
 
     id: CheckId
@@ -33,27 +33,27 @@ class CheckResult:
 
 
 def report_ok(check: CheckId, seen: str, subject: str = "") -> CheckResult:
-    """All is well."""
+    """Return a result without a problem."""
     return CheckResult(check, "ok", subject or check, seen)
 
 
 def report_warning(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
-    """It works, but not as a person might expect."""
+    """Return a warning: the build works, but perhaps not as expected."""
     return CheckResult(check, "warning", subject or check, seen, todo)
 
 
 def report_problem(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
-    """The build, or what comes of it, cannot work."""
+    """Return a problem: the build, or its outputs, cannot work."""
     return CheckResult(check, "problem", subject or check, seen, todo)
 
 
 def report_unchecked(check: CheckId, why: str = "could not be looked at here") -> CheckResult:
-    """Nobody knows."""
+    """Return the result of a check that could not be made."""
     return CheckResult(check, "not checked", check, why)
 
 
 def format_install_hint(knowledge: Knowledge, s: HostFacts, asked: str) -> str:
-    """What adds a package here: a command to copy where it is known."""
+    """Return how to install a package on this host, as a command to copy if one is known."""
     told = package_managers.find_install_command(knowledge, s.systems, asked)
     return (
         format_command(told)
@@ -63,5 +63,5 @@ def format_install_hint(knowledge: Knowledge, s: HostFacts, asked: str) -> str:
 
 
 def format_command(text: str, before: str = "") -> str:
-    """A remedy that is a command, on a line of its own."""
+    """Return a hint that is a command, on a separate line after the text `before`."""
     return f"{before}\n  {text}" if before else f"  {text}"

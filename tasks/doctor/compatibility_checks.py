@@ -1,4 +1,4 @@
-"""Toolkit, cards, driver, and whether what is built can run on what is here."""
+"""Check the toolkit, GPUs and driver, and whether the outputs can run on this host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ACCEPT_COMMAND = check_result.format_command(
 def check_toolkit_and_gpus(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """toolkit, cards, targets, driver."""
+    """Check toolkit, cards, targets and driver."""
     yield _check_toolkit(s, profile)
     if s.nvidia is None:
         yield from (
@@ -116,7 +116,7 @@ def _has_auto_gpus(profile: Profile | None) -> bool:
 def _report_silent_gpus(
     s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None
 ) -> check_result.CheckResult:
-    """A card that cannot be asked is no reason to build for another one."""
+    """Report GPUs that do not respond: the build must not silently target other GPUs."""
     if nvidia.trouble:
         seen = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
     else:
@@ -194,7 +194,7 @@ def _can_run_on_gpu(gpu: Gpu, nvidia: NvidiaDriver, profile: Profile) -> bool:
 def _check_driver(
     s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None, knowledge: Knowledge
 ) -> check_result.CheckResult:
-    """One older than torch's CUDA needs starts, and then fails at the first kernel."""
+    """Check the driver: with one that is too old, torch starts but fails at the first kernel."""
     cuda = profile.choice.cuda if profile else None
     if not nvidia.driver:
         silent = check_result.report_unchecked("driver", "its version could not be asked")
@@ -223,7 +223,9 @@ def _check_driver(
 def _check_ptx_support(
     s: HostFacts, nvidia: NvidiaDriver, profile: Profile, seen: str
 ) -> check_result.CheckResult:
-    """A driver compiles PTX of its own CUDA and of older ones alone: cudaErrorUnsupportedPtxVersion
+    """Check that the driver can compile the PTX of the build.
+
+    A driver compiles only PTX of its CUDA version and older: cudaErrorUnsupportedPtxVersion
     (config/knowledge/toolkits.yaml, binary_rules).
     """
     made = profile.choice.toolkit.version
@@ -244,7 +246,7 @@ _TORCH_CHECKS_ID: CheckId = "torch-checks"
 def check_torch_compilers(
     s: HostFacts, profile: Profile | None, _: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """torch-checks."""
+    """Check torch-checks: the compilers that torch's cpp_extension accepts."""
     if profile is None:
         yield check_result.report_unchecked(_TORCH_CHECKS_ID, "the profile does not open")
         return
@@ -261,7 +263,7 @@ def check_torch_compilers(
 
 
 def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
-    """What is in the environment may be of another plan, and is replaced before it is used."""
+    """Return True if the installed torch is the planned one; another one is replaced before use."""
     choice = profile.choice
     here, planned = (version.partition("+")[0] for version in (torch.version, choice.torch))
     same = (here, torch.cuda) == (planned, choice.cuda)
@@ -325,21 +327,21 @@ def _check_linux_compiler(
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
-    """Those that nvcc compiles; a companion may come as a wheel."""
+    """Return the extensions that nvcc compiles; a companion package may be a wheel."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
     without = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without]
 
 
 def _is_compiler_checked(job: ExtensionJob) -> bool:
-    """One with a compiler of its own is not asked for it here."""
+    """Return True if torch checks the host compiler for this extension."""
     return "CXX" not in job.env and not is_check_disabled(job.env)
 
 
 def _check_minimum_version(
     torch: BuildTorch, named: str, version: str, least: str
 ) -> check_result.CheckResult:
-    """Below it, torch says that the compiler may not fit, and goes on."""
+    """Check the minimum version of the compiler; below it, torch only warns."""
     here, wanted = parse_tool_version(version), parse_tool_version(least)
     if here and wanted and here < wanted:
         seen = f"torch {torch.version} wants {least} or later, and warns of {named}"
@@ -350,8 +352,10 @@ def _check_minimum_version(
 def _suggest_compiler_fix(
     s: HostFacts, profile: Profile, cxx: Tool, bounds: VersionBounds, names: str
 ) -> str:
-    """An older GCC, where that helps, and torch itself would not be compiled again for it;
-    `compiler` saw to it that nvcc takes the one that is here.
+    """Return how to get a compiler that torch accepts, or how to disable its check.
+
+    An older GCC is suggested only if torch itself would not be rebuilt for it. The `compiler` check
+    ensures that nvcc accepts the installed compiler.
     """
     off = f'turn its look off:\n  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     if "clang" in PurePath(cxx.path).name:
@@ -366,14 +370,14 @@ def _suggest_compiler_fix(
     return f"nvcc takes it, so {off}\n{other}\n  build.env: {{CC: gcc-{older}, CXX: g++-{older}}}"
 
 
-_CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the check driver, and planning itself
+_CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the driver check, and planning
 _LEVELS: dict[str, check_result.Level] = {"error": "problem", "warning": "warning", "info": "ok"}
 
 
 def check_known_bad(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """known-bad: one symptom for each entry that is met."""
+    """Check known-bad: return one result for each known problem that applies."""
     if profile is None:
         yield check_result.report_unchecked("known-bad", "the profile does not open")
         return
@@ -411,7 +415,7 @@ def _build_known_bad_result(
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:
-    """What would be built with what, as far as it was looked at."""
+    """Return the combination of versions that would be built, as far as it was inspected."""
     planned = profile.choice.build_combination(s.host)
     found = replace(
         planned,
@@ -425,7 +429,10 @@ def build_combination(s: HostFacts, profile: Profile) -> Combination:
 
 
 def _add_compilers(found: Combination, s: HostFacts) -> Combination:
-    """And the C library, whose headers nvcc reads; where nothing is compiled they do not count."""
+    """Add the compilers and the C library, whose headers nvcc reads.
+
+    These are irrelevant if nothing is compiled.
+    """
     version = _read_compiler_version(s.cxx)
     if s.host.system == "windows":
         msvc, installation = _find_msc_ver(s.cxx), _find_visual_studio_version(s)
@@ -450,14 +457,14 @@ def _find_msc_ver(cxx: Tool | None) -> str | None:
 
 
 def _find_visual_studio_version(s: HostFacts) -> str | None:
-    """The version of the Visual Studio that the compiler is of."""
+    """Return the version of the Visual Studio that contains the compiler."""
     path = PureWindowsPath(s.cxx.path) if s.cxx else None
     every = s.visual_studio or ()
     return next((v.version for v in every if path and path.is_relative_to(v.folder)), None)
 
 
 def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:
-    """That of the build environment: deps installs one that fits, whatever is on PATH."""
+    """Return the version of the tool in the build environment; tools on PATH are not used."""
     return (
         tool.version if tool and tool.version and is_in_build_folder(tool.path, profile) else None
     )

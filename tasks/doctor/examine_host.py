@@ -1,4 +1,4 @@
-"""What has to be looked at for a profile: places, programs, hosts."""
+"""Collect what the checks of a profile need to inspect, and run the checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
-    """Where to look; of a profile that does not open only what is true of any."""
+    """Return the paths, programs and URLs to inspect.
+
+    If the profile cannot be opened, only those that are independent of the profile.
+    """
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
     job = find_deps_job(profile)
@@ -93,7 +96,7 @@ def _list_user_checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
 
 
 def _find_existing_torch(profile: Profile) -> PurePath | None:
-    """Of strategy existing, where the interpreter has it."""
+    """Return the folder of the interpreter's torch, for strategy `existing`."""
     found = profile.choice.python.torch
     if profile.choice.strategy != "existing" or not found:
         return None
@@ -101,21 +104,24 @@ def _find_existing_torch(profile: Profile) -> PurePath | None:
 
 
 def _list_profile_places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
-    """A tree of a person's own is built in: what is large is there then."""
+    """Yield the places that the profile's build writes to.
+
+    With source.path, PyTorch is built in the user's tree, so that most of the space is used there.
+    """
     source = _find_source_job(profile)
     tree = source.tree if source and source.kind == "path" else profile.layout.build
     yield from list_build_places(profile.layout, tree)
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
-    """Where a build puts things in the checkout, or in `tree`."""
+    """Yield the places that a build writes to, in the checkout or in `tree`."""
     yield "build", tree
     yield "environment", layout.build
     yield "wheels", layout.wheelhouse
 
 
 def _list_started_build_files(profile: Profile) -> Iterator[PurePath]:
-    """Files that say that most of the room is taken already."""
+    """Yield files that exist if most of the disk space is already used."""
     if source := _find_source_job(profile):
         yield source.tree / "build" / "CMakeCache.txt"
     else:
@@ -170,7 +176,7 @@ def check_host(
     knowledge: Knowledge,
     wanted: Collection[CheckId] = ALL_CHECK_IDS,
 ) -> tuple[CheckResult, ...]:
-    """What the wanted checks say. `profile` is None where it does not open."""
+    """Return the results of the wanted checks; without `profile` it could not be opened."""
     found = [
         symptom
         for check in _CHECKS

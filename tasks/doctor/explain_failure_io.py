@@ -1,4 +1,7 @@
-"""Find the line of an extension's own source that names an arch the toolkit does not support."""
+"""Explain why a stage failed, from its log and the facts of its run, and suggest a fix.
+
+For an arch that the toolkit does not support, find the line of the extension's source with it.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,9 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return where the source of an extension names an unsupported arch that is not a target, and
-    how to remove it; "" for an arch that is a target, and for any other failure.
+    """Return where an extension names an unsupported arch that is not a target, with a fix.
+
+    Returns "" for an arch that is a target, and for any other failure.
     """
     arch = _find_unsupported_arch(found)
     if stage is None or stage.kind != "extensions" or not arch:
@@ -84,8 +88,9 @@ def _find_arch_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int
 
 
 def _list_arch_lines(file: Path, arch: str) -> Iterator[int]:
-    """Yield the numbers of the lines that name the arch. A number counts only near a word such as
-    `gencode`, since Python versions look the same.
+    """Yield the numbers of the lines that name the arch.
+
+    A number counts only near a word such as `gencode`, since Python versions look the same.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for at, line in enumerate(lines):
@@ -98,8 +103,9 @@ def _list_arch_lines(file: Path, arch: str) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class FailureExplanation:
-    """What the log told, and what to do about it here: where nothing is sure, to read on; "" where
-    nothing failed.
+    """The diagnosis of a log and the remedy for this host.
+
+    Without a certain cause, the remedy is where to read on; "" if nothing failed.
     """
 
     log: Path
@@ -109,12 +115,12 @@ class FailureExplanation:
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The diagnosis as a JSON object."""
         return diagnosis_text.build_diagnosis_document(self.found, self.log, self.remedy)
 
     @property
     def cause(self) -> str:
-        """The cause in a sentence, or that it is not sure and what it could be."""
+        """The cause as a sentence, or that it is not certain, with the candidates."""
         if failure := self.found.failure:
             return f"{failure.cause} ({failure.slug})"
         if self.found.candidates:
@@ -129,9 +135,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """What a log tells; `profile` is given where it is one of its own, `facts` where they are
-    known.
-    """
+    """Explain a log. `profile` is set for a log of that profile, `facts` if they are known."""
     failures, log = knowledge.failures, Path(parsed.path or "")
     found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
     shown = _extract_excerpt(parsed, found)
@@ -156,22 +160,23 @@ def explain_log(
 
 
 def _extract_excerpt(log: ParsedLog, found: Diagnosis) -> tuple[str, ...]:
-    """Where no cause is known, what the compiler showed is the most there is."""
+    """Return the source excerpt that the compiler printed, if no cause is known."""
     if found.failure or not found.first_error:
         return ()
     return diagnosis_text.extract_source_excerpt(log.raws, found.first_error.number)
 
 
 def _format_log_location(log: Path, found: Diagnosis) -> str:
-    """Where a person may read on, as nothing here knows more."""
+    """Return where to read on in the log if no cause is known."""
     return f"the lines around it: {log}:{found.first_error.number}" if found.first_error else ""
 
 
 def explain_error(
     stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
-    """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
-    kept beside the log.
+    """Add the explanation to `error`, which failed the stage, and return it.
+
+    Returns None if no command with a log failed. The facts of the run are written next to the log.
     """
     failed = _find_failed_command(error)
     log = _find_log(failed) if failed else None
@@ -188,8 +193,9 @@ def explain_error(
 def _add_explanation(
     error: TorchyardError, told: FailureExplanation, slugs: Collection[str]
 ) -> None:
-    """A hand-written `todo` stays, and so does its word for the cause, unless the facts of the run
-    say that it was another one of `slugs`.
+    """Add the explanation to the error.
+
+    A hand-written hint and its cause are kept, unless the facts of the run show another of `slugs`.
     """
     error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
     failure, first = told.found.failure, told.found.first_error
@@ -210,7 +216,7 @@ def _names_other_cause(todo: str, slug: str, slugs: Collection[str]) -> bool:
 
 
 def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
-    """The command that failed, where `error` is it or came of it."""
+    """Return the failed command that is `error` or caused it."""
     while error is not None and not isinstance(error, CommandFailedError):
         error = None if isinstance(error, InterruptedRunError) else error.__cause__
     return error
@@ -223,8 +229,8 @@ def _find_log(failed: CommandFailedError) -> Path | None:
 
 
 def _read_job_count(stage: Stage) -> int | None:
-    """How many compilers there may have been at once, by the line of the run that just ended."""
-    from tasks.runlog import build_history_io  # noqa: PLC0415 - only where something failed
+    """Return the maximum number of compilers at once, from the history entry of the last run."""
+    from tasks.runlog import build_history_io  # noqa: PLC0415 - only needed after a failure
 
     path = getattr(stage.job, "runs", None)
     last = list(build_history_io.read_history(path))[-1:] if path else []
@@ -232,8 +238,10 @@ def _read_job_count(stage: Stage) -> int | None:
 
 
 def _read_compiler(stage: Stage) -> str:
-    """Return path and version of the C++ compiler in the manifest deps.json; "" if it is not there
-    or an extension's own `env` names another. The `env` of a wheel job is the path of a manifest.
+    """Return path and version of the C++ compiler in the manifest deps.json.
+
+    Returns "" if the manifest does not exist or the `env` of an extension sets another compiler.
+    The `env` of a wheel job is the path of a manifest.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:

@@ -1,4 +1,7 @@
-"""The room that a build takes, disk by disk: what doctor judges, and what init and explain tell."""
+"""Check disk space, filesystems, paths, leftovers, permissions and checkouts.
+
+doctor, init and explain use the disk usage of a build from here.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def describe_disk(disk: Disk) -> str:
-    """What lies on it, in a person's words: what is the build's own is the build."""
+    """Return a description of the places on the disk; places of the build count as the build."""
     ours = "build" in disk.holds
     parts = ["the build"] if ours else []
     others = [
@@ -40,14 +43,16 @@ def describe_disk(disk: Disk) -> str:
 
 
 def compute_disk_usage(disks: Iterable[Disk], room: DiskUsage) -> dict[Disk, Range]:
-    """Least and most MiB on each disk that takes any."""
+    """Return the minimum and maximum MiB for each disk that a build writes to."""
     found = {disk: room.sum_places(disk.holds) for disk in disks}
     return {disk: (least, most) for disk, (least, most) in found.items() if most}
 
 
 def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
-    """`6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`, ""
-    where nothing is known.
+    """Return the disk usage as text, "" if unknown.
+
+    Examples: `6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for
+    install.into`.
     """
     found = compute_disk_usage(disks, room) if room else {}
     if len(found) == 1:
@@ -56,7 +61,7 @@ def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
     return ", ".join(parts).replace(" for ", " of disk for ", 1)
 
 
-_MAYBE_PRESENT = {"caches", "install.into"}  # of another build, or as the torch that gives way
+_MAYBE_PRESENT = {"caches", "install.into"}  # by another build, or as the torch that is replaced
 _MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
@@ -65,7 +70,7 @@ _WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
 def check_folders(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """disk, filesystem, paths, long-paths, leftovers."""
+    """Check disk, filesystem, paths, long-paths and leftovers."""
     if s.disks is None:
         yield from (check_result.report_unchecked(check) for check in ("disk", "filesystem"))
     else:
@@ -79,9 +84,7 @@ def check_folders(
 
 
 def estimate_disk_usage(profile: Profile | None, knowledge: Knowledge) -> DiskUsage:
-    """The room that a build takes; a profile that does not open is taken for one of a prebuilt
-    torch.
-    """
+    """Return the disk usage of a build; without a profile, that of a prebuilt torch."""
     room = profile.cost.disk_usage if profile else None
     if room is None:
         room = estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
@@ -95,7 +98,7 @@ def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> check_result.Check
         and "temporary files" in disk.holds
         and disk.free_mib < TEMPORARY_FILES_MIB[0]
     ):
-        what = "temporary files"  # whose room is not there already
+        what = "temporary files"  # these files do not exist yet
     if what == "temporary files":
         least, most = TEMPORARY_FILES_MIB
     elif s.begun and what != "install.into":
@@ -155,7 +158,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> check_result.Che
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[check_result.CheckResult]:
-    """What compilers' command lines and Windows' code pages cannot hold."""
+    """Check for characters that command lines and Windows code pages cannot represent."""
     windows = s.host.system == "windows"
     troubled = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
@@ -242,7 +245,7 @@ def _report_leftover(left: Leftover) -> check_result.CheckResult:
 def check_write_access(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """trust."""
+    """Check trust: who else may write to the build's folders and PATH."""
     del profile, knowledge
     if s.exposed is None:
         yield check_result.report_unchecked("trust", "who may write where is not known here")
@@ -275,7 +278,7 @@ _SHOWN_FOLDERS = 3
 def check_submodules(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """submodules."""
+    """Check the submodules of extensions in the user's folders."""
     if profile is None:
         yield check_result.report_unchecked(_SUBMODULES_ID, "the profile does not open")
     elif s.unfetched is None:
@@ -294,8 +297,9 @@ def check_submodules(
 def _report_missing_submodules(
     one: MissingSubmodules, knowledge: Knowledge, *, optional: bool
 ) -> check_result.CheckResult:
-    """A fork may leave one empty that nothing of it needs: only what is known to be needed stops a
-    build.
+    """Report empty submodules: a problem if they are known to be required, else a warning.
+
+    A fork may leave a submodule empty that it does not need.
     """
     needed = _is_submodule_needed(one, knowledge)
     names, several = (
@@ -310,7 +314,10 @@ def _report_missing_submodules(
 
 
 def _is_submodule_needed(one: MissingSubmodules, knowledge: Knowledge) -> bool:
-    """The extension itself is one of them, or config/knowledge/extensions.yaml names one."""
+    """Return True if a missing submodule is required.
+
+    It contains the extension itself, or config/knowledge/extensions.yaml names it.
+    """
     if any(one.source.is_relative_to(folder) for folder in one.folders):
         return True
     fact = knowledge.extensions.get(one.extension)

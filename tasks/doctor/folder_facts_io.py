@@ -1,4 +1,4 @@
-"""The disks that a build writes to, and their filesystems."""
+"""Read facts about folders: disks, filesystems, leftovers, permissions and checkouts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def list_disks(asked: ProbeRequest) -> Iterator[Disk]:
-    """Each disk with the places that lie on it, by the path of the first, which needs the most."""
+    """Yield each disk with its places, named by the path of the first, which needs most space."""
     known = tuple(list_mounts())
     held: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for what, path in _list_written_places(asked):
@@ -49,7 +49,7 @@ def list_disks(asked: ProbeRequest) -> Iterator[Disk]:
 def _list_written_places(asked: ProbeRequest) -> Iterator[tuple[str, PurePath]]:
     yield from asked.places
     if asked.into and not (asked.installed and is_accessible(asked.installed)):
-        with contextlib.suppress(TorchyardError):  # told by whoever wants to install there
+        with contextlib.suppress(TorchyardError):  # reported by the install stage
             yield (
                 "install.into",
                 target_interpreter_io.find_interpreter(asked.into, asked.root).parent.parent,
@@ -59,7 +59,10 @@ def _list_written_places(asked: ProbeRequest) -> Iterator[tuple[str, PurePath]]:
 
 
 def _find_cache_folder() -> PurePath:
-    """uv's (docs.astral.sh/uv/concepts/cache), beside which those of compilers lie by default."""
+    """Return uv's cache folder (docs.astral.sh/uv/concepts/cache).
+
+    Compiler caches are next to it by default.
+    """
     if named := os.environ.get("UV_CACHE_DIR"):
         return Path(named)
     if sys.platform == "win32":
@@ -68,13 +71,13 @@ def _find_cache_folder() -> PurePath:
 
 
 def _find_temporary_folder() -> PurePath:
-    """Without a try whether it can be written to, which tempfile makes."""
+    """Return the folder for temporary files, without tempfile's test for write access."""
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - looked at, never written
+    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - only inspected, never written
 
 
 def list_mounts() -> Iterator[tuple[Path, str]]:
-    """Mount points with the type of what is there, the deepest first (proc_pid_mounts(5))."""
+    """Yield mount points with their filesystem types, the deepest first (proc_pid_mounts(5))."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -85,7 +88,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """The type of the filesystem that it lies on, "" where nobody tells."""
+    """Return the type of the filesystem of `place`, "" if unknown."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -99,7 +102,7 @@ _OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 
 def read_folder_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`disks`, `begun`, `long_paths`, `leftovers`, `exposed`."""
+    """Read `disks`, `begun`, `long_paths`, `leftovers` and `exposed`."""
     found: dict[str, Any] = {}
     if wanted & {"disk", "filesystem"}:
         found["disks"] = tuple(list_disks(asked))
@@ -114,14 +117,14 @@ def read_folder_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[s
 
 
 def has_started_build(asked: ProbeRequest) -> bool:
-    """Whether most of the room of this build is taken already."""
+    """Return True if most of the disk space of this build is already used."""
     return any(is_accessible(path) for path in asked.begun)
 
 
 def _read_long_paths_setting() -> bool | None:
-    """Of the whole machine (learn.microsoft.com, "Maximum Path Length Limitation")."""
+    """Return the machine-wide setting (learn.microsoft.com, "Maximum Path Length Limitation")."""
     if sys.platform == "win32":
-        import winreg  # noqa: PLC0415 - there on Windows alone
+        import winreg  # noqa: PLC0415 - exists only on Windows
 
         key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
         try:
@@ -135,7 +138,7 @@ def _read_long_paths_setting() -> bool | None:
 
 
 def _find_leftovers(asked: ProbeRequest) -> Iterator[Leftover]:
-    """Of all profiles of this checkout: they share memory, and may share a tree."""
+    """Yield leftovers of all profiles of this checkout: they share memory, and may share a tree."""
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(asked.build) if asked.build else None
@@ -154,8 +157,10 @@ def _find_leftovers(asked: ProbeRequest) -> Iterator[Leftover]:
 
 
 def _find_unsafe_paths(asked: ProbeRequest) -> Iterator[UnsafePath]:
-    """Disks that have no owners of files (Windows' in WSL, a stick) say of all that everyone may
-    write there: of those nothing is said.
+    """Yield the folders of the build and on PATH that other users may write to.
+
+    Filesystems without file owners (Windows disks in WSL, USB sticks) report all files as writable
+    by everyone; these are skipped.
     """
     kinds = tuple(list_mounts())
     ours = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
@@ -173,7 +178,10 @@ def _find_unsafe_paths(asked: ProbeRequest) -> Iterator[UnsafePath]:
 
 
 def _is_world_writable(folder: Path) -> bool:
-    """Also where only the owner of a file may replace it (/tmp): a new one is enough."""
+    """Return True if everyone may create files in the folder.
+
+    The sticky bit (/tmp) does not help: a new file is enough.
+    """
     try:
         return bool(folder.stat().st_mode & stat.S_IWOTH)
     except OSError:
@@ -189,7 +197,7 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
 
 
 def read_submodule_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`unfetched`."""
+    """Read `unfetched`."""
     if "submodules" not in wanted or not asked.build:
         return {}
     found = (
@@ -201,8 +209,8 @@ def read_submodule_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dic
 def _find_missing_submodules(
     extension: str, copied: PurePath, built: PurePath
 ) -> Iterator[MissingSubmodules]:
-    """By .gitmodules of both, and of the work tree that they are in."""
-    with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
+    """Yield missing submodules, by .gitmodules of both folders and of their work tree."""
+    with contextlib.suppress(OSError):  # the stage that copies it reports the error
         whole, source = Path(copied).resolve(), Path(built).resolve()
         around = (source, *source.parents)
         top = next((place for place in around if _is_git_clone(place)), source)
@@ -216,7 +224,7 @@ def _is_git_clone(place: Path) -> bool:
 
 
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
-    """Those that are copied, and those that the copied folder lies in."""
+    """Yield the empty submodules that are below the copied folder or contain it."""
     for path in _parse_submodule_paths(tree / ".gitmodules"):
         place = tree / path
         near = place.is_relative_to(copied) or copied.is_relative_to(place)
@@ -225,7 +233,7 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
 
 
 def _parse_submodule_paths(gitmodules: Path) -> Iterator[str]:
-    """The paths that it names, without those that git never fetches."""
+    """Yield the paths of the submodules, except those that git never fetches."""
     if not gitmodules.is_file():
         return
     for section in _GITMODULES_SECTION.split(

@@ -1,7 +1,7 @@
-"""What doctor saw around a build: frozen values, so that a situation can be written down and
-judged. Whoever fills them looks; whoever judges them looks at nothing.
+"""Define what doctor knows about a host, as frozen values.
 
-None is "not looked at", an empty value is "looked for, and not there". Sizes are in MiB.
+Probes fill these values and checks read them, so that tests can write down a host. None means "not
+inspected", an empty value "inspected, and not found". Sizes are in MiB.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: absolute path and version, path "" where it is not there. `why` and `todo` are
-    what the search for it told.
+    """A program: absolute path and version, path "" if it was not found.
+
+    `why` and `todo` are the message and the hint of the search.
     """
 
     path: str = ""
@@ -36,8 +37,10 @@ class Tool:
 
 @dataclass(frozen=True)
 class VisualStudio:
-    """An installation that vswhere knows. `version` is its own, "17.14.13"; `tools` that of its
-    newest C++ toolset, "14.44.35207", "" where it has none.
+    """An installation that vswhere found.
+
+    `version` is that of Visual Studio, "17.14.13"; `tools` that of the newest C++ toolset,
+    "14.44.35207", "" if it has none.
     """
 
     name: str
@@ -48,8 +51,9 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk under the places that it `holds`, the first of which is at `path`; `kind` is its
-    filesystem's type.
+    """The disk that contains the places in `holds`.
+
+    The first place is at `path`; `kind` is the type of the filesystem.
     """
 
     holds: tuple[str, ...]
@@ -59,15 +63,16 @@ class Disk:
 
     @property
     def main_place(self) -> str:
-        """The place that it is called by."""
+        """The place that names the disk."""
         return self.holds[0]
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The machine's memory, the least limit that holds for a build (a container has one of its
-    own), what is left of it, swap (None where the system does not tell), and the processors that
-    may be used.
+    """The memory and the usable processors of the machine.
+
+    `limit_mib` is the lowest limit for a build (a container has one) and `available_mib` is what is
+    left of that. `swap_mib` may be unknown: None.
     """
 
     total_mib: int
@@ -79,8 +84,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Connectivity:
-    """A host of a URL without its secrets, and whether it took a connection; `instead_of` is the
-    URL that it is a mirror of.
+    """A URL without its secrets, and whether its host accepted a connection.
+
+    `instead_of` is the URL that it mirrors.
     """
 
     subject: str
@@ -92,9 +98,10 @@ class Connectivity:
 
 @dataclass(frozen=True)
 class UnsafePath:
-    """Where somebody else can put something that a build runs. `kind`: a `folder` of the build that
-    everyone may write to, such a one on `PATH`, or an entry of PATH that is `relative` to wherever
-    a command is run.
+    """A place where other users can put programs that a build runs.
+
+    `kind` is `folder` for a folder of the build that everyone may write to, `PATH` for such a
+    folder on PATH, and `relative` for an entry of PATH that depends on the current directory.
     """
 
     kind: Literal["folder", "PATH", "relative"]
@@ -103,8 +110,10 @@ class UnsafePath:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What an earlier build left: `run` is at work or was killed, `processes` are its programs
-    still at work; a `folder` is in the way and is not ours.
+    """The remains of an earlier build.
+
+    The run is `at work` or was `killed`, and `processes` are its programs that still run; a folder
+    that is `not ours` blocks the build.
     """
 
     kind: Literal["at work", "killed", "not ours"]
@@ -114,7 +123,7 @@ class Leftover:
 
 @dataclass(frozen=True)
 class ShadowingTorch:
-    """Another torch that is found before, or beside, the one of the build."""
+    """Another torch that is found before the torch of the build, or in addition to it."""
 
     how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
     path: str
@@ -123,7 +132,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A variable that names a proxy, and the proxy without its password."""
+    """A variable that names a proxy, and the address without its password."""
 
     variable: str
     address: str
@@ -131,7 +140,7 @@ class Proxy:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """A distribution beside the torch; `indexed` where it came from a package index."""
+    """A distribution installed next to torch; `indexed` if it came from a package index."""
 
     name: str
     version: str
@@ -141,8 +150,9 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch that extensions are built against, `version` "" where it is not there yet, and what
-    its cpp_extension says of compilers.
+    """The torch that extensions are built against, and the compiler checks of its cpp_extension.
+
+    `version` is "" if it is not installed yet.
     """
 
     version: str = ""
@@ -152,8 +162,10 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """Submodules of `tree` with nothing in their `folders`; `source` is what is built of an
-    extension. `cloned` where git can fetch them there. Paths are absolute.
+    """Submodules of `tree` whose `folders` are empty.
+
+    `source` is the folder of the extension that is built. `cloned` if git can fetch the submodules
+    there. Paths are absolute.
     """
 
     extension: str
@@ -165,8 +177,9 @@ class MissingSubmodules:
 
 @dataclass(frozen=True)
 class UnmergedCheckout:
-    """A checkout of the user with merge conflicts: the `setting` that names it, the `message`, and
-    a `hint` with git commands.
+    """A checkout of the user with merge conflicts.
+
+    It has the `setting` that names it, the `message`, and a `hint` with git commands.
     """
 
     setting: str
@@ -176,8 +189,9 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build asks something of; `usual` is an index that pip's settings replace,
-    `instead_of` what it is a mirror of.
+    """A URL that a build needs.
+
+    `usual` marks an index that pip's settings replace; `instead_of` is the URL that it mirrors.
     """
 
     subject: str
@@ -189,11 +203,13 @@ class RequiredUrl:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
-    folder of one that is there already, None where it comes into `venv`. `sources` are folders of
-    extensions, which may have yet to be fetched, `own` those of a person, with what is built in
-    each, `checkouts` the settings and folders of the user's own sources. `into` is install.into as
-    written, `installed` the manifest that says that all is there.
+    """What to inspect.
+
+    Paths are absolute. Without a profile, `build` is not set. `torch` is the folder of an existing
+    torch, None if it will be installed into `venv`. `sources` are folders of extensions, which may
+    not be fetched yet; `own` are those of the user, with the folder that is built in each;
+    `checkouts` are the settings and folders of the user's sources. `into` is install.into as
+    written, and `installed` the manifest that exists after an installation.
     """
 
     root: PurePath
@@ -219,15 +235,15 @@ class ProbeRequest:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """Everything that a check may need to know.
+    """The facts about a host that the checks read.
 
-    `systems` are the names by which package managers are told apart (`ubuntu`, `debian`). `begun`:
-    something of this profile is built already, so that its room on the disk is taken.
-    `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
-    Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
-    one, else those on PATH (`setuptools` then is not there). `without_cuda` are extensions whose
-    sources are here and have none for nvcc. `hands_on` is the program that hands compilations to
-    the `workers`. `environ` are the variables that checks ask for, by name.
+    `systems` are the names that select a package manager (`ubuntu`, `debian`). `begun`: part of
+    this profile is already built, so that its disk space is used. `python_bits` is that of the
+    target interpreter; `glibc` is "" on systems without it (musl, Windows). `cmake`, `ninja` and
+    `setuptools` are those of the build environment if it exists, else those on PATH (`setuptools`
+    is then missing). `without_cuda` are extensions whose fetched sources have no CUDA files.
+    `hands_on` is the program that sends compilations to the `workers`. `environ` are the variables
+    that checks need, by name.
     """
 
     host: Host
@@ -269,5 +285,5 @@ class HostFacts:
 
     @property
     def variables(self) -> dict[str, str]:
-        """`environ` by name; nothing where nobody looked."""
+        """`environ` as a dictionary; empty if not inspected."""
         return dict(self.environ or ())

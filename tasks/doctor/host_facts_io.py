@@ -1,4 +1,4 @@
-"""The machine: system, memory, encoding, variables."""
+"""Read facts about the host: system, memory, network, Python, tools and GPUs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 def start_network_probes(
     asked: ProbeRequest, wanted: frozenset[CheckId]
 ) -> Callable[[], dict[str, Any]]:
-    """Begin to ask; what is returned waits, and gives `proxies`, `reach` and `workers`."""
+    """Start the network probes; return a function that waits for their results.
+
+    The results are `proxies`, `reach` and `workers`.
+    """
     found: dict[str, Any] = {}
     if "proxies" in wanted:
         found["proxies"] = tuple(_read_proxies())
@@ -109,7 +112,10 @@ def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connec
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
-    """Ask all of them; what is returned gives what is known when `deadline` is over."""
+    """Connect to all URLs; return a function that waits for the results.
+
+    It waits until `deadline` seconds after the start.
+    """
     told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     until = time.monotonic() + deadline
     waiting = set(urls)
@@ -132,12 +138,12 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 def _probe_url(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
     try:
         told.put((url, git.is_reachable(url)))
-    except (OSError, ValueError):  # a name or a port that cannot be one
+    except (OSError, ValueError):  # an invalid name or port
         told.put((url, False))
 
 
 def _apply_user_index(wanted: RequiredUrl) -> RequiredUrl:
-    """The index that uv and pip would ask: theirs, where a person has set one."""
+    """Return the index of the user's uv or pip settings, if set, instead of the default."""
     if not wanted.usual:
         return wanted
     own = package_indexes.find_uv_index() or (
@@ -154,7 +160,7 @@ def _read_proxies() -> Iterator[Proxy]:
 
 
 def _parse_proxy_host(text: str) -> str:
-    """Host and port without user and password; "" where there is no host."""
+    """Return host and port without user and password, "" without a host."""
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
         port = f":{parts.port}" if parts.port else ""
@@ -167,7 +173,7 @@ _BYTES_PER_MIB = 2**20
 
 
 def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding`, `environ`."""
+    """Read `os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding` and `environ`."""
     found: dict[str, Any] = {
         "os_release": _read_os_release(asked.host.system),
         "systems": operating_system.list_system_names(),
@@ -194,12 +200,12 @@ def _read_os_release(system: str) -> str:
 
 
 def _read_glibc_version(system: str) -> str:
-    """The version of the running one, "" for musl and where there is none."""
+    """Return the version of the running glibc, "" for musl and other systems."""
     if system != "linux" or sys.platform != "linux":
         return ""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
-    except (ValueError, OSError):  # musl knows no such name
+    except (ValueError, OSError):  # not defined by musl
         return ""
 
 
@@ -217,7 +223,10 @@ def _measure_memory() -> Memory:
 
 
 def _read_swap_mib() -> int | None:
-    """psutil asks Windows' performance counters for it, which may be disabled."""
+    """Return the size of the swap, None if unknown.
+
+    On Windows psutil reads performance counters, which may be disabled.
+    """
     import psutil  # noqa: PLC0415 - not at load
 
     try:
@@ -227,7 +236,7 @@ def _read_swap_mib() -> int | None:
 
 
 def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`python_bits`, `torch`, `without_cuda`, `shadows`, `installed`."""
+    """Read `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`."""
     found: dict[str, Any] = {}
     if "python" in wanted:
         found["python_bits"] = _read_python_bits(asked.host.python.path)
@@ -242,7 +251,7 @@ def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[s
 
 
 def _read_python_bits(python: str) -> int | None:
-    """None where it does not run."""
+    """Return 32 or 64, None if the interpreter does not run."""
     if python in (sys.executable, getattr(sys, "_base_executable", "")):
         return struct.calcsize("P") * 8
     query = "import struct; print(struct.calcsize('P') * 8)"
@@ -270,7 +279,7 @@ def _find_build_torch(asked: ProbeRequest) -> BuildTorch:
 
 def _list_extensions_without_cuda(asked: ProbeRequest) -> Iterator[str]:
     for name, folder in asked.sources:
-        with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
+        with contextlib.suppress(OSError):  # the stage that copies it reports the error
             if not source_trees.has_cuda_sources(folder):
                 yield name
 
@@ -293,18 +302,23 @@ def _find_torch_in_folder(how: Any, folder: Path) -> Iterator[ShadowingTorch]:
 
 
 def _find_user_site(python: Interpreter) -> Path:
-    """Where `pip install --user` puts it (https://docs.python.org/3/library/site.html)."""
+    """Return the target folder of `pip install --user`.
+
+    Source: https://docs.python.org/3/library/site.html
+    """
     major, minor = python.version.split(".")[:2]
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
     base = os.environ.get("PYTHONUSERBASE") or "~/.local"
-    home = os.path.expanduser(base)  # noqa: PTH111 - it knows what to do without a home
+    home = os.path.expanduser(base)  # noqa: PTH111 - it handles a missing home
     return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
 def _find_installed_extensions(asked: ProbeRequest) -> Iterator[InstalledExtension]:
-    """Beside a torch that was there already: into that interpreter others install, too. What came
-    from an index has no direct_url.json (PEP 610).
+    """Yield the extensions that are installed next to an existing torch.
+
+    Users install into that interpreter, too. Packages from an index have no direct_url.json (PEP
+    610).
     """
     python = asked.host.python
     folders = [Path(python.torch.folder).parent] if python.torch else []
@@ -320,8 +334,10 @@ _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 
 
 def read_tool_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`,
-    `visual_studio`, `windows_sdk`.
+    """Read facts about compilers and build tools.
+
+    These are `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
+    and `windows_sdk`.
     """
     found: dict[str, Any] = {}
     if "uv" in wanted:
@@ -366,7 +382,7 @@ def _find_compilers(asked: ProbeRequest) -> tuple[Tool, Tool]:
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
-    """That of the build environment, else the one on PATH."""
+    """Return the tool of the build environment, else the one on PATH."""
     if venv:
         within = environments.build_program_path(environments.find_scripts_folder(venv), name)
         if within.is_file():
@@ -381,9 +397,7 @@ def _find_setuptools(venv: PurePath | None) -> Tool:
 
 
 def find_visual_studios() -> tuple[VisualStudio, ...] | None:
-    """Every installation with the toolset that it takes by itself; None where vswhere is not to be
-    had.
-    """
+    """Return every installation with its default toolset, None if vswhere is not available."""
     rows = msvc_toolsets.run_vswhere("-all", "-prerelease")
     return None if rows is None else tuple(_parse_installations(rows))
 
@@ -404,14 +418,14 @@ def _read_toolset_version(path: Path) -> str:
 
 
 def list_windows_sdks(kits: Path | None) -> tuple[str, ...]:
-    """The versions that have windows.h, ascending."""
+    """Return the versions that have windows.h, in ascending order."""
     headers = kits.glob("Include/10.*/um/Windows.h") if kits else ()
     return tuple(sorted(header.parent.parent.name for header in headers))
 
 
 def _find_windows_kits() -> Path | None:
     if sys.platform == "win32":
-        import winreg  # noqa: PLC0415 - there on Windows alone
+        import winreg  # noqa: PLC0415 - exists only on Windows
 
         key = r"SOFTWARE\Microsoft\Windows Kits\Installed Roots"
         view = winreg.KEY_READ | winreg.KEY_WOW64_32KEY
@@ -424,7 +438,7 @@ def _find_windows_kits() -> Path | None:
 
 
 def read_gpu_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`nvidia` and `nvcc`."""
+    """Read `nvidia` and `nvcc`."""
     found: dict[str, Any] = {}
     if wanted & {"cards", "targets", "driver"}:
         found["nvidia"] = nvidia.query_driver()
@@ -450,7 +464,7 @@ _READERS = (
 
 
 def read_host_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> HostFacts:
-    """Everything that the wanted checks judge. Hosts are asked while the rest is looked at."""
+    """Read the facts that the wanted checks need; network probes run while the rest is read."""
     answers = start_network_probes(asked, wanted)
     found = HostFacts(asked.host, asked.root)
     for read_facts in _READERS:

@@ -1,5 +1,6 @@
-"""What the words of a remedy ({jobs}, {file}, {install:compiler}) stand for on this host, and in
-this profile where the log is one of its own. What is not known here is left out.
+"""Fill the placeholders of remedies ({jobs}, {file}, {install:compiler}) for this host and profile.
+
+The profile is used for its logs only. Unknown placeholders are omitted.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
     from tasks.lock.opened_profile_io import Profile
 
 _LOCAL_FILE = "config/local.yaml"
-_OLDEST_GCC = 9  # of the names with a number that are looked for
+_OLDEST_GCC = 9  # the lowest N of gcc-N that is searched for
 
 
 def build_host_placeholders(
     knowledge: Knowledge, python: str = "", gcc: str = ""
 ) -> dict[str, str]:
-    """What holds for any log that is read here; `python` and `gcc` are versions that the names
-    of packages have in them.
+    """Return the placeholders that do not depend on a profile.
+
+    `python` and `gcc` are versions that are part of package names.
     """
     known = {
         "fewer": str(max(1, capacity.compute_safe_jobs() // 2)),
@@ -50,7 +52,7 @@ def build_host_placeholders(
 def build_profile_placeholders(
     profile: Profile, stage: Stage | None, facts: RunFacts | None
 ) -> dict[str, str]:
-    """What holds for a log of this profile, of `stage` where that is known."""
+    """Return the placeholders for a log of this profile, and of `stage` if it is known."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     known = {
         "file": _find_settings_file(profile),
@@ -82,7 +84,7 @@ def suggest_other_torch(profile: Profile) -> str:
 
 
 def _offer_auto_fix(profile: Profile) -> str:
-    """To let a build do it: not to who has that on."""
+    """Return the offer to set build.auto_fix, "" if it is set."""
     on = profile.loaded.settings.build.auto_fix
     return (
         "" if on else f"; build.auto_fix: true in {_find_settings_file(profile)} does it by itself"
@@ -90,7 +92,7 @@ def _offer_auto_fix(profile: Profile) -> str:
 
 
 def _find_settings_file(profile: Profile) -> str:
-    """Where a setting counts: the profile, unless there is a file that goes before it."""
+    """Return the file for a setting: the profile, unless config/local.yaml overrides it."""
     local = any(where.startswith(_LOCAL_FILE) for where in profile.loaded.origin.values())
     return (
         _LOCAL_FILE if local else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
@@ -98,7 +100,7 @@ def _find_settings_file(profile: Profile) -> str:
 
 
 def _find_extensions_file(profile: Profile) -> str:
-    """The file that has the list: one in another file would take its place."""
+    """Return the file with the list of extensions: a list in another file would replace it."""
     where = profile.loaded.origin.get("extensions", "").partition(":")[0]
     return (
         where
@@ -119,8 +121,9 @@ def _build_job_placeholders(facts: RunFacts | None) -> dict[str, str]:
 
 
 def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """The extension, and the tree that is compiled: `own_tree` is a person's own, where a build
-    does nothing by itself.
+    """Return the extension, or the tree that is compiled.
+
+    `own_tree` is the user's tree, where torchyard changes nothing automatically.
     """
     if stage and stage.kind == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
@@ -135,7 +138,7 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
 
 
 def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
-    """The toolkit that compiles, what it takes, and one that makes the archs where it does not."""
+    """Return the toolkit of the build, its compiler limits, and a toolkit for unsupported archs."""
     choice, knowledge = profile.choice, profile.knowledge
     wanted = choice.toolkit.version or choice.cuda or ""
     homes = [kit.home for kit in profile.host.toolkits if kit.release == wanted]
@@ -155,7 +158,7 @@ def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
 
 
 def _find_newest_gcc(newest: int) -> dict[str, str]:
-    """The newest of gcc-N and g++-N that are here, up to that N."""
+    """Return the newest installed gcc-N and g++-N, with N at most `newest`."""
     for number in range(newest, _OLDEST_GCC - 1, -1):
         cc, cxx = shutil.which(f"gcc-{number}"), shutil.which(f"g++-{number}")
         if cc and cxx:
@@ -166,7 +169,7 @@ def _find_newest_gcc(newest: int) -> dict[str, str]:
 def _list_install_commands(
     knowledge: Knowledge, words: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The commands of the package manager that is here: `install:compiler`."""
+    """Yield the commands of this host's package manager: `install:compiler`."""
     systems = operating_system.list_system_names()
     for name in knowledge.package_managers.names:
         if text := package_managers.find_install_command(knowledge, systems, name, **words):

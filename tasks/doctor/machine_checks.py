@@ -1,4 +1,4 @@
-"""The machine itself: system, memory, swap, encoding, and the variables that do not count here."""
+"""Check the machine (system, memory, swap, encoding, ignored variables) and Python."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tasks.lock.opened_profile_io import Profile
 
 _SUPPORTED_MACHINES = {"x86_64", "aarch64", "arm64"}
-# The tags of the official wheels are manylinux_2_28 (PEP 600: glibc 2.28); none is for musl
+# Official wheels are tagged manylinux_2_28 (PEP 600: glibc 2.28); there is no musl wheel
 _MIN_GLIBC = (2, 28)
-# Children get no variable that changes what is compiled (tasks/system/shell.py)
+# Child processes get no variable that changes the compilation (tasks/system/shell.py)
 _SETTINGS_BY_VARIABLE = {
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
     "MAX_JOBS": "build.jobs",
@@ -40,7 +40,7 @@ _SETTINGS_BY_VARIABLE = {
 def check_machine(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """os, memory, swap, locale, variables."""
+    """Check os, memory, swap, locale and variables."""
     yield _check_os(s, profile)
     yield from _check_memory_and_swap(s, profile, knowledge)
     yield _check_locale(s)
@@ -55,7 +55,7 @@ def _check_os(s: HostFacts, profile: Profile | None) -> check_result.CheckResult
     cuda = profile is None or bool(profile.choice.targets)
     tell = (
         check_result.report_problem if cuda else check_result.report_warning
-    )  # a build for the CPU may work there all the same
+    )  # a CPU build may still work there
     if s.host.machine not in _SUPPORTED_MACHINES:
         todo = "build on x86_64 or aarch64 (a 64-bit system)"
         return tell("os", f"{name}: there is no torch with CUDA for this processor", todo)
@@ -127,7 +127,7 @@ def _check_memory(
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> check_result.CheckResult:
-    """Linking, and a kernel that is larger than foreseen, are what swap is for."""
+    """Check the swap, which links and jobs larger than forecast may need."""
     if memory.swap_mib is None:
         return check_result.report_unchecked("swap", "this system does not tell")
     seen = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -165,7 +165,7 @@ def _check_locale(s: HostFacts) -> check_result.CheckResult:
 
 
 def _check_variables(s: HostFacts) -> check_result.CheckResult:
-    """What people set by habit, and which no compiler here gets to see."""
+    """Check for environment variables that builds ignore."""
     if s.environ is None:
         return check_result.report_unchecked("variables")
     found = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
@@ -181,7 +181,7 @@ def _check_variables(s: HostFacts) -> check_result.CheckResult:
 def check_python(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """python, uv, torch-shadow, names."""
+    """Check python, uv, torch-shadow and names."""
     yield _check_interpreter(s)
     yield _check_uv(s)
     yield from _check_shadowing_torches(s)
@@ -256,7 +256,7 @@ def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> check_resul
 def _check_extension_names(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """Names that mean another project on the index (config/knowledge/extensions.yaml)."""
+    """Check for names of other projects on the index (config/knowledge/extensions.yaml)."""
     if s.installed is None:
         yield check_result.report_unchecked(
             "names", "the profile does not open" if profile is None else "nobody asked"

@@ -1,4 +1,4 @@
-"""Proxies, the package index, and the hosts of what comes from git."""
+"""Check proxies, the package index, git hosts and workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TREE = "PyTorch's tree"
 def check_network(
     s: HostFacts, profile: Profile | None, _: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """proxies, index, git-hosts."""
+    """Check proxies, index and git-hosts."""
     yield _check_proxies(s)
     if profile and (bundle := profile.loaded.settings.offline):
         yield from (
@@ -70,8 +70,10 @@ def _check_git_host(s: HostFacts, found: Connectivity) -> check_result.CheckResu
 
 
 def _check_proxies(s: HostFacts) -> check_result.CheckResult:
-    """Programs disagree on capitals: curl, and so git, takes https_proxy first, and http_proxy in
-    small letters alone (curl's manual).
+    """Check that the proxy variables agree.
+
+    Programs disagree on the case: curl, and so git, prefers https_proxy, and reads http_proxy only
+    in lower case (curl's manual).
     """
     if s.proxies is None:
         return check_result.report_unchecked("proxies")
@@ -90,7 +92,7 @@ def _check_proxies(s: HostFacts) -> check_result.CheckResult:
     return check_result.report_ok("proxies", named or "none")
 
 
-# distcc asks nobody for a password: whoever reaches the port has programs run there
+# distcc has no authentication: anyone who can reach the port can run programs there
 _DAEMON_COMMANDS = {
     "distcc": "distccd --daemon --jobs N --allow YOUR-NETWORK/24 --listen ITS-ADDRESS",
     "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",
@@ -100,7 +102,7 @@ _DAEMON_COMMANDS = {
 def check_workers(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """workers."""
+    """Check the workers of distributed compilation."""
     kind = profile.loaded.settings.build.distribute if profile else "off"
     if kind == "off":
         yield check_result.report_ok("workers", "nothing is handed to other machines")

@@ -1,4 +1,4 @@
-"""git, CMake and Ninja."""
+"""Check git, CMake, Ninja and compilers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REQUIRED_NINJA = Version(MIN_NINJA_VERSION)
 def check_build_tools(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """git, cmake, ninja."""
+    """Check git, cmake and ninja."""
     job = find_deps_job(profile)
     yield _check_git(s, job, knowledge)
     yield _check_cmake(s, profile, knowledge)
@@ -34,7 +34,7 @@ def check_build_tools(
 
 
 def find_deps_job(profile: Profile | None) -> DepsJob | None:
-    """What the first stage of the profile is given."""
+    """Return the job of the first stage of the profile."""
     stages = profile.plan.find_stages("deps") if profile else ()
     job: DepsJob | None = next((stage.job for stage in stages), None)
     return job
@@ -59,7 +59,10 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> check
 def _check_cmake(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> check_result.CheckResult:
-    """deps installs one that fits: another can only be there where somebody put it."""
+    """Check CMake.
+
+    The deps stage installs a suitable version; an unsuitable one was installed by someone else.
+    """
     if s.cmake is None:
         return check_result.report_unchecked("cmake")
     bounds = _find_cmake_bounds(profile, knowledge)
@@ -107,7 +110,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> check_result.CheckRes
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Whether a program lies in the build environment."""
+    """Return True if the program is in the build environment."""
     if profile is None:
         return False
     build = profile.layout.build
@@ -121,7 +124,7 @@ def _format_reinstall_command() -> str:
 
 
 def parse_tool_version(text: str) -> Version | None:
-    """None for what is none: tools say all kinds of things."""
+    """Return the version, None if the text is not a valid one: tools print various texts."""
     try:
         return Version(text)
     except InvalidVersion:
@@ -136,7 +139,7 @@ _NOT_NEEDED = "not needed: nothing is compiled"
 def check_compilers(
     s: HostFacts, profile: Profile | None, knowledge: Knowledge
 ) -> Iterator[check_result.CheckResult]:
-    """compiler, visual-studio, windows-sdk."""
+    """Check compiler, visual-studio and windows-sdk."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.needs_compiler:
         yield check_result.report_ok("compiler", _NOT_NEEDED)

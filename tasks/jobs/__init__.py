@@ -1,1 +1,1 @@
-"""Run Ninja: how many jobs, the jobserver, the memory they may use, progress and estimate."""
+"""Run Ninja: the number of jobs, the jobserver, memory limits, progress and estimates."""

@@ -1,10 +1,9 @@
-"""What a line of a build is about, in a word or two: the file of a step, not its command; nothing
-where it says nothing to a person.
+"""Summarize a line of build output for the progress display, such as the file of a step.
 
-PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Of what
-pip, setuptools, CMake and Ninja say of themselves most lines are of no use on a screen, and the
-last of them would stand there until the first file is compiled. Whether a line tells of an error is
-for `tasks.diagnosis.first_error`.
+PyTorch's setup.py makes Ninja show whole commands, and compiler commands are 3 kB long. Most lines
+that pip, setuptools, CMake and Ninja print are of no use on a screen, and the last of them would
+stay there until the first file is compiled. Such lines have no summary.
+`tasks.diagnosis.first_error` decides whether a line is an error.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 
 from tasks.core.ninja_progress import parse_ninja_step
 
-_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's make
+_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's Makefile generator
 _NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
 _INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
 _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
@@ -21,7 +20,7 @@ _ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
 _WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
 _MAX_LENGTH = 200  # characters
-# What is told of a line that is neither a step nor a compiler's command; the first that matches
+# Summaries of lines that are neither a step nor a compiler command; the first match is used
 _PHRASES = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -43,15 +42,17 @@ _PHRASES = tuple(
 
 
 def is_warning(line: str) -> bool:
-    """Whether a compiler warns: `x.cpp:3:1: warning: …`, `x.cu(3): warning #177-D: …`, `x.cpp(3):
-    warning C4244: …`.
+    """Return True if the line is a compiler warning.
+
+    Examples: `x.cpp:3:1: warning: …`, `x.cu(3): warning #177-D: …`, `x.cpp(3): warning C4244: …`.
     """
     return _WARNING.search(line) is not None
 
 
 def summarize_line(line: str) -> str:
-    """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy` of a step; ""
-    where it says nothing to a person.
+    """Return a short summary of a line, "" if the line is not worth showing.
+
+    `x.cpp` for a compiler command, `libc10.so` for a linker command, `cmake -E copy` for a step.
     """
     text = line.strip()
     found, percent = parse_ninja_step(text), _PERCENT.match(text)
@@ -69,13 +70,16 @@ def _match_phrase(text: str) -> str:
 
 
 def _summarize_step(told: str) -> str:
-    """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
+    """Return the file name in the description of a step, or the whole description.
+
+    `x.cpp` for CMake's "Building CXX object x.cpp.o".
+    """
     last = told.rpartition(" ")[2]
     return _extract_base_name(last) if _is_path(last) or "." in last.strip(".") else told
 
 
 def _find_file_name(command: str) -> str:
-    """What a compiler, linker or archiver makes or is given, "" of any other program."""
+    """Return the source or output of a compiler, linker or archiver; "" for other programs."""
     inputs = (_extract_base_name(name) for name in _INPUT.findall(command))
     for name in inputs:
         if name.endswith(_SOURCES):
@@ -87,7 +91,10 @@ def _find_file_name(command: str) -> str:
 
 
 def _find_program_name(command: str) -> str:
-    """`generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`; "" of what is none."""
+    """Return the program that a command runs, "" if the text is not a command.
+
+    Examples: `generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`.
+    """
     if " && " not in command and not _is_path(command.partition(" ")[0]):
         return ""
     parts = (part.split() for part in command.split(" && "))

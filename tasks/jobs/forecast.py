@@ -1,9 +1,8 @@
-"""How long a build still takes, from what each of its objects cost before.
+"""Estimate the remaining time of a build from the recorded cost of each output.
 
-Work is counted in the seconds that an output took last time. What was finished per second of the
-clock since the build began is its speed: cores, throttling and the memory that is there are all in
-it. What is left, over that speed, is the estimate. An output without a record costs what those of
-its kind did in the middle.
+Work is counted in the seconds that an output took last time. The speed is the work finished per
+second since the build began; cores, throttling and available memory all affect it. The estimate is
+the remaining work divided by the speed. An output without a record costs the median of its kind.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from statistics import median
 
 from tasks.core.ninja_progress import find_step_output
 
-_KNOWN_SHARE = 0.5  # share of the work whose cost has to be known
-_STARTED_SHARE = 0.03  # share of the work after which its speed says something
+_KNOWN_SHARE = 0.5  # share of the work that must have a recorded cost
+_STARTED_SHARE = 0.03  # share of the work after which the speed is meaningful
 
 
 @dataclass
 class Forecast:
-    """Reads what is finished. `planned` are the outputs to be made, `costs` the seconds by output
-    of earlier builds.
+    """The estimate of the remaining time of one build.
+
+    `planned` are the outputs to build, `costs` the seconds by output from earlier builds.
     """
 
     planned: Iterable[str]
@@ -52,9 +52,9 @@ class Forecast:
         return found
 
     def finish_step(self, line: str, now: float) -> None:
-        """One of Ninja's lines, which it prints when a step is done; `now` in seconds of a steady
-        clock. What comes before the first output that is known (generating code) is no work that
-        tells of the speed.
+        """Record a line that Ninja prints after a step; `now` is in seconds of a monotonic clock.
+
+        Work before the first known output (code generation) does not count towards the speed.
         """
         cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
@@ -64,7 +64,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Seconds that are left, None where nothing can be said."""
+        """Return the remaining seconds, None if no estimate is possible."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         passed = now - self._began
@@ -72,6 +72,9 @@ class Forecast:
 
 
 def _parse_output_kind(output: str) -> str:
-    """`.cu.o`, `.cpp.o`, `.so`: what costs alike."""
+    """Return the kind of an output: `.cu.o`, `.cpp.o`, `.so`.
+
+    Outputs of one kind cost about the same.
+    """
     name = output.replace("\\", "/").rpartition("/")[2]
     return "".join(f".{part}" for part in name.split(".")[1:][-2:])

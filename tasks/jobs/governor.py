@@ -1,20 +1,21 @@
-"""How many jobs may run at once, from what memory is there and what each is going to take.
+"""Decide from memory how many jobs may run at once and which are paused.
 
-Every running job gets what it is still going to grow by: up to what it came to in the last build;
-where nobody knows that, to what nine of ten of its kind came to, or twice what it has where it is
-past that. What is then left of the available memory, less a margin and as much as the largest job
-that nobody knows may be past its forecast by, is room:
+Each running job is expected to grow to its forecast: its peak in the last build. If no peak is
+recorded, the forecast is the 90 % quantile of its kind. If the job is past its forecast, the
+forecast is a multiple of its peak. The margin and the possible overshoot of the largest job without
+a record are subtracted as well. The rest of the available memory is free for new jobs:
 
-    room = available − margin − surprise − Σ (forecast − resident)
-    jobs = at work + idle + ⌊(room − idle × typical) / typical⌋
+    free = available − margin − overshoot − Σ (forecast − resident)
+    jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
-A job that ends makes way for the next of Ninja's choice before anyone can look at it, be it twenty
-times as large. So a job that turns out not to fit is paused at its start, where it holds little,
-and goes on when there is room: the oldest first, and never all of them.
+When a job ends, Ninja starts the next one before the governor can inspect it, even if it needs
+twenty times as much memory. A job that turns out not to fit is therefore paused at its start, while
+it holds little. It continues when there is enough memory: the oldest first, and at least one job
+always runs.
 
-Where other machines compile, there are more jobs than this one has cores, and Ninja alone chooses
-which come next. What cannot be sent (nvcc, links) and is more than `local` is paused as well; each
-of those makes room for one job more, which may be one that can be sent.
+With distributed compilation there are more jobs than local cores, and Ninja chooses their order.
+Jobs that must run locally (nvcc, links) are paused if there are more than `local` of them. Each of
+these allows one more job, which may be a remote one.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from collections.abc import Iterator, Sequence
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
-# Share of the limit that is kept free, and the least of it in MiB: what jobs grow by between two
-# moments, and what is not foreseen
+# Share of the limit that is kept free, and its minimum in MiB: for growth between two samples and
+# for wrong forecasts
 _MARGIN = (0.05, 128)
-_MIN_SAMPLES = 5  # finished jobs of a kind before what they showed is believed
+_MIN_SAMPLES = 5  # finished jobs of a kind before their peaks are used
 _DEFAULT: dict[JobKind, int] = {
     "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
     "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
     "other": 1024,  # links of a debug build take more, and are few
-    "remote": 128,  # to preprocess c10 takes 18 MiB; the source that is sent is a few MiB long
+    "remote": 128,  # preprocessing c10 takes 18 MiB; the source that is sent has a few MiB
 }
-_LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a job at work, and for the next one
-# A job past its forecast is taken to grow to so many times what it has come to: one that was built
-# before differs little, and of one that nobody knows the tail is heavy. Paused jobs keep what they
-# hold, so it must be foreseen early. First builds as in tests/benchmarks with other seeds had kills
-# in three of four with 1.25 for both, in three of seven with 2.0, and with a surprise in none.
+_LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a running job, and for the next one
+# A job past its forecast is expected to grow to this multiple of its peak. Jobs with a record
+# differ little from it; the others have a heavy tail. Paused jobs keep their memory, so that growth
+# must be predicted early. Measured on first builds as in tests/benchmarks with other seeds: kills
+# in three of four with 1.25 for both, in three of seven with 2.0, in none with the overshoot, too.
 _PAST_RECORD, _PAST_KIND = 1.25, 2.0
-_MOMENT = 1.0  # seconds between two jobs more where some are not known
-_PATIENCE = 10.0  # seconds that a job is paused before others have to make room
+_MOMENT = 1.0  # seconds between two additional jobs while jobs without a record run
+_PATIENCE = 10.0  # seconds that a job is paused before the number of jobs is lowered
 
 
 def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
-    """Jobs at once, at least one, and who of them is to be paused."""
+    """Return how many jobs may run at once, at least one, and which of them to pause."""
     room = (
         view.available_mib
         - max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
@@ -70,20 +71,20 @@ def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
 
 
 def _is_machine_full(fitting: Sequence[Job], job: Job, view: BuildSnapshot) -> bool:
-    """Whether this machine has no place for it beside those that work here."""
+    """Return True if `local` local jobs are running already, so that `job` must wait."""
     if not view.local or job.kind == "remote":
         return False
     return sum(one.kind != "remote" for one in fitting) >= view.local
 
 
 def _order_candidates(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Who runs has what it was given; then those that wait."""
+    """Yield the running jobs, then the paused ones: running jobs keep their memory."""
     yield from (job for job in jobs if not job.waits)
     yield from (job for job in jobs if job.waits)
 
 
 def _compute_job_count(view: BuildSnapshot, room: float, short: frozenset[int]) -> int:
-    """`short` are those that are paused for want of memory."""
+    """Return how many jobs may run; `short` are the jobs that are paused for lack of memory."""
     at_work = len(view.running)
     if short:
         return at_work - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
@@ -95,18 +96,18 @@ def _compute_job_count(view: BuildSnapshot, room: float, short: frozenset[int]) 
 
 
 def _is_unknown(job: Job) -> bool:
-    """Those that are sent differ little."""
+    """Return True if the job has no recorded peak; remote jobs differ too little to need one."""
     return not job.expected_mib and job.kind != "remote"
 
 
 def _estimate_overshoot(view: BuildSnapshot) -> float:
-    """MiB by which one that nobody knows may be past its forecast."""
+    """Return the MiB by which a job without a record may exceed its forecast."""
     unknown = (_estimate_peak(job, view) for job in view.running if _is_unknown(job))
     return max(unknown, default=0.0)
 
 
 def _estimate_growth(job: Job, view: BuildSnapshot) -> float:
-    """MiB that it is still going to take."""
+    """Return the MiB by which the job is expected to grow."""
     return max(0.0, _estimate_peak(job, view) - job.resident_mib)
 
 
@@ -117,7 +118,10 @@ def _estimate_peak(job: Job, view: BuildSnapshot) -> float:
 
 
 def _estimate_next_job(view: BuildSnapshot) -> float:
-    """MiB of a job that has not begun; which one, only Ninja knows."""
+    """Return the expected MiB of the next job.
+
+    This is the largest typical value of the running kinds: only Ninja knows which job comes next.
+    """
     kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
     return max(1, *(_compute_quantile(_TYPICAL, kind, view) for kind in kinds))
 

@@ -1,5 +1,8 @@
-"""What the system tells of processes, asked four times a second: so by /proc itself on Linux, and
-by psutil elsewhere. What is gone, or another user's, is nothing, never an error.
+"""Inspect and pause processes.
+
+On Linux /proc is read directly, because this runs four times a second; elsewhere psutil is used.
+
+The values of a process that has ended or belongs to another user are empty; that is no error.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _Answer = TypeVar("_Answer")
 
 
 def list_pids() -> set[int]:
-    """Every process there is."""
+    """Return the ids of all processes."""
     if HAS_PROC:
         return {int(name) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - 5×
     import psutil  # noqa: PLC0415 - only where there is no /proc
@@ -35,7 +38,10 @@ def list_pids() -> set[int]:
 
 
 def find_parent_pid(pid: int) -> int:
-    """0 where it is gone, or where that one is: a number comes again, and Windows tells it on."""
+    """Return the parent's process id, 0 if the process or its parent has ended.
+
+    Windows reuses process ids and still reports that of a dead parent, so that psutil checks it.
+    """
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
@@ -44,7 +50,7 @@ def find_parent_pid(pid: int) -> int:
 
 
 def read_program_name(pid: int) -> str:
-    """The name of what it runs, without ".exe": of the interpreter where it is a script."""
+    """Return the file name of the executable without ".exe"; of the interpreter for a script."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -54,7 +60,7 @@ def read_program_name(pid: int) -> str:
 
 
 def read_resident_bytes(pid: int) -> int:
-    """Bytes in memory, pages that it shares included."""
+    """Return the resident memory in bytes, shared pages included."""
     if HAS_PROC:
         fields = _read_proc_file(pid, "statm").split()
         return int(fields[1]) * _PAGE_SIZE if fields else 0
@@ -62,14 +68,14 @@ def read_resident_bytes(pid: int) -> int:
 
 
 def read_arguments(pid: int) -> tuple[str, ...]:
-    """Its command line."""
+    """Return the command line."""
     if HAS_PROC:
         return tuple(os.fsdecode(_read_proc_file(pid, "cmdline")).split("\0")[:-1])
     return _query_process(pid, lambda process: tuple(process.cmdline()), ())
 
 
 def read_variable(pid: int, name: str) -> str:
-    """A variable of its environment, "" where it has none."""
+    """Return a variable of the environment of the process, "" if it is not set."""
     if HAS_PROC:
         for entry in os.fsdecode(_read_proc_file(pid, "environ")).split("\0"):
             if entry.startswith(f"{name}="):
@@ -90,7 +96,7 @@ def _query_process(
 
 
 def has_open_file(pid: int, path: str) -> bool:
-    """Whether it holds that file open; True where that cannot be seen."""
+    """Return True if the process has the file open, or if this cannot be determined."""
     if not HAS_PROC:
         return True
     folder = f"/proc/{pid}/fd"
@@ -108,9 +114,7 @@ def has_open_file(pid: int, path: str) -> bool:
 
 
 def has_pending_stop_signal(pid: int) -> bool:
-    """Whether a signal to end waits until it can take it, as one that is stopped cannot. Linux
-    only.
-    """
+    """Return True if a signal to end is pending, as in a stopped process. Linux only."""
     return any(
         line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
         for line in _read_proc_file(pid, "status").splitlines()
@@ -131,7 +135,7 @@ def _read_proc_file(pid: int, name: str) -> bytes:
 
 
 def _read_descriptor(file: int) -> bytes:
-    """Of most files one read is all."""
+    """Read a whole file; one read is enough for most."""
     data = os.read(file, 4096)
     while len(data) % 4096 == 0 and data and len(data) < _MAX_READ:
         more = os.read(file, _MAX_READ)
@@ -141,14 +145,17 @@ def _read_descriptor(file: int) -> bytes:
     return data
 
 
-# It outlives a signal to everyone, since it is the one that ends the pause
+# Signals to the whole session are ignored: this script must survive to resume the paused jobs
 _WATCHDOG_SCRIPT = """trap '' INT TERM HUP
 while read -r line; do groups=$line; done
 for group in $groups; do kill -s CONT -- "-$group"; done"""
 
 
 class PausedJobs:
-    """Who is stopped: `since` when, by process id, in seconds of a steady clock."""
+    """The paused jobs.
+
+    `since` maps process ids to the start of the pause, in seconds of a monotonic clock.
+    """
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
@@ -157,7 +164,10 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, wanted: frozenset[int], now: float) -> None:
-        """Let `wanted` be stopped and no others. A build that is told to end goes on to do so."""
+        """Pause exactly the jobs in `wanted` and resume all others.
+
+        A job with a pending signal to end is resumed, so that it can end.
+        """
         self._ending.update(filter(has_pending_stop_signal, self.since))
         able = (pid for pid in wanted - self._ending if self._possible and _is_group_leader(pid))
         wanted = frozenset(able)
@@ -169,7 +179,7 @@ class PausedJobs:
             self.since = {pid: self.since.get(pid, now) for pid in wanted}
 
     def close(self) -> None:
-        """Everyone goes on."""
+        """Resume all jobs."""
         watch, self._watch = self._watch, None
         for pid in self.since:
             _signal_group(pid, signal.SIGCONT)
@@ -181,7 +191,10 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, wanted: frozenset[int]) -> bool:
-        """Tell the watch first: between the two steps we may be killed. False where it is gone."""
+        """Send the jobs to pause to the watchdog; return False if the watchdog has ended.
+
+        This must precede the pause: this process may be killed in between.
+        """
         try:
             if not self._watch:
                 options: dict[str, Any] = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
@@ -198,7 +211,7 @@ class PausedJobs:
 
 
 def _is_group_leader(pid: int) -> bool:
-    """Whether it has a process group of its own; a job on the console shares Ninja's."""
+    """Return True if the process leads a group; a job of the console pool is in Ninja's group."""
     if sys.platform == "win32":
         return False
     try:

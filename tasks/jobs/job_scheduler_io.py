@@ -1,8 +1,8 @@
-"""How many compilers are at work: what cores and memory allow, and fewer after one was killed.
+"""Choose how many compilers run at once, from cores and memory, and retry with fewer after a kill.
 
-If Ninja supports a jobserver, it gets one that a governor limits to the available memory and to
-build.jobs; otherwise, or with build.jobs_exact, a fixed number. Either is halved if a compiler runs
-out of memory all the same, and the build goes on from what is done.
+If Ninja supports a jobserver, the build joins one that a governor limits to the available memory
+and to build.jobs. Otherwise, or with build.jobs_exact, the number is fixed. Either number is halved
+if a compiler still runs out of memory, and the build continues where it failed.
 """
 
 from __future__ import annotations
@@ -35,33 +35,36 @@ from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning
 
-LineHandler = Callable[[str], None]  # one line of a build
+LineHandler = Callable[[str], None]  # handles one line of build output
 
-# A number in one of them would make Ninja leave the pool alone
+# A number in one of these variables would make Ninja ignore the jobserver
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
 def resolve_fixed_jobs(
     asked: int | None, pool: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return how many compilers the program `ninja` should run at once: None if the jobserver in
-    the folder `pool` can enforce memory and the limit `asked`; otherwise the number that memory
-    allows now, at most `asked`.
+    """Return how many compilers the program `ninja` should run at once.
 
-    It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
-    that of Ninja's children.
+    None if the jobserver in the folder `pool` can enforce memory and the limit `asked`; otherwise
+    the number that memory allows now, at most `asked`.
+
+    The jobserver cannot enforce memory if sccache is one of the `launchers`: its server runs the
+    compilers, so that their memory is not that of Ninja's children.
     """
     found = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
-    # MAKEFLAGS holds words, and a pipe's path with a space in it is two
+    # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain one
     fits = (os.name == "nt" or " " not in str(pool)) and not served
     obeys = fits and found is not None and jobserver_io.is_supported_ninja(found.version)
     return None if obeys else compute_safe_jobs(asked)
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers memory allows now, at most `limit`, which may exceed the cores; at
-    most the cores without a limit.
+    """Return how many compilers memory allows now.
+
+    At most `limit`, which may exceed the number of cores; without a limit, at most the number of
+    cores.
     """
     if not limit:
         return capacity.compute_safe_jobs(compiler_mib)
@@ -70,14 +73,17 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 
 @dataclass
 class JobScheduler:
-    """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
-    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; `limit`,
-    the number in the settings, is the maximum of both together.
+    """The number of compilers of one build, its retries, and what was observed while it ran.
 
-    What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
-    at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
-    many jobs there may have been at once, `allowed`, and whether an `old_make` is part of it that
-    knows no pool; one that an earlier build met gets a number from the start.
+    `jobs` is a fixed number, None for the jobserver in `jobserver_folder`; `expected` are MiB by
+    output. At most `most` jobs run locally and `slots` more on workers; `limit`, the number in the
+    settings, is the maximum of both together.
+
+    The results are available during the build and after it, however it ended: `peaks`, the peak MiB
+    by output; `killed`, the outputs whose compilers were killed; `edge_times`, the times read from
+    its output; `allowed`, the maximum number of jobs; `old_make`, True if a make without jobserver
+    support is part of the build. If an earlier build found such a make, the number is fixed from
+    the start.
     """
 
     jobs: int | None
@@ -87,10 +93,10 @@ class JobScheduler:
     slots: int = 0
     active_jobserver: jobserver_io.Jobserver | None = None
     busiest: int = 0
-    used_jobserver: bool = False  # whether any job of the last attempt was one of the pool
+    used_jobserver: bool = False  # whether the last attempt ran any job with the jobserver
     allowed: int = 0
     attempts: int = 0
-    tried_again: bool = False  # with as many, after a kill that was not for memory
+    tried_again: bool = False  # with the same number, after a kill that memory did not cause
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     progress_monitor: ProgressMonitor = field(default_factory=ProgressMonitor)
@@ -101,18 +107,19 @@ class JobScheduler:
     def __post_init__(self) -> None:
         if self.old_make and not self.jobs:
             self.jobs = compute_safe_jobs(self.limit)
-        if self.limit and not self.jobs:  # a parallel build may have another limit
+        if self.limit and not self.jobs:  # builds with different limits need different jobservers
             self.jobserver_folder = self.jobserver_folder / str(self.limit)
 
     def run_build(
         self, start: Callable[[int | None, Mapping[str, str], LineHandler], None]
     ) -> None:
-        """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
-        `take`; again with half as many jobs where a compiler was killed for memory, once with as
-        many where it was killed though memory was not short, and with a fixed number where a make
-        is part of it that knows no such pool.
+        """Call `start(jobs, env, take)`, which runs the build and passes each line to `take`.
 
-        Raises the build's `CommandFailedError`, with the cause where that was memory.
+        The build is retried with half the jobs if a compiler was killed for lack of memory, once
+        with the same number if a compiler was killed while memory was not short, and with a fixed
+        number if a make without jobserver support is part of it.
+
+        Raises the `CommandFailedError` of the build, with a hint if memory was the cause.
         """
         self._apply_limit()
         while True:
@@ -126,7 +133,7 @@ class JobScheduler:
                 return
 
     def _apply_limit(self) -> None:
-        """Divide the limit between this machine and others; report a fixed number below it."""
+        """Divide the limit between this machine and the workers; report a fixed number below it."""
         if not self.limit:
             return
         if self.jobs:
@@ -141,7 +148,7 @@ class JobScheduler:
         self.slots = min(self.slots, self.limit - self.most)
 
     def sample_activity(self) -> BuildActivity:
-        """What is at work now, and why not more."""
+        """Return the jobs that run now, and how many are held back."""
         if self.active_jobserver:
             self.edge_times.record_running_jobs(self.active_jobserver.at_work)
         return self.progress_monitor.read_activity(self.active_jobserver)
@@ -155,7 +162,7 @@ class JobScheduler:
             return
         pool = None
         try:
-            # one more for each that waits until this machine has a place for it
+            # one more for each local job that is paused until this machine has a free slot
             tokens = most + self.slots
             with jobserver_io.join_jobserver(
                 Path(self.jobserver_folder), tokens, self._decide_local_jobs, self.expected
@@ -174,9 +181,7 @@ class JobScheduler:
         return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
 
     def _should_retry(self, error: CommandFailedError, seen: ObservedMemory) -> bool:
-        """Whether the build is tried again, which is then said; else the error is told its cause
-        where that is known here.
-        """
+        """Return True, with a message, to retry; otherwise set the hint of `error` if known."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
             return False
@@ -221,22 +226,26 @@ class JobScheduler:
         return decision.retry
 
     def _count_busy_jobs(self) -> int | None:
-        """How many jobs ran at once, None where the build chose a number of its own: the jobserver
-        saw none of them.
+        """Return how many jobs ran at once, None if the build chose its number.
+
+        The jobserver sees no jobs in such a build.
         """
         if self.jobs or not self.used_jobserver:
             return self.jobs
         return min(self.most, self.busiest or self.most)
 
     def _expect_more_memory(self, culprits: tuple[str, ...]) -> None:
-        """Expect twice what was seen of the outputs whose compilers were killed."""
+        """Double the expected memory of the outputs whose compilers were killed."""
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         self.expected = {**self.expected, **self.peaks}
         more = {name: 2 * self.expected.get(name, 0) for name in culprits}
         self.expected = {**self.expected, **more}
 
     def _limit_jobs(self, jobs: int) -> None:
-        """Run so many jobs at the next attempt; as a fixed number where the jobserver saw none."""
+        """Run at most `jobs` jobs in the next attempt.
+
+        The number is fixed if the jobserver saw no job.
+        """
         self.attempts += 1
         if self.jobs or not self.used_jobserver:
             self.jobs = jobs
@@ -271,7 +280,7 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
-    """For the block there is no build beside it that it may not be beside."""
+    """Hold a build slot for the block; with `alone` no other build runs meanwhile."""
     with _condition:
         _wait_for_slot(alone=alone)
         _active_builds["alone" if alone else "sharing"] += 1
@@ -284,7 +293,10 @@ def reserve_build_slot(*, alone: bool) -> Iterator[None]:
 
 
 def _wait_for_slot(*, alone: bool) -> None:
-    """Who wants to be alone goes before those that come later, or would wait for all of them."""
+    """Wait for the slot.
+
+    A waiting `alone` build blocks later builds; otherwise it would wait for all of them.
+    """
     if not alone:
         _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["waiting"])
         return

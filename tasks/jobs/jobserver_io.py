@@ -1,5 +1,7 @@
-"""The tokens that nobody holds, one for each job that may start, and the governor's chair: a pipe
-and a lock on POSIX, a semaphore and a name on Windows.
+"""Share job tokens between the builds of a folder, one of which governs how many are available.
+
+The tokens are a pipe and the leader lock is a file lock on POSIX; on Windows they are a semaphore
+and a named event.
 """
 
 from __future__ import annotations
@@ -23,44 +25,50 @@ from tasks.system.output import bind_current_context, print_warning
 
 
 class JobTokens(Protocol):
-    """Only `wait` does. What GNU make's --jobserver-auth says of them is `auth`."""
+    """The free tokens of a jobserver, one for each job that may start.
+
+    Only `wait_for_tokens` blocks. `auth` is the value of GNU make's --jobserver-auth.
+    """
 
     auth: str
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody is to wait any more."""
+        """Whether waiting was ended by `stop_waiting`."""
 
     def count_tokens(self) -> int:
-        """Those that are there."""
+        """Return the number of free tokens."""
 
     def take_tokens(self, wanted: int) -> int:
-        """How many there were, `wanted` at most."""
+        """Take up to `wanted` tokens without waiting; return how many were taken."""
 
     def return_tokens(self, tokens: int) -> None:
-        """Give them back."""
+        """Return tokens to the jobserver."""
 
     def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """Until there are any of those that are `wanted`, or `stop`; how many were taken."""
+        """Wait for tokens and take up to `wanted`; return how many were taken.
+
+        Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
+        """
 
     def stop_waiting(self) -> None:
-        """Let nobody wait any more."""
+        """End the current wait, and prevent further ones."""
 
 
 class LeaderLock(Protocol):
-    """The governor's: one process has it."""
+    """The lock that makes one process the governor."""
 
     taken: bool
 
     def acquire_lead(self) -> bool:
-        """Whether it is ours, now or since before."""
+        """Return True if this process has the lock, now or from an earlier call."""
 
     def close(self) -> None:
-        """Leave it to the next."""
+        """Release the lock."""
 
 
 def open_job_tokens(folder: Path) -> AbstractContextManager[tuple[JobTokens, LeaderLock]]:
-    """Be one of those that build in `folder`; there are no tokens where nobody else does."""
+    """Join the builds of `folder`; without another build there are no tokens yet."""
     if sys.platform == "win32":
         from tasks.jobs import windows_tokens_io as system  # noqa: PLC0415 - of Windows
     else:
@@ -68,12 +76,14 @@ def open_job_tokens(folder: Path) -> AbstractContextManager[tuple[JobTokens, Lea
     return system.open_tokens(folder)
 
 
-_AUDIT_SAMPLES = 8  # moments that must agree before tokens count as lost, or as too many
+_AUDIT_SAMPLES = 8  # samples that must agree before tokens count as lost or as surplus
 
 
 class JobserverController:
-    """Of `total` tokens, those that it holds are withheld; the others lie there or are at
-    work. Who has not the governor's chair only looks.
+    """The loop that samples the jobs and adjusts the free tokens.
+
+    Of `total` tokens, the withheld ones are kept back; the others are free or used by jobs. Without
+    the leader lock the controller only observes.
     """
 
     def __init__(
@@ -94,28 +104,29 @@ class JobserverController:
         self._pauses = PausedJobs()
         self._failed = self._unsure = False
         self._withheld = 0
-        self._owed = 0  # to be withheld as soon as they come back
+        self._owed = 0  # to be withheld as soon as jobs return them
         self._granted = time.monotonic()
         self._audit_counts: deque[tuple[int, int]] = deque(maxlen=_AUDIT_SAMPLES)
 
     @property
     def withheld_jobs(self) -> int:
-        """Tokens held, here or by another governor."""
+        """The number of tokens withheld, here or by another governor."""
         return (
             self._withheld if self._leader_lock.taken else self._count_missing_tokens(self.in_use)
         )
 
     def take_first_sample(self) -> None:
-        """The first moment, before any build: there are no tokens yet."""
+        """Take the first sample, before the build starts: there are no tokens yet."""
         self._run_safely(self._govern_once)
 
     def run_loop(self, tick: float) -> None:
-        """Until `end`, a moment every `tick` seconds."""
+        """Sample and adjust every `tick` seconds until `stop_control`."""
         self._run_safely(lambda: self._govern_until_stopped(tick))
 
     def stop_control(self, thread: threading.Thread) -> dict[str, int]:
-        """Stop, give everything back; peaks in MiB by output. Once more where an interrupt came in
-        between.
+        """Stop the loop, return all withheld tokens, and return the peaks in MiB by output.
+
+        May be called again after an interrupt.
         """
         self.tokens.stop_waiting()
         thread.join()
@@ -124,16 +135,16 @@ class JobserverController:
         return self._edges.peaks
 
     def _run_safely(self, work: Callable[[], None]) -> None:
-        """Once something fails there is no governor here any more, and nothing is withheld."""
+        """Call `work`; after an error give up governing and withhold nothing any longer."""
         if self._failed:
             return
         try:
             work()
-        except Exception as bug:  # noqa: BLE001 - a build must not hang for a bug of ours
+        except Exception as bug:  # noqa: BLE001 - a bug here must not hang the build
             self._failed = True
-            self.at_work = ()  # nobody looks any more
+            self.at_work = ()  # no longer sampled
             print_warning(f"jobs are not held back by memory any more: {type(bug).__name__}: {bug}")
-            with contextlib.suppress(OSError):  # it may be what failed
+            with contextlib.suppress(OSError):  # the lock may be what failed
                 if self._leader_lock.acquire_lead() and not self._unsure:
                     self._withheld = max(self._withheld, self._count_missing_tokens(self.in_use))
             self._release_tokens()
@@ -157,13 +168,13 @@ class JobserverController:
         if not self._leader_lock.taken:
             if not self._leader_lock.acquire_lead():
                 return
-            # what a make holds is not missing: once it is gone the audit tells what is
+            # Tokens that a make holds are not missing; after its end the audit finds the lost ones
             self._withheld = 0 if moment.unsure else self._count_missing_tokens(moment.most)
         self._audit_tokens(moment)
         self._apply_verdict(self._decide(self._build_view(moment, now)), moment, now)
 
     def _build_view(self, moment: JobsSnapshot, now: float) -> BuildSnapshot:
-        there = MEMORY_MONITOR.read_memory()  # as new as the sizes of the jobs
+        there = MEMORY_MONITOR.read_memory()  # as recent as the sizes of the jobs
         return BuildSnapshot(
             limit_mib=there.limit_mib,
             available_mib=there.available_mib,
@@ -187,7 +198,10 @@ class JobserverController:
         self._add_withheld(self.tokens.take_tokens(self._owed))
 
     def _count_make_tokens(self, moment: JobsSnapshot) -> int:
-        """Tokens that a make holds for jobs that nobody sees: not to be had from others."""
+        """Return how many tokens a make holds for jobs that cannot be seen.
+
+        Other jobs cannot get these tokens.
+        """
         if not moment.unsure:
             return 0
         return max(0, self._total - self.tokens.count_tokens() - self._withheld - moment.least)
@@ -197,14 +211,16 @@ class JobserverController:
         self._owed -= taken
 
     def _wait_until(self, until: float) -> bool:
-        """True when it is to stop. Tokens that are owed are taken as they come back."""
+        """Wait and take owed tokens as jobs return them; return True if the loop should stop."""
         while (left := until - time.monotonic()) > 0 and not self.tokens.stopped:
             self._add_withheld(self.tokens.wait_for_tokens(left, self._owed))
         return self.tokens.stopped
 
     def _audit_tokens(self, moment: JobsSnapshot) -> None:
-        """Tokens that a killed build took with it are held from now on, so that the governor can
-        hand them out; of too many the rest is thrown away.
+        """Correct the number of tokens.
+
+        Tokens that a killed build took with it are added to the withheld ones, so that the governor
+        can hand them out. Surplus tokens are discarded.
         """
         there = self.tokens.count_tokens() + self._withheld
         lost = 0 if moment.unsure else self._total - there - moment.most
@@ -231,7 +247,7 @@ class JobserverController:
 
     @property
     def _total(self) -> int:
-        return self._most - 1  # Ninja's own job is the one more
+        return self._most - 1  # Ninja's first job needs no token
 
 
 TICK = 0.25  # seconds
@@ -239,9 +255,9 @@ _MIN_NINJA = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.
 
 
 class Jobserver:
-    """What a build gets, and what is known of it.
+    """The jobserver as a build sees it: its environment and its current state.
 
-    `peaks` are there after it: MiB by output, of builds of this run.
+    `peaks` is set after the build: MiB by output, for builds of this run only.
     """
 
     def __init__(self, most: int, keeper: JobserverController | None = None) -> None:
@@ -250,34 +266,37 @@ class Jobserver:
         self._controller = keeper
 
     def build_environment(self) -> dict[str, str]:
-        """For the build's children; MAX_JOBS and its like must not be set beside it."""
+        """Return the variables for the build's processes.
+
+        MAX_JOBS and similar variables must not be set with these.
+        """
         if not self._controller:
             return {}
         return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._controller.tokens.auth}"}
 
     @property
     def in_use(self) -> int:
-        """Jobs at work, of all builds in the pool."""
+        """The number of running jobs of all builds that use the jobserver."""
         return self._controller.in_use if self._controller else 0
 
     @property
     def peak_jobs(self) -> int:
-        """The most jobs that were at work at once, of all builds in the pool."""
+        """The most jobs that ran at once, of all builds that use the jobserver."""
         return self._controller.busiest if self._controller else 0
 
     @property
     def at_work(self) -> tuple[Job, ...]:
-        """The jobs themselves, as they were when they were last looked at."""
+        """The running jobs as of the last sample."""
         return self._controller.at_work if self._controller else ()
 
     @property
     def withheld_jobs(self) -> int:
-        """Jobs fewer than the most, for want of memory."""
+        """The number of jobs that are held back for lack of memory."""
         return self._controller.withheld_jobs if self._controller else 0
 
 
 def is_supported_ninja(ninja_version: str) -> bool:
-    """Whether that Ninja obeys the pool."""
+    """Return True if this version of Ninja is a jobserver client."""
     found = re.match(r"(\d+)\.(\d+)", ninja_version)
     return found is not None and (int(found[1]), int(found[2])) >= _MIN_NINJA
 
@@ -290,9 +309,11 @@ def join_jobserver(
     expected: Mapping[str, int],
     tick: float = TICK,
 ) -> Iterator[Jobserver]:
-    """A share in the pool of `folder` for as long as a build runs. `expected` holds the peaks of
-    the last build; where this one does not come to its end, the larger of both are the new ones.
-    Jobs of another's build, should this one govern, are foreseen by their kind.
+    """Join the jobserver of `folder` while a build runs.
+
+    `expected` holds the peaks of the last build. If this build does not finish, the larger of old
+    and new peaks are returned. Jobs of another build, should this one govern, are forecast by their
+    kind.
     """
     with open_job_tokens(folder) as (tokens, chair):
         keeper = JobserverController(

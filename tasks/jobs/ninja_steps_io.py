@@ -1,4 +1,4 @@
-"""What Ninja would do in a build folder, asked with `-n`: it makes nothing and writes nothing."""
+"""Preview a build with `ninja -n`, which writes nothing, and record when edges ran."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """`steps` in all, `objects` of them compiled, `outputs` those that Ninja names; `configures`:
-    CMake runs first, and what it changes is not in here.
+    """The result of a dry run.
+
+    `steps` counts all steps, `objects` the compiled ones, and `outputs` are those that Ninja names.
+    `configures`: CMake runs first, and steps that it changes are not included.
     """
 
     steps: int
@@ -34,7 +36,7 @@ class NinjaDryRun:
 
 
 def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
-    """What Ninja would do for `target`; None where it cannot be asked."""
+    """Return what Ninja would do for `target`, None if the dry run fails."""
     argv = (ninja, "-C", str(folder), "-n", target)
     try:
         text = shell.capture_output(
@@ -52,8 +54,10 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 
 @dataclass
 class EdgeTimes:
-    """What a build said while it was at work, in seconds of the steady clock: when outputs were
-    made, or failed, and since when those have been at work that were seen.
+    """The times of edges in seconds of the monotonic clock, collected while a build runs.
+
+    `finished` and `failed` are the times at which outputs were built or failed, `since` the start
+    times of the jobs that were sampled.
     """
 
     finished: dict[str, float] = field(default_factory=dict)
@@ -61,7 +65,7 @@ class EdgeTimes:
     since: dict[str, float] = field(default_factory=dict)
 
     def record_line(self, line: str) -> None:
-        """One line of the build."""
+        """Record the step or failure in one line of the build."""
         if parse_ninja_step(line):
             if output := find_step_output(line):
                 self.finished[output] = time.monotonic()
@@ -69,7 +73,7 @@ class EdgeTimes:
             self.failed[output] = time.monotonic()
 
     def record_running_jobs(self, at_work: Iterable[Job]) -> None:
-        """The jobs at one moment."""
+        """Record the start times of the jobs in one sample."""
         now = time.monotonic()
         self.since.update({job.output: now - job.age for job in at_work if job.output})
 
@@ -77,10 +81,10 @@ class EdgeTimes:
 def build_edges(
     heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> Iterator[Edge]:
-    """What compilers and linkers made, and what they failed to, in the order in which it began.
-    `made` is what Ninja's log has of this build, `peaks` MiB by output.
+    """Yield the edges of compilers and linkers, finished and failed, ordered by start time.
 
-    Of an output that failed the log has nothing: where nobody saw it at work, it took no time.
+    `made` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's log has
+    no entry for an output that failed: its duration is 0 if its job was never sampled.
     """
     found = [*_build_failed_edges(heard, peaks), *_build_finished_edges(heard, made, peaks)]
     yield from sorted(found, key=lambda one: (one.began, one.output))
@@ -95,7 +99,7 @@ def _build_finished_edges(
     for output, one in compiled.items():
         ended = heard.finished.get(output)
         if ended is None and began is not None:
-            ended = began + one.ended  # of an output that no line was about
+            ended = began + one.ended  # no line was printed for this output
         if ended is not None:
             yield Edge(output, ended - one.seconds, ended, peaks.get(output))
 

@@ -1,6 +1,6 @@
-"""How many compilers run next after some were killed: half as many if memory was short.
+"""Decide how many compilers run after some were killed: half as many if memory was short.
 
-Who finds the kill decides by the same function: the scheduler, which reads the log of each failed
+Both users of the decision call the same function: the scheduler, which reads the log of each failed
 attempt, and the auto-fix, which also knows the exit code.
 """
 
@@ -22,10 +22,10 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 class KilledAttempt:
     """An attempt of a build in which compilers were killed.
 
-    `memory_short`: whether memory was short meanwhile, None where that is not sure; `names_memory`:
-    whether a compiler itself says that memory ran out. `jobs` ran at once, None where the build
-    chose a number of its own; `safe_jobs` is what memory allows now. `retries` were made with fewer
-    jobs before, and `unchanged_retries` with as many.
+    `memory_short`: whether memory was short during the attempt, None if unknown; `names_memory`:
+    whether a compiler reported that memory ran out. `jobs` ran at once, None if the build chose its
+    number; `safe_jobs` is the number that memory allows now. `retries` counts the earlier retries
+    with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None
@@ -38,8 +38,9 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """Whether the build is tried again, and with how many `jobs`: None for as many as before, which
-    says that the kill was not for memory.
+    """Whether to retry the build, and with how many `jobs`.
+
+    None for `jobs` is the same number as before: memory did not cause the kill.
     """
 
     retry: bool
@@ -47,8 +48,10 @@ class RetryDecision:
 
 
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
-    """Try again with half as many jobs, three times at most and not after a single job; once with
-    as many if memory was not short: then a user or a time limit killed the compiler.
+    """Decide whether to retry a build after a kill.
+
+    Retry with half as many jobs, three times at most and not after a single job. If memory was not
+    short, retry once with the same number: a user or a time limit killed the compiler.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)
@@ -63,11 +66,11 @@ def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[st
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return whether a compiler says so itself; one that was killed could not say why."""
+    """Return True if a compiler itself reported that memory ran out; a killed one cannot."""
     found = log.find_lines(failures, MEMORY_SLUGS.values())
     return any(not _BY_SIGNAL.search(line.text) for line in found)
 
 
 def is_disk_full(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return whether the disk was full, which is mostly followed by other errors."""
+    """Return True if the disk was full; other errors usually follow this one."""
     return any(log.find_lines(failures, ("disk-full",)))

@@ -1,8 +1,9 @@
-"""The pipe with a token for each job that may start, and who may do what with it. POSIX only.
+"""Keep the jobserver's tokens in a pipe and elect the governor with a file lock. POSIX only.
 
-Whoever builds in the checkout holds a shared lock. Who can have it alone at the start makes the
-pipe anew, so that what a killed build took with it is back. One of all that build is the governor,
-by a lock of its own; the system takes both locks from who ends, however that is.
+Each build in the checkout holds a shared lock. A build that gets it exclusively at the start
+recreates the pipe, which restores tokens that a killed build took with it. One of the builds is the
+governor, by a second lock. The system releases both locks when a process ends, however that
+happens.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
-assert sys.platform != "win32"  # noqa: S101 - so mypy leaves the rest alone there
+assert sys.platform != "win32"  # noqa: S101 - so mypy skips the rest there
 
-_TOKEN_BYTE = b"+"  # as GNU make writes it; Ninja gives back the byte that it took
+_TOKEN_BYTE = b"+"  # as GNU make writes it; Ninja returns the byte that it read
 
 
 class TokenPipe:
-    """Tokens that nobody holds."""
+    """The free tokens, in a named pipe."""
 
     def __init__(self, path: Path) -> None:
         self.auth = f"fifo:{path}"
         self._stop, self._stopped = os.pipe()
-        # for both: a pipe that nobody has open for reading loses what is in it
+        # Open for reading and writing: a pipe without a reader loses its content
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def count_tokens(self) -> int:
-        """Tokens in it."""
+        """Return the number of bytes in the pipe."""
         answer = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4))
         return int(struct.unpack("i", answer)[0])
 
     def take_tokens(self, wanted: int) -> int:
-        """How many there were, `wanted` at most."""
+        """Take up to `wanted` tokens without waiting; return how many were taken."""
         if wanted <= 0:
             return 0
         try:
@@ -46,13 +47,17 @@ class TokenPipe:
             return 0
 
     def return_tokens(self, tokens: int) -> None:
-        """Give them back."""
+        """Write tokens to the pipe."""
         if tokens > 0:
             os.write(self._fd, _TOKEN_BYTE * tokens)
 
     def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """A token that is owed is taken the moment that Ninja gives it back: Ninja itself asks for
-        the next one within some hundred microseconds.
+        """Wait for tokens and take up to `wanted`; return how many were taken.
+
+        Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
+
+        Owed tokens are taken at the moment at which Ninja returns them: Ninja reads the next token
+        within some hundred microseconds.
         """
         asked = [self._stop, self._fd] if wanted else [self._stop]
         ready, _, _ = select.select(asked, [], [], max(0.0, seconds))
@@ -60,36 +65,36 @@ class TokenPipe:
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody is to wait any more."""
+        """Whether waiting was ended by `stop_waiting`."""
         return self._stopped < 0
 
     def stop_waiting(self) -> None:
-        """Let nobody wait any more."""
+        """End the current wait, and prevent further ones."""
         if self._stopped >= 0:
             stopped, self._stopped = self._stopped, -1
             os.close(stopped)
 
     def close(self) -> None:
-        """Leave what is in it to others."""
+        """Close the pipe; its tokens remain for other builds."""
         self.stop_waiting()
         os.close(self._stop)
         os.close(self._fd)
 
 
 class FileLeaderLock:
-    """The governor's: one process has it."""
+    """The file lock that makes one process the governor."""
 
     def __init__(self, folder: Path) -> None:
         self.taken = False
         self._fd = _open_lock_file(folder / "governor.lock")
 
     def acquire_lead(self) -> bool:
-        """Whether it is ours, now or since before."""
+        """Return True if this process has the lock, now or from an earlier call."""
         self.taken = self.taken or (self._fd >= 0 and _try_lock(self._fd))
         return self.taken
 
     def close(self) -> None:
-        """Leave it to the next."""
+        """Release the lock."""
         if self._fd >= 0:
             os.close(self._fd)
         self.taken, self._fd = False, -1
@@ -97,7 +102,7 @@ class FileLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
-    """Be one of those that build in `folder`; the pipe is empty where nobody else does."""
+    """Join the builds of `folder`; without another build the pipe is empty."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")
@@ -105,7 +110,7 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
         path = folder / "tokens"
         if _try_lock(lock):
             path.unlink(missing_ok=True)
-        # Another may come in between, who does the same: so the pipe is made only after this
+        # Another build may do the same in between, so create the pipe only after this lock
         fcntl.flock(lock, fcntl.LOCK_SH)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)

@@ -1,6 +1,6 @@
-"""Looks at a build at work: its jobs, memory, the compiler cache, and what took long so far.
+"""Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs.
 
-A look costs some milliseconds: it is meant for once a second, not for each line of a build.
+A sample costs some milliseconds: take it once a second, not for each line of a build.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """`hit_rate` tells the cache's as far as it is known, `took` seconds by output made so far."""
+    """The sources of a build's activity.
+
+    `hit_rate` returns that of the compiler cache, None if unknown; `took` the seconds by output so
+    far.
+    """
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
 
     def read_activity(self, pool: Jobserver | None) -> BuildActivity:
-        """What is at work now, in `pool` where the build has one."""
+        """Return the current activity, with the jobs of `pool` if the build has a jobserver."""
         there = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
         return BuildActivity(
             jobs=pool.in_use if pool else None,
@@ -46,7 +50,7 @@ _REPORT_INTERVAL = 1.0  # seconds
 
 
 def create_line_handler() -> Callable[[str], None]:
-    """For `shell.run`: it takes every line of one command."""
+    """Return a handler for `shell.run` that reports each line of one command."""
     return _ProgressReporter().report_line
 
 
@@ -54,8 +58,11 @@ def create_line_handler() -> Callable[[str], None]:
 def report_build_progress(
     look: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """The same, and each second what `look` finds at work, also while Ninja is silent. A `forecast`
-    knows better what is left than the count does.
+    """Yield a handler for the lines of a build, and report the result of `look` each second.
+
+    The reports continue while Ninja is silent.
+
+    With a `forecast`, the remaining time comes from it instead of the number of steps.
     """
     follower, over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
     watch = bind_current_context(follower.report_periodically)
@@ -77,10 +84,13 @@ class _LastStep:
 
 @dataclass
 class _ProgressReporter:
-    """While Ninja counts, only its own lines are told: what compilers say goes to the log. CMake's
-    `--` means that Ninja is done, also where it never came to the last step.
+    """The progress display of one command.
 
-    The reader of the build takes, another thread watches: one of them ticks at a time.
+    While Ninja counts steps, only Ninja's lines are shown: compiler output goes to the log. CMake's
+    `--` marks the end of Ninja, even if the last step was never reached.
+
+    One thread reads the build's output, another samples the activity: the lock lets one of them
+    report at a time.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)
@@ -109,7 +119,7 @@ class _ProgressReporter:
                 show_progress(text, progress)
 
     def report_periodically(self, look: Callable[[], BuildActivity], over: threading.Event) -> None:
-        """Report each second what is at work until `over` is set, even if no step ends."""
+        """Report the activity each second until `over` is set, even if no step ends."""
         while not over.is_set():
             self.at_work = look()
             with self.lock:

@@ -1,8 +1,9 @@
-"""The commands of Ninja at work, found among all processes, and what each takes with its children.
+"""Find the running Ninja edges among all processes, and measure the memory of each.
 
-A Ninja is in the pool when its MAKEFLAGS name the pool's tokens, whoever started it and whether
-that one still lives. What it starts is an edge; what an edge starts belongs to it. A process is
-looked at when it is new, so that a moment costs one listing and one read a compiler.
+A Ninja uses the jobserver if its MAKEFLAGS contain the jobserver's auth value, whichever process
+started it and even if that has ended. A child of Ninja is an edge; its descendants belong to the
+edge and count towards its memory. A process is inspected only while it is new, so that a sample
+costs one process listing and one read per compiler.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from tasks.jobs import job_processes_io
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.system import process_group
 
-_SETTLES = 1.0  # seconds after which a process runs what it was started for
+_SETTLES = 1.0  # seconds after which a process has called exec
 _MIB = 2**20
 _MAKE_NAMES = {"make", "gmake"}
-_COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # what GCC and clang start, or are
+_COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # the processes that compile in GCC and clang
 
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
-    have given its own slot, which no token stands for, to any of its jobs, or to none; and one that
-    has not opened the pool yet holds none. `unsure` where a make, among them or beside them, may
-    hold more.
+    """The jobs at one moment.
+
+    `least` and `most` are bounds of the tokens that they hold: a Ninja may use its implicit slot,
+    which has no token, for any of its jobs or for none, and a Ninja that has not opened the
+    jobserver yet holds no tokens. `unsure`: a make, as a job or beside the Ninjas, may hold more.
     """
 
     jobs: tuple[Job, ...]
@@ -58,9 +60,10 @@ class _RunningEdge:
 
 
 class RunningEdges:
-    """Keeps what it learned from one moment to the next. `peaks` and `shown` grow as edges end: by
-    output of the builds of this run, but for what was compiled elsewhere, and by kind, the smallest
-    first, of all.
+    """The running edges, updated from sample to sample.
+
+    `peaks` and `shown` grow as edges end: `peaks` by output, for the builds of this run and local
+    compilations; `shown` by kind, in ascending order, for all builds.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -74,12 +77,15 @@ class RunningEdges:
         self._ninjas: dict[int, str] = {}
         self._sending: set[int] = set()  # Ninjas whose C and C++ other machines compile
         self._joined: set[int] = set()
-        self._makes: set[int] = set()  # that no Ninja started
+        self._makes: set[int] = set()  # makes that no Ninja started
         self._owner: dict[int, int] = {}
         self._edges: dict[int, _RunningEdge] = {}
 
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
-        """What is at work at `now`, in seconds of a steady clock; `paused` since when, by pid."""
+        """Return the running jobs at `now`, in seconds of a monotonic clock.
+
+        `paused` maps process ids to the start of their pause.
+        """
         alive = job_processes_io.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
@@ -94,15 +100,20 @@ class RunningEdges:
         return self._build_snapshot()
 
     def _find_joined_ninjas(self) -> None:
-        """Ninja makes what build.ninja itself depends on (PyTorch's generated sources) before it
-        opens the pool, with as many jobs as it likes.
+        """Find the Ninjas that have opened the jobserver.
+
+        Before that, Ninja builds the inputs of build.ninja itself (PyTorch's generated sources)
+        with any number of jobs.
         """
         for ninja in self._ninjas.keys() - self._joined:
             if job_processes_io.has_open_file(ninja, self._auth.removeprefix("fifo:")):
                 self._joined.add(ninja)
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
-        """Its parent comes first; numbers start again at the top."""
+        """Assign a process to the edge of its parent, after the parent itself.
+
+        Process ids wrap around, so that a child may have a smaller one than its parent.
+        """
         if pid in self._known:
             return
         self._known[pid] = now
@@ -121,7 +132,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """What it runs now; between fork and exec a process still seems to be its parent."""
+        """Update what the process runs: between fork and exec it still looks like its parent."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(job_processes_io.read_arguments(pid))
@@ -151,8 +162,9 @@ class RunningEdges:
         return replace(job, expected_mib=self._expected.get(job.output, 0))
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """One that compiles here what was to be sent: no worker took it. To be sent it is
-        preprocessed here, with -E.
+        """Change a remote job to a local one if its compiler runs here: no worker took the job.
+
+        The preprocessor, with -E, runs here for remote jobs, too.
         """
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
@@ -161,8 +173,9 @@ class RunningEdges:
             edge.job = self._add_expected_memory(replace(edge.job, kind="c++"))
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Not with a number of jobs of its own, since it then leaves the pool alone; nor as long as
-        what a Ninja started still seems to be that Ninja.
+        """Return True if this Ninja uses the jobserver: a Ninja with -j ignores it.
+
+        A child of Ninja that has not called exec yet still looks like a Ninja and does not count.
         """
         arguments, parent = (
             job_processes_io.read_arguments(pid),
@@ -178,7 +191,7 @@ class RunningEdges:
         return f"--jobserver-auth={self._auth}" in flags
 
     def _adopt_children(self, ninja: int, now: float) -> None:
-        """What it started before it was known."""
+        """Assign the children again that this Ninja started before it was recognized."""
         begun = self._known[ninja]
         young = [pid for pid, since in self._known.items() if since >= begun]
         for pid in [pid for pid in young if job_processes_io.find_parent_pid(pid) == ninja]:
@@ -209,7 +222,10 @@ class RunningEdges:
         self._owner.pop(pid, None)
 
     def _finish_edge(self, pid: int) -> None:
-        """An edge ends with its first process; what it leaves behind serves others."""
+        """Record the peak of an edge, which ends with its first process.
+
+        Processes that remain, such as servers, work for other edges as well.
+        """
         edge = self._edges.pop(pid)
         for member in edge.members:
             self._owner.pop(member, None)
@@ -221,10 +237,12 @@ class RunningEdges:
     def _build_snapshot(self) -> JobsSnapshot:
         count = dict.fromkeys(self._joined, 0)
         for edge in self._edges.values():
-            if edge.ninja in self._joined or edge.ninja not in self._ninjas:  # it may have ended
+            if (
+                edge.ninja in self._joined or edge.ninja not in self._ninjas
+            ):  # that Ninja may have ended
                 count[edge.ninja] = count.get(edge.ninja, 0) + 1
         return JobsSnapshot(
-            # One that waits for a Ninja of its own is nobody to be paused, or to be left running
+            # A job that runs a nested Ninja is no candidate for a pause
             jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
             ninjas=len(count),
             idle=sum(not at_work for at_work in count.values()),

@@ -1,10 +1,10 @@
-"""The semaphore whose count is the tokens that nobody holds, and the chair as a name. Windows only.
+"""Keep the jobserver's tokens in a semaphore, elect the governor by a named event. Windows only.
 
-Both are known by a name that comes from the pool's folder, to everyone of one logon, and are gone
-with the last process that has them open, however that ends: so whoever comes first makes a
-semaphore without tokens, and what a killed build took with it is gone with it or is missed by the
-governor. What runs with higher rights (an elevated prompt) cannot be opened by others: they have a
-pool of their own.
+Both names are derived from the jobserver's folder, are visible in one logon session, and disappear
+with the last process that has them open, however it ends. The first build therefore creates a
+semaphore without tokens. Tokens that a killed build took are gone with the semaphore, or the
+governor notices that they are missing. Objects of a process with higher rights (an elevated prompt)
+cannot be opened by others, which then use a separate jobserver.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from tasks.system import job_object
 
-assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
+assert sys.platform == "win32"  # noqa: S101 - so mypy skips the rest on other systems
 
 _MOST = 0x7FFFFFFF
-_TOKEN, _TIMEOUT = 1, 0x102  # the second of what is waited for; nothing came
+_TOKEN, _TIMEOUT = 1, 0x102  # index of the second handle; timeout
 
 _create_semaphore = job_object.declare_function(
     "CreateSemaphoreW",
@@ -52,8 +52,8 @@ _wait_for_objects = job_object.declare_function(
     job_object.DWORD,
     gives=job_object.DWORD,
 )
-# Not among the documented ones, and the same since Windows NT; without it the count is told only to
-# who takes a token and gives it back, and a Ninja that looks in between goes away empty
+# Not documented, but unchanged since Windows NT. Otherwise the count is known only by taking and
+# returning a token, and a Ninja that asks in between would get none
 _query_semaphore = job_object.declare_native_function(
     "NtQuerySemaphore",
     job_object.HANDLE,
@@ -65,7 +65,7 @@ _query_semaphore = job_object.declare_native_function(
 
 
 class TokenSemaphore:
-    """Tokens that nobody holds; its name is what `auth` says."""
+    """The free tokens, as the count of a semaphore; `auth` is its name."""
 
     def __init__(self, name: str) -> None:
         self.auth = name
@@ -74,26 +74,30 @@ class TokenSemaphore:
         self._stop = _create_event(None, True, False, None)
 
     def count_tokens(self) -> int:
-        """Those that are there."""
+        """Return the number of free tokens."""
         told = (job_object.LONG * 2)()
         _query_semaphore(self._handle, 0, ctypes.byref(told), ctypes.sizeof(told), None)
         return int(told[0])
 
     def take_tokens(self, wanted: int) -> int:
-        """How many there were, `wanted` at most."""
+        """Take up to `wanted` tokens without waiting; return how many were taken."""
         taken = 0
         while taken < wanted and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
             taken += 1
         return taken
 
     def return_tokens(self, tokens: int) -> None:
-        """Give them back."""
+        """Return tokens to the semaphore."""
         if tokens > 0:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """A token that is owed is taken the moment that Ninja gives it back, before Ninja asks for
-        the next.
+        """Wait for tokens and take up to `wanted`; return how many were taken.
+
+        Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
+
+        Owed tokens are taken at the moment at which Ninja returns them, before Ninja takes the
+        next.
         """
         asked = (self._stop, self._handle) if wanted else (self._stop,)
         if self._wait_for_handle(*asked, seconds=seconds) != _TOKEN:
@@ -101,17 +105,17 @@ class TokenSemaphore:
         return 1 + self.take_tokens(wanted - 1)
 
     def stop_waiting(self) -> None:
-        """Let nobody wait any more."""
+        """End the current wait, and prevent further ones."""
         self.stopped = True
         _set_event(self._stop)
 
     def close(self) -> None:
-        """Leave what is there to others."""
+        """Close the handles; tokens remain for other builds."""
         job_object.close_handle(self._handle)
         job_object.close_handle(self._stop)
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
-        """Which of them came first."""
+        """Return the index of the handle that was signalled first."""
         asked = (job_object.HANDLE * len(handles))(*handles)
         return _wait_for_objects(
             len(handles), asked, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
@@ -119,7 +123,7 @@ class TokenSemaphore:
 
 
 class EventLeaderLock:
-    """The governor's: whoever makes an object of its name has it, as long as it is open."""
+    """The named event that makes one process the governor: its creator leads until it is closed."""
 
     def __init__(self, name: str) -> None:
         self.taken = False
@@ -127,7 +131,10 @@ class EventLeaderLock:
         self._handle = 0
 
     def acquire_lead(self) -> bool:
-        """Whether it is ours, now or since before; not where it is that of an elevated build."""
+        """Return True if this process has the lock, now or from an earlier call.
+
+        Returns False if an elevated build has the lock.
+        """
         if not self.taken and self._name:
             try:
                 handle = _create_event(None, True, False, self._name)
@@ -140,7 +147,7 @@ class EventLeaderLock:
         return self.taken
 
     def close(self) -> None:
-        """Leave it to the next."""
+        """Release the lock."""
         handle, self._handle = self._handle, 0
         self.taken, self._name = False, ""
         if handle:
@@ -149,7 +156,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Be one of those that build in `folder`; there are no tokens where nobody else does."""
+    """Join the builds of `folder`; without another build there are no tokens."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)
@@ -165,6 +172,6 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]
 
 
 def compute_semaphore_name(folder: Path) -> str:
-    """What the semaphore of that pool is called."""
+    """Return the name of the semaphore of the jobserver in `folder`."""
     place = os.path.normcase(folder.resolve())
     return f"torchyard-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
