@@ -157,7 +157,7 @@ _SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = (
     1000,
 )  # seconds between samples of a stage; doubled after each 1000 samples
 _EDGES_PER_LINE = 1000
-_MAX_RECORD_BYTES = 8 * 2**20  # a larger record only gets begin and end events
+_MAX_RECORD_BYTES = 8 * 2**20  # a larger record omits the detail events
 _DETAIL_EVENTS = {"sample", "said", "edges"}
 
 
