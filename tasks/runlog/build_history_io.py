@@ -1,4 +1,7 @@
-"""Keep the history of a build small: condense old runs without losing their costs and peaks."""
+"""Read Ninja's log, and keep the build history: append runs, and merge old ones.
+
+Merging keeps the newest cost and peak of each output.
+"""
 
 from __future__ import annotations
 
@@ -196,12 +199,12 @@ def _compact_history(file: Path) -> None:
 
 
 def collect_durations(made: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
-    """Return the seconds of each output."""
+    """Return the seconds of each compiled or linked output."""
     return {output: one.seconds for output, one in select_compiled(made)}
 
 
 def select_compiled(made: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
-    """Return the outputs of compilers and linkers."""
+    """Return the entries of compiled or linked outputs."""
     return (item for item in made.items() if _COMPILED_OUTPUT.search(item[0]))
 
 

@@ -270,7 +270,7 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
             if (edge := _parse_edge(item))
         ),
         samples=tuple(map(_parse_sample, select_events("sample"))),
-        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1,
+        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1
     )
 
 

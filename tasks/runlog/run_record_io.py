@@ -226,7 +226,7 @@ class RunRecorder:
             yield done
         except BaseException as error:
             done.outcome, done.error = runevents.classify_error(error)
-            done.diagnosis = getattr(error, "diagnosis", None)  # where a log was read
+            done.diagnosis = getattr(error, "diagnosis", None)  # set if a log was read
             raise
         finally:
             self._write_event(

@@ -102,7 +102,7 @@ def note_removal(manifest: PurePath, command: str) -> None:
 
 
 def _explain_removal(gone: str, stage: Stage) -> str:
-    """Return which command removed a manifest, if it is the first of the stage."""
+    """Return how the first manifest of the stage was removed, "" for other files."""
     if gone != stage.outputs[0].name:
         return ""
     by = (read_last_record(stage) or {}).get("removed_by")

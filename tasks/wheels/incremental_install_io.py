@@ -225,7 +225,7 @@ def _write_record(
     staged: StagedFiles, listed: Iterable[RecordRow], here: InstalledWheel, info: Path
 ) -> None:
     staged.write_file("RECORD", wheel_record.format_record(listed, here.ending).encode())
-    del staged.rows["RECORD"]  # RECORD lists itself without a digest
+    del staged.rows["RECORD"]  # not a member: RECORD lists itself without a digest
     staged.move_into_place("RECORD", info / "RECORD")
 
 

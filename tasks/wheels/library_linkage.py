@@ -72,7 +72,7 @@ class SystemDlls:
 class LinkageCache:
     """wheel-linkages.json: the linkages of the libraries of the last wheel.
 
-    The keys are their digests in RECORD. A library of another format has no linkage, only a null.
+    The keys are their digests in RECORD. The value is None for a library of another format.
     `reader` is the version of the reading code.
     """
 
@@ -167,7 +167,7 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
     """Return what each library needs and finds when `libraries` load in order into one process.
 
     A need is met by a library that was loaded for any other: the order in which Python opens them
-    is unknown. A library that was only opened itself, and not found by the search, meets no need.
+    is unknown. A library that is only opened directly, and never found by a search, meets no need.
     """
     known: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}

@@ -225,9 +225,7 @@ def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[d
 
 
 def _select_other_packages(made: BuildInputs, how: Invocation) -> dict[str, str]:
-    """Return the installed packages without the built one, of which an older version may be
-    installed.
-    """
+    """Return the installed packages without the built one, which may be installed already."""
     ours = {"torch", canonicalize_name(made.name)}
     return {name: one for name, one in sorted(how.installed.items()) if name not in ours}
 
