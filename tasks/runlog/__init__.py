@@ -1,1 +1,1 @@
-"""The record of each run, its history and its report."""
+"""Record each run, its history and its report."""

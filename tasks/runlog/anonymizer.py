@@ -1,8 +1,9 @@
-"""What is nobody else's business is taken out of what a report shows: tokens in URLs, home folders,
-the names of the person and of the machine, addresses of mail.
+"""Remove private data from what a report shows.
 
-Paths below the checkout are shown from there. A name that says nothing of a person, `root` or
-`runner`, stays: as a word it is in every other line of a log.
+Removed are tokens in URLs, home directories, user and host names, and mail addresses.
+
+Paths below the checkout are shown relative to the checkout. Generic names such as `root` or
+`runner` stay: they identify nobody, and as words they are in every other line of a log.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _GENERIC_NAMES = {
     *("docker", "ec2-user", "fedora", "host", "jenkins", "linux", "localhost", "nobody", "root"),
     *("runner", "test", "torch", "ubuntu", "user", "vagrant", "windows"),
 }
-# A path begins where no word does, or after the flag of a compiler
+# A path does not begin inside a word, except directly after a compiler flag such as -I
 _PATH_START = r"(?:(?<![\w.~-])|(?<=-[BFIL])|(?<=-isystem))"
 _PATH_SEPARATOR = r"[\\/]+"
 _PATH_PART = r"[^\\/\s\"':;,()<>|]+"
-# On a drive of Windows, with WSL or MSYS as well, a name may be of some words
+# On a Windows drive, also under WSL or MSYS, a user name may contain spaces
 _PATH_WORDS = rf"(?:{_PATH_PART}(?: (?!-){_PATH_PART}){{1,3}}(?=[\\/])|{_PATH_PART})"
 _OTHER_HOMES = re.compile(
     rf"{_PATH_START}(?:/(?:(?:mnt|cygdrive)/)?[a-z]/Users/{_PATH_WORDS}"
@@ -35,13 +36,16 @@ _OTHER_HOMES = re.compile(
     r"|/root(?![\w.-]))",
     re.IGNORECASE,
 )
-# Neither `git@github.com:` nor the version of an action or a symbol, which end in no name
+# Not `git@github.com:`, and not the version of an action or a symbol: no top-level domain follows
 _MAIL_ADDRESS = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w-])")
 
 
 @dataclasses.dataclass(frozen=True)
 class Anonymizer:
-    """What is left out: `homes` are folders, `users` and `hosts` names. `root` is the checkout."""
+    """The private data to remove.
+
+    `homes` are directories, `users` and `hosts` are names. `root` is the checkout.
+    """
 
     root: str = ""
     homes: tuple[str, ...] = ()
@@ -49,14 +53,14 @@ class Anonymizer:
     hosts: tuple[str, ...] = ()
 
     def clean_text(self, text: str) -> str:
-        """`text` for everyone's eyes."""
+        """Return `text` without secrets and private data."""
         text = redact_secrets(text)
         for pattern, instead in self._patterns:
             text = pattern.sub(instead, text)
         return text
 
     def clean_value(self, value: T) -> T:
-        """The same value, with each text in it clean: of a frozen dataclass, or of JSON."""
+        """Return a copy of a frozen dataclass or JSON value with every string cleaned."""
         return cast(T, self._clean_nested(value))
 
     def _clean_nested(self, value: Any) -> Any:
@@ -99,7 +103,10 @@ def _build_checkout_patterns(path: str) -> Iterator[tuple[re.Pattern[str], str]]
 
 
 def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[str]:
-    """A folder at the begin of a path, written with either slash, one or two of them."""
+    """Return a pattern for a directory at the beginning of a path.
+
+    Either slash separates its parts, single or doubled.
+    """
     parts = _PATH_SEPARATOR.join(
         re.escape(part) for part in re.split(_PATH_SEPARATOR, path.rstrip("\\/"))
     )
@@ -107,7 +114,10 @@ def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[s
 
 
 def _compile_name_pattern(name: str) -> re.Pattern[str]:
-    """A name that stands alone; one of two letters only where a path or an address has it."""
+    """Return a pattern for a whole name.
+
+    A name of one or two letters matches only inside a path or before the `@` of an address.
+    """
     word = re.escape(name)
     if len(name) < 3:
         return re.compile(rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)")

@@ -1,4 +1,7 @@
-"""Keep the history of a build small: condense old runs without losing their costs and peaks."""
+"""Read Ninja's log, and keep the build history: append runs, and merge old ones.
+
+Merging keeps the newest cost and peak of each output.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,15 @@ from tasks.system import manifests
 from tasks.system.files import write_atomic
 from tasks.system.output import print_warning
 
-_FULL_BUILD_DECISIONS = ("configure", "wipe")  # decisions after which every object is made
-_MAX_OUTPUTS = 20_000  # that are known of runs which were put together: one of PyTorch makes 8,000
+_FULL_BUILD_DECISIONS = ("configure", "wipe")  # decisions that rebuild every object
+_MAX_OUTPUTS = 20_000  # in a merged run; a PyTorch build has 8,000
 
 
 def find_first_kept(past: Sequence[Mapping[str, Any]], most: int) -> int:
-    """The place of the first that stays as it is: the newest do while they take no more than `most`
-    signs, the last one in any case.
+    """Return the index of the first run that is kept unchanged.
+
+    The newest runs are kept while their JSON takes at most `most` characters. The last run is
+    always kept.
     """
     held = 0
     for place in range(len(past) - 1, -1, -1):
@@ -36,8 +41,10 @@ def find_first_kept(past: Sequence[Mapping[str, Any]], most: int) -> int:
 def merge_old_runs(
     older: Sequence[Mapping[str, Any]], cost: Mapping[str, float], peak: Mapping[str, int]
 ) -> Iterator[Mapping[str, Any]]:
-    """What stands for `older`, the oldest first: one that has the newest cost and peak of each
-    output, and before it the last whole build among them, which tells how long one takes.
+    """Yield the runs that replace `older`, oldest first.
+
+    The last full build comes first: its duration predicts how long a full build takes. A merged run
+    with the newest cost and peak of each output follows.
     """
     if not older:
         return
@@ -55,7 +62,7 @@ def merge_old_runs(
 
 
 def _strip_peaks(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Its peaks are in the one that stands for all."""
+    """Return the run without its peaks: the merged run has them."""
     kept = [{name: one[name] for name in one if name != "peak_mib"} for one in run["objects"]]
     return {**run, "objects": kept, "killed": []}
 
@@ -69,7 +76,7 @@ def _build_merged_entry(
 
 @dataclass(frozen=True)
 class NinjaLogEntry:
-    """One making of an output: begin and end in seconds, and what tells it from another making."""
+    """One build of an output: start and end in seconds, and a mark that identifies the build."""
 
     began: float
     ended: float
@@ -77,13 +84,14 @@ class NinjaLogEntry:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Return the duration in seconds."""
         return self.ended - self.began
 
 
 def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
-    """Every output that Ninja made there, by its path; none where it never worked. It decides
-    nothing, and what cannot be read must not hide why a build failed.
+    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory.
+
+    An unreadable log is only a warning: it must not hide why a build failed.
     """
     path = Path(folder) / ".ninja_log"
     try:
@@ -97,12 +105,12 @@ def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
 def find_new_entries(
     before: Mapping[str, NinjaLogEntry], now: Mapping[str, NinjaLogEntry]
 ) -> dict[str, NinjaLogEntry]:
-    """What was made in between."""
+    """Return the entries of `now` that are new or differ from `before`."""
     return {name: made for name, made in now.items() if before.get(name) != made}
 
 
 class NinjaLogFollower:
-    """What is made in a folder since it held `before`, read as Ninja writes it."""
+    """The outputs built in a directory since `before`, read while Ninja writes its log."""
 
     def __init__(self, folder: PurePath, before: Mapping[str, NinjaLogEntry]) -> None:
         self._tail = LogTail(Path(folder) / ".ninja_log")
@@ -110,7 +118,7 @@ class NinjaLogFollower:
         self._new_entries: dict[str, NinjaLogEntry] = {}
 
     def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
-        """All of it so far."""
+        """Return all new entries so far."""
         self._new_entries |= find_new_entries(
             self._before, dict(_parse_ninja_log(self._tail.read_new_lines()))
         )
@@ -119,7 +127,7 @@ class NinjaLogFollower:
 
 def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]]:
     for parts in (line.split("\t") for line in lines if not line.startswith("#")):
-        if len(parts) == 5:  # a line that an interruption cut is none
+        if len(parts) == 5:  # skip a line that an interruption truncated
             start, end, mtime, output, command = parts
             yield (
                 output,
@@ -128,14 +136,12 @@ def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]
 
 
 MAX_HISTORY_BYTES = 8 * 2**20
-# not the thousands of sources that are generated, each logged with the time of all
+# Not the thousands of generated sources: each is logged with the time of all of them
 _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
-    """Add a run that took so long, with what came of its objects and whatever else is told of
-    it.
-    """
+    """Append a run with its duration, its outputs and further facts to the history."""
     told = {
         "when": manifests.format_current_time(),
         "seconds": round(seconds, 3),
@@ -145,15 +151,16 @@ def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts:
     try:
         _append_line(Path(path), redact_secrets(json.dumps(told, ensure_ascii=False)))
         _compact_history(Path(path))
-    except OSError as error:  # it decides nothing, and must not hide why a build failed
+    except OSError as error:  # must not hide why a build failed
         print_warning(f"this run is not in {path}: {error.strerror}")
 
 
 def build_object_entries(
     made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> Iterator[Json]:
-    """What Ninja compiled, in the order in which it began, with MiB at the most where they were
-    seen.
+    """Yield an entry for each compiled output, in order of start.
+
+    The peak in MiB is included if it was measured.
     """
     for output, one in sorted(select_compiled(made), key=lambda item: item[1].began):
         peak = {"peak_mib": peaks[output]} if output in peaks else {}
@@ -161,7 +168,7 @@ def build_object_entries(
 
 
 def build_peak_entries(peaks: Mapping[str, int]) -> Iterator[Json]:
-    """What was compiled where only the pool saw it: MiB at the most, no seconds."""
+    """Yield the peak in MiB of each output that only the jobserver measured; no seconds."""
     for output in sorted(filter(_COMPILED_OUTPUT.search, peaks)):
         yield {"output": output, "peak_mib": peaks[output]}
 
@@ -170,7 +177,7 @@ def _append_line(file: Path, line: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         stream.seek(0, os.SEEK_END)
-        # A line that a full disk or a kill cut short is not to take this one along
+        # Start a new line after one that a full disk or a kill truncated
         if stream.tell():
             stream.seek(-1, os.SEEK_END)
             line = line if stream.read() == b"\n" else f"\n{line}"
@@ -178,7 +185,10 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def _compact_history(file: Path) -> None:
-    """The lines that are kept as they are take a quarter of what there may be at the most."""
+    """Merge old runs when the history is too large.
+
+    The runs that are kept unchanged take at most a quarter of the limit.
+    """
     if file.stat().st_size <= MAX_HISTORY_BYTES:
         return
     past = list(read_history(file))
@@ -189,20 +199,21 @@ def _compact_history(file: Path) -> None:
 
 
 def collect_durations(made: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
-    """What took how long, by output."""
+    """Return the seconds of each compiled or linked output."""
     return {output: one.seconds for output, one in select_compiled(made)}
 
 
 def select_compiled(made: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
-    """What compilers and linkers made, by output."""
+    """Return the entries of compiled or linked outputs."""
     return (item for item in made.items() if _COMPILED_OUTPUT.search(item[0]))
 
 
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """MiB by output, at the most, of the last run that measured it.
+    """Return the peak in MiB of each output, from the last run that measured it.
 
-    Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
-    by that. One that was killed needs more than was seen, and is taken for twice that.
+    If a compiler cache served a run, the measured memory is that of the cache: a peak does not
+    decrease because of such a run. A process that was killed needs more than was measured: its peak
+    is doubled.
     """
     found: dict[str, int] = {}
     for run in past:
@@ -214,18 +225,18 @@ def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def has_old_make(past: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the last run met a make that knows no pool."""
+    """Return True if the last run found a make without jobserver support."""
     return bool([run.get("old_make") for run in past][-1:] == [True])
 
 
 def collect_costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds by output, of the last run that made it."""
+    """Return the seconds of each output, from the last run that built it."""
     objects = (item for run in past for item in run["objects"])
     return {item["output"]: item["seconds"] for item in objects if "seconds" in item}
 
 
 def read_history(path: PurePath) -> Iterator[Mapping[str, Any]]:
-    """The runs, the oldest first; a line that an interruption cut is left out."""
+    """Yield the runs, oldest first, without lines that an interruption truncated."""
     file = Path(path)
     for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
         try:

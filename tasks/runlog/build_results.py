@@ -1,4 +1,4 @@
-"""The manifests of a build folder as JSON, and which of them a run itself left."""
+"""Collect the results of a build from its manifests, and mark those of an earlier run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXTENSION_PREFIX = "extensions:"
 
 @dataclass(frozen=True)
 class ManifestDocuments:
-    """The manifests as JSON, {} for one that is not there; `extensions` in their order."""
+    """The manifests as JSON, {} for a missing one; `extensions` in their order."""
 
     source: Mapping[str, Any]
     deps: Mapping[str, Any]
@@ -23,8 +23,9 @@ class ManifestDocuments:
 
 
 def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
-    """The same, with what the run itself left where its record holds it: a later run may have put
-    something else there.
+    """Return the manifests, with those of `run` taken from its record.
+
+    A later run may have replaced the files.
     """
     left = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
@@ -44,7 +45,7 @@ def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
 
 @dataclass(frozen=True)
 class BuiltComponent:
-    """Torch, or an extension: what it was made of, the file, and the machine code in it."""
+    """Torch or an extension: its source, its artifact and the architectures of its code."""
 
     name: str
     version: str = ""
@@ -57,7 +58,7 @@ class BuiltComponent:
 
 @dataclass(frozen=True)
 class ValidationCheck:
-    """A row of validate's table."""
+    """A row of the validation table."""
 
     name: str
     status: str
@@ -67,7 +68,10 @@ class ValidationCheck:
 
 @dataclass(frozen=True)
 class BuildResults:
-    """`toolkit` and `python` are versions, "" where nobody knows."""
+    """The components and the validation of a build.
+
+    `toolkit` and `python` are versions, "" if unknown.
+    """
 
     parts: tuple[BuiltComponent, ...]
     toolkit: str
@@ -78,13 +82,13 @@ class BuildResults:
 
     @property
     def stale(self) -> bool:
-        """Whether validate looked at another torch than the one that lies there."""
+        """Return True if another torch version than the built one was validated."""
         torch = {part.version for part in self.parts if part.name == "torch"}
         return bool(torch and self.validated) and self.validated not in torch
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """What the manifests tell, and which of it is not of this run."""
+    """Return the results in the manifests, and mark those that are not of this run."""
     parts = [_build_torch_component(found, run)] if found.wheel else []
     parts += [
         _build_extension_component(document, run) for document in found.extensions if document
@@ -121,7 +125,10 @@ def _build_torch_component(found: ManifestDocuments, run: Run) -> BuiltComponent
 
 
 def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
-    """Sources that this run fetched are not those of a torch that an earlier one made."""
+    """Return the origin of torch, "" if unknown.
+
+    If this run fetched new sources, a torch from an earlier run was not built from them.
+    """
     kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
     prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
     kind = kinds.get(parse_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
@@ -171,7 +178,7 @@ def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltCo
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """`commit 2f81284b0e8e, clean, 1 patch`, or the first digits of a digest."""
+    """Return a source as text: `commit 2f81284b0e8e, clean, 1 patch`, or a digest prefix."""
     commit, digest = (parse_text(source.get(name)) for name in ("commit", "digest"))
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))

@@ -1,11 +1,11 @@
 """Measure the available memory for the whole process, and keep the facts of a failed command.
 
-One thread measures for all stages and builds at work. The governor measures at each of its ticks
-by the same monitor, and the progress display takes the last reading.
+One thread measures for all running stages and builds. The governor measures at each tick with the
+same monitor; the progress display uses the last reading.
 
-Linux counts the processes that it killed for want of memory, in the control group of this process
-(`oom_kill` of memory.events, v1: memory.oom_control) or as a whole (/proc/vmstat). Where nothing
-counts them, the least memory that was available has to tell.
+Linux counts the processes that it killed for lack of memory, either in the control group of this
+process (`oom_kill` of memory.events, v1: memory.oom_control) or system-wide (/proc/vmstat). Without
+such a counter, the lowest available memory is the only evidence.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """The last reading of the memory, and one thread that measures while anybody observes. `proc`
-    is another one only in tests.
+    """The last memory reading, and one thread that measures while there are observers.
+
+    Only tests pass another `proc`.
     """
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
@@ -45,8 +46,9 @@ class MemoryMonitor:
         self._measured = -math.inf
 
     def read_memory(self, max_age: float = 0.0) -> capacity.MemoryReading:
-        """Return the memory that is available now, or a reading at most `max_age` seconds old if
-        somebody observes.
+        """Return the available memory.
+
+        While there are observers, the reading may be up to `max_age` seconds old.
         """
         with self._lock:
             now = time.monotonic()
@@ -59,7 +61,7 @@ class MemoryMonitor:
 
     @contextlib.contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
-        """Yield what is seen of the memory from here to the end of the block."""
+        """Yield the memory readings from here to the end of the block."""
         seen = ObservedMemory(self)
         with contextlib.suppress(OSError, ValueError):
             seen.kills_before = self.read_kill_counts()
@@ -80,8 +82,9 @@ class MemoryMonitor:
                     self._over.set()
 
     def read_kill_counts(self) -> dict[Path, int]:
-        """Return how many processes the kernel killed for want of memory, by the file that counts;
-        v1 does not count those of groups below.
+        """Return how many processes the kernel killed for lack of memory, by counter file.
+
+        With control groups v1, kills in child groups are not counted.
         """
         found = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
@@ -99,7 +102,7 @@ class MemoryMonitor:
 
     @cached_property
     def _groups(self) -> tuple[capacity.ControlGroup, ...]:
-        return capacity.find_control_groups(self.proc)  # they stay the same for a process
+        return capacity.find_control_groups(self.proc)  # constant for a process
 
 
 MEMORY_MONITOR = MemoryMonitor()
@@ -107,7 +110,7 @@ MEMORY_MONITOR = MemoryMonitor()
 
 @dataclass(eq=False)
 class ObservedMemory:
-    """The least memory that was available during a stage or a build, and the OOM kills since."""
+    """The lowest available memory during a stage or a build, and the OOM kills since its start."""
 
     monitor: MemoryMonitor = MEMORY_MONITOR
     lowest_mib: int | None = None
@@ -120,7 +123,7 @@ class ObservedMemory:
             self.lowest_mib, self.limit_mib = there.available_mib, there.limit_mib
 
     def collect_facts(self, log: Path) -> RunFacts:
-        """Return what was seen, for the log of a command that failed."""
+        """Return the measured facts for the log of a failed command."""
         return RunFacts(
             size=log.stat().st_size,
             kills=self._count_kills(),
@@ -130,7 +133,7 @@ class ObservedMemory:
         )
 
     def is_memory_short(self) -> bool | None:
-        """Return whether memory was short so far, None where that is not sure."""
+        """Return whether memory was short so far, None if that is uncertain."""
         seen = RunFacts(
             kills=self._count_kills(), lowest_mib=self.lowest_mib, limit_mib=self.limit_mib
         )
@@ -142,13 +145,13 @@ class ObservedMemory:
 
 
 def write_facts(log: Path, facts: RunFacts) -> None:
-    """Beside the log, for `doit diagnose` later; a full disk is no further failure."""
+    """Write the facts beside the log, for a later `doit diagnose`. A full disk is ignored."""
     with contextlib.suppress(OSError):
         write_atomic(_resolve_facts_path(log), format_canonical_json(convert_to_json(facts)))
 
 
 def read_facts(log: Path) -> RunFacts | None:
-    """The facts of the log, None where there are none or the log is not as it was then."""
+    """Return the facts of the log, None if they are missing or the log has changed since."""
     try:
         found = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
         known = {one.name for one in fields(RunFacts)}

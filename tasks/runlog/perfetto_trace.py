@@ -1,7 +1,7 @@
-"""A run as the trace events that ui.perfetto.dev and chrome://tracing open.
+"""Convert a run to trace events for ui.perfetto.dev and chrome://tracing.
 
-The form is that of the "Trace Event Format" document of the Chromium project: `X` is a slice with
-`ts` and `dur` in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.
+The format is the "Trace Event Format" of the Chromium project: `X` is a slice with `ts` and `dur`
+in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COUNTER_FIELDS = {
 
 
 def build_trace(run: Run) -> dict[str, Any]:
-    """The document of trace.json."""
+    """Return the contents of trace.json."""
     made = run_statistics.list_edges(run)
     return {
         "displayTimeUnit": "ms",
@@ -36,7 +36,7 @@ def build_trace(run: Run) -> dict[str, Any]:
 
 def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _STAGE_PROCESS, 0, f"torchyard {run.profile}: stages")
-    for thread, stage in enumerate(run.stages, start=1):  # extensions are at work side by side
+    for thread, stage in enumerate(run.stages, start=1):  # extensions run in parallel
         yield _build_name_event("thread_name", _STAGE_PROCESS, thread, stage.name)
         told = {"outcome": stage.outcome or "cut off", "reason": stage.full_reason}
         place = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}

@@ -1,6 +1,7 @@
-"""The graph of the stages as rails beside a list of them, one row a stage.
+"""Lay out the stage graph and the build timeline of a report.
 
-A stage holds its rail down to the last stage that reads what it leaves.
+Each stage is a row with a slot for its line. A stage keeps its slot until the last stage that reads
+its outputs.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from tasks.runlog.run_statistics import (
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One stage: its `rail`, the rails of the stages that it comes `after`, those that pass
-    `through` its row, and whether another comes `down` from it. `nearest` are the names of what it
-    comes after, without those that come before one another.
+    """One stage of the graph.
+
+    `rail` is its slot. `after` are the slots of the stages it depends on, `through` the slots that
+    pass its row. `down` is True if another stage depends on it. `nearest` are the names of its
+    direct dependencies, without those that another dependency already implies.
     """
 
     name: str
@@ -36,7 +39,7 @@ class GraphRow:
 
 
 def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
-    """The rows, in the order of the plan, in which a stage stands after what it reads."""
+    """Return the rows in the order of the plan: a stage follows its dependencies."""
     nearest = _find_nearest(graph)
     last = {name: node.name for node in graph for name in nearest[node.name]}
     held: dict[int, str] = {}
@@ -63,7 +66,7 @@ def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
 
 
 def find_predecessors(graph: Sequence[StageNode]) -> Mapping[str, frozenset[str]]:
-    """All that a stage comes after, however far."""
+    """Return all direct and indirect dependencies of each stage."""
     found: dict[str, frozenset[str]] = {}
     for node in graph:
         known = [name for name in node.after if name in found]
@@ -84,10 +87,12 @@ def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
 
 
 def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
-    """Times are whole milliseconds since the run began, memory MiB; -1 stands for not known.
+    """Return the data of the timeline.
+
+    Times are whole milliseconds since the start of the run, memory is in MiB; -1 means unknown.
 
     `edges` are rows of folder, name, begin, duration, lane, peak, kind, stage and failed; `samples`
-    of time, jobs, held back, used and limit.
+    are rows of time, jobs, held back, used and limit.
     """
     lanes = assign_slots([one.edge for one in made])
     parts = [_split_output_path(one.edge.output) for one in made]
@@ -120,12 +125,12 @@ def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
 
 
 def list_samples(run: Run) -> list[Sample]:
-    """Those of all stages: the pool and the memory are one."""
+    """Return the samples of all stages by time: the stages share one jobserver and one memory."""
     return sorted((one for stage in run.stages for one in stage.samples), key=lambda one: one.at)
 
 
 def encode_embedded_json(value: Any) -> str:
-    """JSON that no HTML parser takes for the end of a script, whatever is in it."""
+    """Return JSON that is safe inside an HTML `<script>`: no content can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -141,7 +146,7 @@ def _compute_stage_bounds(stage: str, made: Iterable[StageEdge]) -> list[Any]:
 
 
 def _split_output_path(output: str) -> tuple[str, str]:
-    """The folder with its slash, and the name."""
+    """Return the directory with its trailing slash, and the file name."""
     cut = max(output.rfind("/"), output.rfind("\\")) + 1
     return output[:cut], output[cut:]
 

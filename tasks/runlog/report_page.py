@@ -1,4 +1,4 @@
-"""The values of templates/report.html.j2: everything on the page that is text or a table."""
+"""Build the values of templates/report.html.j2: all text and tables of the report page."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> Mapping[str, str]:
-    """What became of each stage: that of its record; "cut off"; for one that did nothing, "up to
-    date", or "not reached" where it comes after one that ended badly.
+    """Return the outcome of each stage.
+
+    A stage without an end in the record is reported as interrupted. A stage that did not run is "up
+    to date", or "not reached" if a stage that it depends on failed.
     """
     found: dict[str, str] = {}
     far = report_graphics.find_predecessors(run.graph)
@@ -44,7 +46,10 @@ def describe_outcomes(run: Run) -> Mapping[str, str]:
 
 
 def format_headline(run: Run, at_work: bool = False) -> str:
-    """`Built in 6 min 20 s`, `compile failed after 6 min 20 s`. `at_work`: its process is."""
+    """Return the headline: `Built in 6 min 20 s`, `compile failed after 6 min 20 s`.
+
+    `at_work` is True if the process of the run is still running.
+    """
     failed = [one.name for one in run.stages if one.outcome == "failed"]
     after = f"after {format_duration(run.seconds)}"
     match run.outcome:
@@ -61,7 +66,7 @@ def format_headline(run: Run, at_work: bool = False) -> str:
 
 
 def list_decisions(run: Run) -> Iterator[TextRow]:
-    """The plan's decisions, the strategy with its reasons."""
+    """Yield the decisions of the plan, the strategy with its reasons."""
     for key, value in run.resolution.items():
         told = (
             "; ".join(map(format_value, value)) if isinstance(value, list) else format_value(value)
@@ -70,7 +75,7 @@ def list_decisions(run: Run) -> Iterator[TextRow]:
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
-    """The settings that a person made; `build.flags.USE_X` and its like are one row of names."""
+    """Yield the settings of the user. The keys of a table such as `build.flags` share one row."""
     rows: dict[str, list[str]] = {}
     for key, value in run.settings.items():
         section, _, name = key.partition(".")
@@ -83,7 +88,7 @@ def list_settings(run: Run) -> Iterator[TextRow]:
 
 
 def describe_host(run: Run) -> Iterator[TextRow]:
-    """The machine, without its name."""
+    """Yield the facts of the machine, without its name."""
     for key, label in _HOST_LABELS.items():
         if run.host.get(key) is not None:
             yield label, format_value(run.host[key])
@@ -103,7 +108,7 @@ def _format_gpu(card: Any) -> str:
 
 
 def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
-    """Each stage that failed, with what is known of it, in the order in which it is read."""
+    """Yield each failed stage with its error and diagnosis, in reading order."""
     for stage in run.stages:
         if stage.outcome == "failed" or stage.error:
             yield stage, tuple(_describe_failure(stage))
@@ -148,14 +153,14 @@ def _format_cause(known: Mapping[str, Any]) -> str:
 
 
 def list_warnings(run: Run) -> Iterator[TextRow]:
-    """Each warning once, with the stage that gave it."""
+    """Yield each distinct warning with its stage."""
     yield from dict.fromkeys(
         (said.stage, said.text) for said in run.messages if said.kind == "warn"
     )
 
 
 def format_value(value: Any) -> str:
-    """A value of a setting or a decision as a line."""
+    """Return the value of a setting or a decision as one line."""
     match value:
         case str():
             return value
@@ -176,7 +181,7 @@ _MAX_WARNINGS = 5
 
 
 def format_markdown(run: Run, title: str, came: BuildResults) -> str:
-    """The text: versions, host, decisions, stages, failures and the last warnings."""
+    """Return the report as Markdown: versions, host, decisions, stages, failures, last warnings."""
     return "\n".join(_format_markdown_lines(run, title, came)) + "\n"
 
 
@@ -236,7 +241,10 @@ def _format_results(came: BuildResults) -> Iterator[TextRow]:
 
 
 def _format_inline_code(text: str) -> str:
-    """Inline code, which shows every sign as it is; a fence that is longer than any in it."""
+    """Return `text` as Markdown inline code, which shows every character unchanged.
+
+    The fence is longer than any run of backticks in the text.
+    """
     text = " ".join(text.split())
     if not text:
         return "(empty)"
@@ -250,14 +258,17 @@ def _escape_markdown(text: str) -> str:
 
 
 _TICK_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-_MAX_TICKS, _LAST_TICK = 6, 0.93  # so that none stands over the edge
+_MAX_TICKS, _LAST_TICK = 6, 0.93  # keeps the last label inside the edge
 _BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 
 
 def build_page_values(
     run: Run, title: str, came: BuildResults, compared: Comparison | None, *, newest: bool
 ) -> dict[str, Any]:
-    """All that the template asks for. `newest`: no later run can have changed what lies there."""
+    """Return all values that the template needs.
+
+    `newest` is True if no later run can have changed the build results.
+    """
     made = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
     return {
@@ -293,7 +304,7 @@ def build_page_values(
 
 
 def format_delta(seconds: float) -> str:
-    """`+3.2 s`, `−12 s`."""
+    """Return a difference with its sign: `+3.2 s`, `−12 s`."""
     return f"{'+' if seconds >= 0 else '−'}{format_duration(abs(seconds))}"
 
 
@@ -317,7 +328,7 @@ def _build_stage_rows(
 
 
 def _compute_ticks(seconds: float) -> list[tuple[float, str]]:
-    """Where the marks of an axis stand, as a share of 100, and what they say."""
+    """Return the position in percent and the label of each tick of the time axis."""
     if seconds <= 0:
         return []
     step = next((one for one in _TICK_STEPS if seconds / one <= _MAX_TICKS), seconds / _MAX_TICKS)

@@ -1,5 +1,6 @@
-"""The fields of a record as what they should be, where another make, or a disk, may have written
-anything.
+"""Parse the record of a run and build its events.
+
+The parsers accept any value in a field: another tool or a damaged disk may have written the file.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from tasks.core.ninja_progress import Progress
 
 
 def parse_number(value: Any) -> float | None:
-    """A finite number; None for anything else."""
+    """Return a finite number, None for anything else."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None
 
 
 def parse_integer(value: Any) -> int | None:
-    """The same, rounded."""
+    """Return a finite number, rounded, None for anything else."""
     known = parse_number(value)
     return None if known is None else round(known)
 
 
 def parse_text(value: Any) -> str:
-    """A text, empty for anything else."""
+    """Return a string, "" for anything else."""
     return value if isinstance(value, str) else ""
 
 
 def parse_texts(value: Any) -> tuple[str, ...]:
-    """The texts of a list."""
+    """Return the strings in a list."""
     return tuple(item for item in value if isinstance(item, str)) if _is_sequence(value) else ()
 
 
 def parse_mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The objects of a list."""
+    """Return the objects in a list."""
     return tuple(item for item in value if isinstance(item, dict)) if _is_sequence(value) else ()
 
 
@@ -49,17 +50,17 @@ def _is_sequence(value: Any) -> bool:
 
 
 def parse_mapping(value: Any) -> Mapping[str, Any]:
-    """{} for what is no object."""
+    """Return an object, {} for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 RECORD_SCHEMA = 1
-ALWAYS_CHECKED = "looked at every time"  # the reason of a stage that has no other
+ALWAYS_CHECKED = "looked at every time"  # the reason of a stage without another
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One output that was made, with MiB at the most where they were seen."""
+    """One output that was built, with its peak memory in MiB if measured."""
 
     output: str
     began: float
@@ -69,13 +70,13 @@ class Edge:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Return the duration in seconds."""
         return self.ended - self.began
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A stage at one moment; None where nobody knew. `hit_rate` is a share of 1."""
+    """The state of a stage at one moment; None means unknown. `hit_rate` is a fraction of 1."""
 
     at: float
     jobs: int | None = None
@@ -89,7 +90,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class LoggedMessage:
-    """A line that a person saw: `kind` is "warn" or that of a plain line, `stage` may be ""."""
+    """A line of output: `kind` is "warn" or "say", `stage` may be ""."""
 
     at: float
     stage: str
@@ -107,12 +108,14 @@ class StageNode:
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage did: `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped", ""
-    where the record ends before it; then `seconds` are those up to the last sign of it.
+    """The run of one stage.
 
-    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers`
-    compilations by the machine that did them, `error` what, where and todo, `diagnosis` the
-    document of `doit diagnose`, `auto_fix` what was done about a failure on the way.
+    `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped". It is "" if the record
+    ends before the stage; `seconds` then extend to the last event of the stage.
+
+    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers` the
+    number of compilations by machine, `error` the message, location and hint, `diagnosis` the
+    document of `doit diagnose`, `auto_fix` how a failure was fixed automatically.
     """
 
     name: str
@@ -131,22 +134,24 @@ class StageRun:
 
     @property
     def full_reason(self) -> str:
-        """The reason, with what was done about a failure."""
+        """Return the reason, with the automatic fix of a failure."""
         told = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, told)))
 
     @property
     def ended(self) -> float:
-        """When it was through."""
+        """Return the time of its end."""
         return self.began + self.seconds
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run: `when` is its begin in UTC, `outcome` "done", "failed" or "interrupted", "" where the
-    record has no end: it was cut off, or its process `pid` is at work yet. `graph` is the plan's,
-    `stages` are those that ran, as they began. `seconds` go up to the last line. `unread` lines
-    could not be understood.
+    """The record of one run.
+
+    `when` is its start in UTC. `outcome` is "done", "failed" or "interrupted". It is "" if the
+    record has no end: the run was interrupted, or its process `pid` is still running. `graph` is
+    that of the plan, `stages` are those that ran, in order of start. `seconds` extend to the last
+    event. `unread` is the number of lines that could not be parsed.
     """
 
     when: str
@@ -167,16 +172,16 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What its file is called: `20261122T034027Z-123`."""
+        """Return the stem of its file name: `20261122T034027Z-123`."""
         return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
 
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
-        """The stages that did something: neither only looked, nor were left out."""
+        """Return the stages that did work, without those that only checked or were skipped."""
         return tuple(stage for stage in self.stages if _was_active(stage))
 
     def find_stage(self, name: str) -> StageRun | None:
-        """What a stage did in this run, None where it did nothing."""
+        """Return the run of a stage, None if it did not run."""
         return next((one for one in self.stages if one.name == name), None)
 
 
@@ -186,8 +191,9 @@ def _was_active(stage: StageRun) -> bool:
 
 
 def parse_run(lines: Iterable[str]) -> Run:
-    """The run that a record tells of. Raises `ValueError` where its first line is no `begin` of
-    this schema.
+    """Return the run in a record.
+
+    Raises `ValueError` if the first line is not a `begin` event of this schema.
     """
     events = [_parse_event(line) for line in lines]
     begin = events[0] if events else None
@@ -210,7 +216,7 @@ def parse_run(lines: Iterable[str]) -> Run:
         outcome=parse_text(end.get("outcome")),
         code=parse_integer(end.get("code")),
         seconds=max(map(_read_event_time, known), default=0.0),
-        unread=sum(event is None for event in events[:-1]),  # a last one is cut by any kill
+        unread=sum(event is None for event in events[:-1]),  # a kill truncates the last line
     )
 
 
@@ -264,7 +270,7 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
             if (edge := _parse_edge(item))
         ),
         samples=tuple(map(_parse_sample, select_events("sample"))),
-        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1,
+        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1
     )
 
 
@@ -299,11 +305,11 @@ def _read_event_time(event: Mapping[str, Any]) -> float:
     return parse_number(event.get("at")) or 0.0
 
 
-_MAX_VALUE_LENGTH = 20_000  # signs of an output that is left out
+_MAX_VALUE_LENGTH = 20_000  # characters; longer values are omitted
 
 
 def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
-    """The outcome of a stage that `error` ended, and what, where and what to do."""
+    """Return the outcome of a stage that ended with `error`, and its message, location and hint."""
     match error:
         case InterruptedRunError() | SystemExit() | KeyboardInterrupt():
             return "stopped", None
@@ -316,7 +322,7 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 
 
 def build_sample_event(progress: Progress) -> dict[str, Json]:
-    """How far it is and what is at work, None for what nobody knows."""
+    """Return the progress and the resource use of a stage, None for an unknown value."""
     work = progress.at_work
     known = bool(work.limit_mib)
     return {
@@ -331,7 +337,7 @@ def build_sample_event(progress: Progress) -> dict[str, Json]:
 
 
 def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
-    """One that is timed by a clock which told `started` when the run began."""
+    """Return the entry of an edge, with times relative to `started`, the start of the run."""
     told: dict[str, Json] = {
         "output": one.output,
         "began": round(max(0.0, one.began - started), 3),
@@ -342,7 +348,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 
 def trim_manifest(outputs: Any) -> Json:
-    """A manifest without what is large in it, and without secrets."""
+    """Return a manifest without large values and without secrets."""
     found = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
     if not isinstance(found, dict):
         return None

@@ -1,7 +1,7 @@
-"""The records of a profile's runs: `build/PROFILE/records/runs`, a file a run, bounded.
+"""Read and write the records of a profile's runs: one file per run in `build/PROFILE/records/runs`.
 
-One that cannot be read is set aside, and no run ends for it. Files are written by
-`tasks.runlog.run_record_io`, and their names sort by time.
+The number and the size of the records are limited. An unreadable record is renamed and never stops
+a run. File names sort by time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tasks.system.files import read_lock_holder
 from tasks.system.output import OutputListener, print_warning
 
 MAX_RUNS, MAX_RECORDS_BYTES = 50, 64 * 2**20
-_RESERVED_BYTES = 9 * 2**20  # of the one that is about to be written
+_RESERVED_BYTES = 9 * 2**20  # for the next record
 _ALWAYS_KEPT = 3
-_COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as they are written
+_COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as written
 _RECORD_NAME = re.compile(r"\d{8}T\d{6}Z-(?P<pid>\d+)\.jsonl(?P<aside>\.corrupt)?")
 
 
 def read_runs(folder: PurePath) -> Iterator[Run]:
-    """Those that can be read, the newest first."""
+    """Yield the readable runs, newest first."""
     for path in _list_records(Path(folder)):
         if not path.name.endswith(".jsonl"):
             continue
@@ -47,29 +47,30 @@ def read_runs(folder: PurePath) -> Iterator[Run]:
             text = path.read_text(encoding="utf-8", errors="replace")
             yield parse_run(
                 filter(None, text.split("\n"))
-            )  # and nowhere else: a text may hold U+2028
+            )  # not splitlines: a text may contain U+2028
         except OSError as error:
             print_warning(f"{path} cannot be read: {error.strerror}")
         except ValueError as error:
-            if not _is_process_alive(_parse_pid(path)):  # it may be at its first line
+            if not _is_process_alive(_parse_pid(path)):  # it may still write its first line
                 _move_corrupt_record(path, error)
 
 
 def is_run_active(folder: PurePath, run: Run) -> bool:
-    """Whether the process that wrote it is at work yet in that profile."""
+    """Return True if the process of the run still runs and holds the lock of the profile."""
     holder = read_lock_holder(Path(folder).parents[1]).partition("-")[0]
     return not run.outcome and holder == str(run.pid) and _is_process_alive(run.pid)
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove what a person misses least where there are more than fit, so that there is room for
-    one more. Who asks holds the lock of the profile: none of them is at work.
+    """Remove the least useful records if there are too many, so that one more fits.
+
+    The caller holds the lock of the profile: no recorded run is active.
     """
     sizes = {path: _read_size(path) for path in _list_records(Path(folder))}
     if _fits_limits(sizes.values()):
         return
     for path in _sort_for_removal(list(sizes)):
-        with suppress(OSError):  # one that stays is no reason to write none of this run
+        with suppress(OSError):  # a record that cannot be removed must not prevent the next
             path.unlink()
         del sizes[path]
         if _fits_limits(sizes.values()):
@@ -81,9 +82,11 @@ def _fits_limits(sizes: Collection[int]) -> bool:
 
 
 def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
-    """Of `known`, the newest first: the oldest that made nothing, then the oldest. The last ones
-    stay whatever comes, and so do the last that have what was compiled: many that fail at once
-    would push out the build that took hours.
+    """Return the records in order of removal.
+
+    `known` is sorted newest first. The oldest records without results are removed first, then the
+    oldest. The last records are always kept, and so are the last that compiled something: otherwise
+    many quick failures would displace the build that took hours.
     """
     held = {path: _read_marks(path) for path in known}
     compiled = [path for path in known if _COMPILED_MARK in held[path]]
@@ -93,7 +96,7 @@ def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
 
 
 def _read_marks(path: Path) -> set[bytes]:
-    """Which of the two a record holds, without reading what it means: there can be 64 MiB."""
+    """Return the marks that a record contains, without parsing it: there can be 64 MiB."""
     try:
         text = path.read_bytes() if path.suffix == ".jsonl" else b""
     except OSError:
@@ -102,7 +105,7 @@ def _read_marks(path: Path) -> set[bytes]:
 
 
 def _list_records(folder: Path) -> list[Path]:
-    """The newest first; of two that began in one second, the one that was written to last."""
+    """Return the records, newest first; within the same second, the last modified first."""
     found = [path for path in _list_folder(folder) if _RECORD_NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: (path.name[:16], _read_mtime(path)), reverse=True)
 
@@ -117,7 +120,7 @@ def _list_folder(folder: Path) -> list[Path]:
 def _read_mtime(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
-    except OSError:  # it made room for a new one, or was set aside
+    except OSError:  # it was removed or renamed
         return 0
 
 
@@ -134,7 +137,7 @@ def _parse_pid(path: Path) -> int:
 
 
 def _is_process_alive(pid: int) -> bool:
-    import psutil  # noqa: PLC0415 - only for what is left over, or has no end
+    import psutil  # noqa: PLC0415 - only for a record without an end
 
     return psutil.pid_exists(pid)
 
@@ -152,15 +155,15 @@ def _move_corrupt_record(path: Path, error: ValueError) -> None:
 _SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = (
     2.0,
     1000,
-)  # seconds between samples of a stage; twice that after so many
-_EDGES_PER_LINE = 1000  # in a line
-_MAX_RECORD_BYTES = 8 * 2**20  # bytes, after which a record has what begins and ends alone
+)  # seconds between samples of a stage; doubled after each 1000 samples
+_EDGES_PER_LINE = 1000
+_MAX_RECORD_BYTES = 8 * 2**20  # a larger record omits the detail events
 _DETAIL_EVENTS = {"sample", "said", "edges"}
 
 
 @dataclass
 class StageOutcome:
-    """What came of a stage: its block says so, and is right about failures without saying it."""
+    """The outcome of a stage, set by its `with` block; a failure is set automatically."""
 
     outcome: str = ""
     outputs: Any = None
@@ -177,8 +180,9 @@ class _SampleState:
 
 @dataclass
 class RunRecorder:
-    """The record of this run, in `folder`; nowhere where that is None. `head` tells what is known
-    at its begin.
+    """The writer of this run's record in `folder`. Without `folder`, nothing is written.
+
+    `head` returns the facts for the first event.
     """
 
     folder: PurePath | None = None
@@ -196,7 +200,10 @@ class RunRecorder:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Open it, once: the build folder has to be ours, and locked. Older ones make room."""
+        """Open the record once and remove old ones.
+
+        The build directory must be managed by torchyard, and locked.
+        """
         if self.begun or self.folder is None:
             return
         self.begun = True
@@ -213,13 +220,13 @@ class RunRecorder:
 
     @contextmanager
     def record_stage(self, name: str, reason: str) -> Iterator[StageOutcome]:
-        """A stage at work, until the block ends in one way or another."""
+        """Record a stage from its start to the end of the block, also if the block raises."""
         started, done = self._write_event("stage", stage=name, reason=reason), StageOutcome()
         try:
             yield done
         except BaseException as error:
             done.outcome, done.error = runevents.classify_error(error)
-            done.diagnosis = getattr(error, "diagnosis", None)  # where a log was read
+            done.diagnosis = getattr(error, "diagnosis", None)  # set if a log was read
             raise
         finally:
             self._write_event(
@@ -240,27 +247,30 @@ class RunRecorder:
         return {"workers": dict(by_host)} if by_host else {}
 
     def record_refusal(self, stage: str, why: str) -> None:
-        """A stage could not even begin: told at the end, as there may be no folder to write in."""
+        """Note that a stage could not start.
+
+        It is written at the end: the build directory may not exist yet.
+        """
         self._refusals.setdefault(stage, why.strip())
 
     def finish_record(self, outcome: str, code: int) -> None:
-        """The run is over: "done", "failed" or "interrupted"."""
+        """Write the end of the run: "done", "failed" or "interrupted"."""
         for stage, why in self._refusals.items():
             error = {"what": why, "where": "", "todo": ""}
             self._write_event("done", stage=stage, outcome="failed", seconds=0.0, error=error)
         self._write_event("end", outcome=outcome, code=code)
-        with self._lock:  # another thread may be about to write
+        with self._lock:  # another thread may be writing
             if self._file:
                 self._file.close()
             self._file = None
         _active_recorders.clear()
 
     def record_message(self, kind: str, text: str) -> None:
-        """A line that the stage at work said."""
+        """Record a line of output of the running stage."""
         self._write_event("said", stage=output.read_output_stage(), kind=kind, text=text)
 
     def record_sample(self, progress: Progress) -> None:
-        """What the stage at work is at; now and then of all that are told."""
+        """Record the progress of the running stage, at most once per sample interval."""
         stage, now = output.read_output_stage(), self.compute_elapsed()
         with self._lock:
             last = self._sample_states.setdefault(stage, _SampleState())
@@ -270,7 +280,7 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **runevents.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """What the stage at work made, by the steady clock."""
+        """Record the outputs of the running stage, timed by the monotonic clock."""
         told = [runevents.build_edge_entry(one, self.started) for one in found]
         for first in range(0, len(told), _EDGES_PER_LINE):
             self._write_event(
@@ -280,19 +290,19 @@ class RunRecorder:
             )
 
     def record_cache(self, hits: int, misses: int) -> None:
-        """What a compiler cache did for the stage at work."""
+        """Record the compiler cache's hits and misses for the running stage."""
         self._caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
 
     def record_workers(self, by_host: Mapping[str, int]) -> None:
-        """How many compilations which machine did for the stage at work."""
+        """Record how many compilations each machine ran for the running stage."""
         self._workers[output.read_output_stage()] = dict(by_host)
 
     def compute_elapsed(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the start of the run."""
         return time.monotonic() - self.started
 
     def warn_incomplete(self, error: OSError) -> None:
-        """Say once that it is not all there."""
+        """Warn once that the record is incomplete."""
         if not self._has_warned:
             self._has_warned = True
             output.print_warning(
@@ -313,7 +323,7 @@ class RunRecorder:
         return at
 
     def _write_line(self, event: str, facts: Mapping[str, Any]) -> None:
-        """One call of the system: a signal comes before it or after it."""
+        """Write a line in one system call, so that a signal cannot split it."""
         line = redact_secrets(json.dumps({"event": event, **facts}, ensure_ascii=False))
         data = f"{line}\n".encode("utf-8", "replace")
         with self._lock:
@@ -331,7 +341,7 @@ class RunRecorder:
 
 @dataclass(frozen=True)
 class _RecordingListener:
-    """Who listened still does, and what is said is in the record, too."""
+    """A listener that forwards all output and also records it."""
 
     listener: OutputListener
     record: RunRecorder
@@ -354,7 +364,7 @@ class _RecordingListener:
 
 
 def _write_all_bytes(file: FileIO, data: bytes) -> None:
-    if file.write(data) != len(data):  # as much as the disk had room for
+    if file.write(data) != len(data):  # the disk is full
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -362,24 +372,26 @@ _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """What the stage at work made, for the record of the run that is at work, if any. It is asked
-    where a build may have failed, and must not hide why: whatever `found` raises is told.
+    """Record the outputs of the running stage in the active record, if any.
+
+    The caller may be handling a failed build. An exception of `found` is therefore only a warning:
+    it must not hide why the build failed.
     """
     try:
         for record in _active_recorders:
             record.record_edges(found)
-    except Exception as error:  # noqa: BLE001 - a bug of ours, too
+    except Exception as error:  # noqa: BLE001 - also for a bug in torchyard
         why = f"{type(error).__name__}: {error}"
         output.print_warning(f"what was made is not in the record of this run: {why}")
 
 
 def record_cache(hits: int, misses: int) -> None:
-    """What a compiler cache did for it."""
+    """Record the compiler cache's hits and misses in the active record."""
     for record in _active_recorders:
         record.record_cache(hits, misses)
 
 
 def record_workers(by_host: Mapping[str, int]) -> None:
-    """How many compilations which machine did for it."""
+    """Record how many compilations each machine ran in the active record."""
     for record in _active_recorders:
         record.record_workers(by_host)

@@ -1,4 +1,4 @@
-"""What the path of an output tells: its kind, its name, and the folder that its source is in."""
+"""Compute the statistics of a run: output kinds, durations, folders, parallelism, comparisons."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _CUDA_OUTPUT = re.compile(r"\.(cu|hip)\.(o|obj)$|\.cubin$|\.fatbin$")
 _OBJECT_OUTPUT = re.compile(r"\.(o|obj)$")
 _LINKED_OUTPUT = re.compile(r"\.(a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 _CMAKE_FOLDER = re.compile(r"(^|/)CMakeFiles/[^/]+\.dir(?=/)")
-_FOLDER_DEPTH = 3  # folders of a path that are told apart
+_FOLDER_DEPTH = 3  # levels of the path that are distinguished
 
 
 def classify_output(output: str) -> OutputKind:
-    """By its suffix: `a.cu.o` is CUDA, `a.cpp.o` C and C++, `libc10.so` linked."""
+    """Return the kind of an output by its suffix.
+
+    `a.cu.o` is CUDA, `a.cpp.o` is C and C++, `libc10.so` is linked.
+    """
     if _CUDA_OUTPUT.search(output):
         return "CUDA"
     if _OBJECT_OUTPUT.search(output):
@@ -31,8 +34,9 @@ def classify_output(output: str) -> OutputKind:
 
 
 def find_source_folder(output: str) -> str:
-    """The folder of the source as CMake names it, without its own: of
-    `caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Copy.cpp.o` it is `aten/src/ATen`.
+    """Return the source directory of an output, without the directories that CMake adds.
+
+    For `caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Copy.cpp.o` it is `aten/src/ATen`.
     """
     path = _CMAKE_FOLDER.sub(r"\1", output.replace("\\", "/"))
     parts: list[str] = []
@@ -45,7 +49,7 @@ def find_source_folder(output: str) -> str:
 
 
 def extract_output_name(output: str) -> str:
-    """The last part of its path."""
+    """Return the last part of the path."""
     return output.replace("\\", "/").rsplit("/", 1)[-1]
 
 
@@ -54,21 +58,23 @@ MAX_SLOWEST, MAX_FOLDERS = 50, 25
 
 @dataclass(frozen=True)
 class StageEdge:
-    """An edge, and the stage that it is of."""
+    """An edge and its stage."""
 
     stage: str
     edge: Edge
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is the same by in another run."""
+        """Return the key that identifies the same output in another run."""
         return self.stage, self.edge.output
 
 
 @dataclass(frozen=True)
 class FolderTime:
-    """What was made in a folder: `seconds` are those of its edges together, `share` of all of them,
-    `peak_mib` that of the largest.
+    """The outputs of one directory.
+
+    `seconds` is the sum over its edges, `share` its share of the total, `peak_mib` the largest
+    peak.
     """
 
     path: str
@@ -79,18 +85,18 @@ class FolderTime:
 
 
 def list_edges(run: Run) -> tuple[StageEdge, ...]:
-    """All that was made, in the order in which it began."""
+    """Return all edges of a run in order of start."""
     found = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
     return tuple(sorted(found, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 
 
 def find_slowest(found: Iterable[StageEdge]) -> list[StageEdge]:
-    """Those that took longest, the longest first."""
+    """Return the slowest edges, slowest first."""
     return nlargest(MAX_SLOWEST, found, key=lambda one: (one.edge.seconds, one.key))
 
 
 def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
-    """Where the time went, most first; what comes after the first 25 is one row."""
+    """Return the time by directory, most first. Directories after the first 25 are one row."""
     by_path: dict[str, list[Edge]] = {}
     for one in found:
         by_path.setdefault(find_source_folder(one.edge.output), []).append(one.edge)
@@ -112,9 +118,10 @@ def _summarize_folder(path: str, made: list[Edge], total: float) -> FolderTime:
 
 
 def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """A lane for each edge, in the order of `edges`: the lowest that is free when it begins.
+    """Return a slot for each edge, in the order of `edges`: the lowest that is free at its start.
 
-    A pool has no names for its slots; so many lanes are needed as edges overlap at the most.
+    A jobserver does not name its slots. The number of slots is the largest number of overlapping
+    edges.
     """
     lanes = [0] * len(edges)
     busy: list[tuple[float, int]] = []
@@ -129,7 +136,7 @@ def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
 
 
 def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
-    """`(at, jobs)` where the number of edges at work changes, in order of time."""
+    """Yield `(at, jobs)` at each change of the number of running edges, in order of time."""
     turns = [turn for one in edges for turn in ((one.began, 1), (one.ended, -1))]
     jobs = before = 0
     for at, same in groupby(sorted(turns), key=lambda turn: turn[0]):
@@ -140,13 +147,13 @@ def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
 
 
 def compute_span(edges: Iterable[Edge]) -> tuple[float, float]:
-    """From the first begin to the last end; of no edges (0, 0)."""
+    """Return the first start and the last end, (0, 0) without edges."""
     times = [time for one in edges for time in (one.began, one.ended)]
     return min(times, default=0.0), max(times, default=0.0)
 
 
 def compute_mean_jobs(edges: Sequence[Edge]) -> float:
-    """How many were at work at once, in the mean over their span."""
+    """Return the mean number of edges that ran at once, over their span."""
     first, last = compute_span(edges)
     return sum(one.seconds for one in edges) / (last - first) if last > first else 0.0
 
@@ -158,7 +165,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """What an output, or a stage, took before and takes now, in seconds."""
+    """The duration of an output or a stage before and now, in seconds."""
 
     stage: str
     output: str
@@ -167,15 +174,17 @@ class DurationChange:
 
     @property
     def difference(self) -> float:
-        """Seconds more than before."""
+        """Return the additional seconds compared with before."""
         return self.now - self.before
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`both` outputs are in both runs, with the seconds of all of them; `new` in this one alone,
-    `gone` in the earlier one. `slower` and `faster` are sorted by how much, `stages` as they ran.
-    `cached`: a compiler cache served one of them.
+    """The comparison of a run with an earlier one.
+
+    `both` is the number of outputs in both runs; `before` and `now` are their total seconds. `new`
+    outputs are only in this run, `gone` only in the earlier one. `slower` and `faster` are sorted
+    by the difference, `stages` as they ran. `cached`: a compiler cache served one of the runs.
     """
 
     against: Run
@@ -191,8 +200,10 @@ class Comparison:
 
 
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
-    """Of the runs before this one, newest first: the first that made half of what it made; else
-    that with most of it; else the first in which one of its stages worked.
+    """Return the earlier run that compares best with this one.
+
+    `earlier` is sorted newest first. The result is the first run with half of this run's outputs,
+    otherwise the run with most of them, otherwise the first run in which a common stage completed.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -208,7 +219,7 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
 
 
 def compare_runs(run: Run, against: Run) -> Comparison:
-    """This run beside an earlier one."""
+    """Return the comparison of this run with an earlier one."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
     shared = [
         DurationChange(*key, before=before[key], now=seconds)
@@ -231,7 +242,7 @@ def compare_runs(run: Run, against: Run) -> Comparison:
 
 
 def _collect_edge_seconds(run: Run) -> Mapping[tuple[str, str], float]:
-    """Seconds by stage and output; one that failed took what it took, and is no measure."""
+    """Return the seconds by stage and output, without failed edges: their time is no measure."""
     return {one.key: one.edge.seconds for one in list_edges(run) if not one.edge.failed}
 
 

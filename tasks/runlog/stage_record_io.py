@@ -1,8 +1,7 @@
-"""How a stage went, for people: its inputs, what it read, why it ran, how long. And from that, why
-it runs again.
+"""Record how a stage ran: its inputs, its input manifests, reason and duration.
 
-A record stands beside its manifest and decides nothing; it may hold what a manifest must not: times
-and versions.
+From the record follows why the stage runs again. A record is beside its manifest and is only
+informative: it may contain times and versions, which a manifest must not.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tasks.system import manifests
 from tasks.system.files import read_artifact, write_atomic
 from tasks.system.manifests import build_record_path
 
-# What is known of a manifest that changed, in words; none where nobody can tell
+# Describes the changes of a manifest, () if they are unknown
 ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
 
 
@@ -39,8 +38,9 @@ def _explain_nothing(_: PurePath) -> tuple[str, ...]:
 def write_stage_record(
     stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
-    """Keep how it went beside the first manifest of the stage, and what was done about a failure on
-    the way.
+    """Write the record of a stage beside its first manifest.
+
+    `auto_fix` describes how a failure was fixed automatically.
     """
     record = {
         "stage": stage.name,
@@ -57,17 +57,19 @@ def write_stage_record(
 
 
 def summarize_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> str:
-    """Why this stage runs, in a few words: the first changed input, a changed manifest, or a
-    missing result.
+    """Return in a few words why this stage runs.
+
+    The reason is the first changed input, a changed manifest, or a missing result.
     """
     found = find_rebuild_reasons(stage, told)
     return format_short_reasons(found) if found else DEFAULT_REASONS[stage.uptodate_check]
 
 
 def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> tuple[str, ...]:
-    """All that files alone tell of why it has to run: of the gravest kind, changed inputs before
-    changed manifests before missing results; none where nothing did. `told` may know what moved in
-    a manifest.
+    """Return all reasons to run the stage that its files show, () if there is no reason.
+
+    Only the reasons of the most important kind are returned: changed inputs precede changed
+    manifests, which precede missing results. `told` may explain what changed in a manifest.
     """
     last = read_last_record(stage)
     if last is None:
@@ -92,7 +94,7 @@ def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing)
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
-    """Record which command removed the manifest of a stage; `reasons` shows it."""
+    """Record which command removed the manifest of a stage, for the rebuild reason."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -100,7 +102,7 @@ def note_removal(manifest: PurePath, command: str) -> None:
 
 
 def _explain_removal(gone: str, stage: Stage) -> str:
-    """What takes a manifest away where no person did."""
+    """Return how the first manifest of the stage was removed, "" for other files."""
     if gone != stage.outputs[0].name:
         return ""
     by = (read_last_record(stage) or {}).get("removed_by")
@@ -127,7 +129,7 @@ DEFAULT_REASONS = {
 
 
 def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
-    """The record of the last finished run, None where there is none that can be read."""
+    """Return the record of the last finished run, None if it is missing or unreadable."""
     try:
         found = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
         return found if {"inputs", "reads"} <= found.keys() else None
@@ -136,8 +138,9 @@ def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
 
 
 def has_intact_manifests(stage: Stage) -> bool:
-    """Whether the manifests are those that it left, as far as its record tells: a disk, or a
-    person, may have written into them.
+    """Return True if the manifests match their recorded digests, or none are recorded.
+
+    The user or a damaged disk may have changed them.
     """
     left = (read_last_record(stage) or {}).get("leaves")
     return left is None or left == _compute_digests(stage.outputs)

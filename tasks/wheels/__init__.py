@@ -1,1 +1,1 @@
-"""Wheels: read, write, install, verify and publish them."""
+"""Read, write, install, verify and publish wheels."""

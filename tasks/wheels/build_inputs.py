@@ -1,6 +1,4 @@
-"""What a wheel was made from, as far as that is known: the value that both documents are written
-from.
-"""
+"""The build inputs of a wheel, from which its SBOM and its provenance statement are written."""
 
 from __future__ import annotations
 
@@ -11,14 +9,16 @@ from pathlib import PurePath
 from tasks.core.errors import is_secret_name, redact_secrets
 from tasks.core.model import Json
 
-EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01, UTC: no archive of wheels holds an earlier time
+EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC: a zip archive cannot store an earlier time
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A source. `url` is "" where it is a folder of this machine; a checkout has its `commit`, any
-    other source a `digest` (sha256) of it; `edits` is a digest of what differs from that, "" when
-    clean. `submodules` maps paths to commits, `patches` are the sha256 of those applied.
+    """A source tree.
+
+    `url` is "" for a local directory. A checkout has a `commit`, any other source a `digest`
+    (sha256). `edits` is a digest of the local changes, "" for a clean tree. `submodules` maps paths
+    to commits, `patches` are the sha256 of the applied patches.
     """
 
     url: str = ""
@@ -31,7 +31,7 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class BuildTool:
-    """A compiler; `digest` is the beginning of the sha256 of its file, "" where it is not known."""
+    """A compiler; `digest` is the beginning of the sha256 of its file, "" if unknown."""
 
     name: str
     version: str
@@ -39,17 +39,18 @@ class BuildTool:
 
 
 def describe_tool(path: str, version: str, digest: str) -> BuildTool:
-    """By the name that it was found under, without its folder."""
+    """Return a tool with the file name of `path`, without its directory."""
     return BuildTool(PurePath(path).name, version, digest)
 
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """A wheel by `name` and `version`, and what went into it.
+    """A wheel by `name` and `version`, with its build inputs.
 
     `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the
-    toolkit and its nvcc, "" where none is used, `packages` the exact requirements that made it.
-    `torch` and `surface` are those that an extension was built against, "" for torch itself.
+    toolkit and its nvcc, "" without CUDA. `packages` are the exact requirements that provided the
+    toolkit. `torch` and `surface` are the version and the ABI fingerprint of the torch that an
+    extension was built against, "" for torch itself.
     """
 
     name: str
@@ -65,9 +66,11 @@ class BuildInputs:
 
 @dataclass(frozen=True)
 class Invocation:
-    """How it was made. `kind` is "torch" or "extension", `asked` the settings, `decided` what came
-    of them, both ready to be shown; `installed` are name and version of each package of the build
-    environment; `began` and `ended` are ISO times.
+    """The settings, the resolution and the environment of a build.
+
+    `kind` is "torch" or "extension". `settings` and the `resolution` derived from them are redacted
+    already. `installed` maps the packages of the build environment to their versions. `began` and
+    `ended` are ISO times.
     """
 
     kind: str
@@ -79,15 +82,17 @@ class Invocation:
 
 
 def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
-    """An environment in which compilers and archivers take the time of the source for now, where a
-    person named no other.
+    """Return `env` with SOURCE_DATE_EPOCH set to the time of the source.
+
+    Compilers and archivers use it as the current time. A value of the user takes precedence.
     """
     return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """`value` without what opens something; `folders` maps a path of this machine to the word that
-    stands for it ("{source}"). `name` is the key that the value has.
+    """Return `value` without secrets and local paths.
+
+    `folders` maps a local path to its placeholder ("{source}"). `name` is the key of the value.
     """
     if is_secret_name(name):
         return "***"
@@ -102,7 +107,7 @@ def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json
 
 
 def _replace_folders(text: str, folders: Mapping[str, str]) -> str:
-    """The deepest folder first: one may lie in another."""
+    """Replace the longest path first: a directory may be inside another."""
     for folder in sorted(filter(None, folders), key=len, reverse=True):
         text = text.replace(folder, folders[folder])
     return text

@@ -1,7 +1,7 @@
-"""What a shared library tells the loader: its name, what it needs, and where to look for that.
+"""Read the dynamic linkage of shared libraries: soname, needed libraries and search paths.
 
-It searches for nothing; who finds what is judged in `tasks.wheels.library_linkage`. Format: the
-dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
+The search itself is in `tasks.wheels.library_linkage`. Format: the dynamic section,
+https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """The linkage of a file, None where it is no ELF file (Windows, macOS, a linker script).
+    """Return the linkage of a file, None if it is not ELF (Windows, macOS, a linker script).
 
-    Raises `BadArtifactError` where it begins as one and cannot be read, `OSError` where there is
-    no such file.
+    Raises `BadArtifactError` if an ELF file is unreadable, `OSError` if the file does not exist.
     """
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
@@ -45,10 +44,12 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
 
 @contextmanager
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file for reading. Raises `ValueError` where it is damaged, also in the block:
-    pyelftools seeks and reads what the file says.
+    """Yield an ELF file for reading.
+
+    Raises `ValueError` if the file is damaged, also inside the block: pyelftools reads lazily, at
+    offsets from the file.
     """
-    # imported here: a wheel that is up to date is not read, and doit asks for that each time
+    # imported here: doit checks on each run if a wheel is up to date, without reading it
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
 
@@ -88,23 +89,25 @@ def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
 
 
 def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """What is shortened after linking is padded with colons; an empty folder would be the current
-    one.
+    """Return the directories of a tag, without empty ones.
+
+    Paths shortened after linking are padded with colons, and an empty directory would mean the
+    current one.
     """
     return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
 
 
-# `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1`, in every language
+# `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1`, the same in every locale
 _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
 _LDCONFIG_TIMEOUT = 60.0
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Library → the files that the loader's cache names for it, best first.
+    """Return a mapping from library names to the files in the loader's cache, best first.
 
-    Empty where the system keeps no cache (musl, Nix); then its folders have to do.
+    It is empty if the system has no cache (musl, Nix); only the loader's directories remain then.
     """
-    # not everybody has the folders of the administrator's programs on PATH
+    # /sbin is often missing from the PATH of an ordinary user
     places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which("ldconfig", path=places)
     if program is None:
@@ -119,7 +122,10 @@ def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
-    """What `ldconfig -p` lists; a library is there once for each machine it is made for."""
+    """Return the files of each library in the output of `ldconfig -p`.
+
+    A library has one file for each architecture.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for name, place in _LDCONFIG_ENTRY.findall(listing):
         found[name] = (*found.get(name, ()), place)
@@ -127,16 +133,18 @@ def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def list_loader_folders() -> tuple[str, ...]:
-    """Where the loader looks last, whatever the cache says; Debian has a folder for each
-    machine.
+    """Return the directories that the loader searches last, whatever its cache contains.
+
+    Debian has one directory for each architecture.
     """
     debian = f"{platform.machine()}-linux-gnu"
     return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Names as they are linked ("libz.so.1") that each policy of auditwheel allows; None where its
-    list has another form.
+    """Return the library names that every auditwheel policy allows, as linked ("libz.so.1").
+
+    Without a readable list of auditwheel, None is returned.
     """
     file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
@@ -148,9 +156,9 @@ def read_manylinux_libraries() -> frozenset[str] | None:
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
-    """Give `library` these folders as its RPATH, and no RUNPATH; none at all where there are none.
+    """Set the RPATH of `library` to these directories and remove its RUNPATH.
 
-    Raises `CommandFailedError`.
+    Without directories, both are removed. Raises `CommandFailedError`.
     """
     wanted = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
     argv = (str(program), *wanted, str(library))
@@ -160,17 +168,18 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
 
 
 _DOS_MAGIC = b"MZ"
-_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
+_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed at load time, and at the first call
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """The DLLs that it needs, in small letters, as Windows compares them; None where it is no PE
-    file. Raises `BadArtifactError` where it begins as one and cannot be read.
+    """Return the DLLs that a file needs, in lower case, None if it is not a PE file.
+
+    Windows compares DLL names without case. Raises `BadArtifactError` if a PE file is unreadable.
     """
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
-    import pefile  # noqa: PLC0415 - takes its time to load
+    import pefile  # noqa: PLC0415 - slow to import
 
     kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _IMPORT_TABLES]
     try:
@@ -187,7 +196,7 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Whose these are, on x86-64; None where delvewheel's lists have another form."""
+    """Return the origin of these x86-64 DLLs, None if delvewheel's lists have an unknown format."""
     wanted = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
@@ -198,6 +207,6 @@ def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
     except (ImportError, AttributeError, TypeError):
         return None
     python = frozenset(n for n in begun if n.startswith(("python", "libpypy")))
-    # CPython for Windows lies beside these two
+    # CPython for Windows ships them
     python |= wanted & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
     return SystemDlls((wanted & windows) | (begun - python), python, runtime - python)

@@ -1,13 +1,13 @@
-"""The names that a library exports: what can be linked against it.
+"""Read the symbols that a library exports.
 
-Of ELF the dynamic symbol table, of Windows an import library's list of names. Formats:
+From ELF the dynamic symbol table is read, from a Windows import library its list of names. Formats:
 https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE Format",
 section "Archive (Library) File Format".
 
-Left out is what nobody else can mean by its name: what lies in an anonymous namespace (CUDA's
-compilers put a digest of the source into such names), and what the compiler makes of the C++
-library's templates wherever they are used, since who uses them makes them for itself. Of either a
-changed body alone would move the surface.
+Two kinds of symbols are omitted, because no other library can depend on them: symbols in an
+anonymous namespace (CUDA's compilers put a digest of the source into these names), and
+instantiations of C++ standard library templates, since each user instantiates them again. With
+them, a change of a function body would change the ABI fingerprint.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _IMPORT_PREFIX = b"__imp_"
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """What the library at `path` exports; None where it has another format (macOS, a DLL).
+    """Return the symbols that the library exports, None for another format (macOS, a DLL).
 
-    Raises `BadArtifactError` where it begins as one of the two and cannot be read, `OSError` where
-    there is no such file.
+    Raises `BadArtifactError` if an ELF file or an archive is unreadable, `OSError` if the file does
+    not exist.
     """
     with Path(path).open("rb") as stream:
         magic = stream.read(len(_ARCHIVE_SIGNATURE))
@@ -58,8 +58,9 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """What c++filt makes of a name, with its parameters and without; the name itself twice where
-    there is no c++filt.
+    """Return a symbol demangled by c++filt, with and without its parameters.
+
+    Without c++filt both are the name itself.
     """
     return _run_cxxfilt(name), _run_cxxfilt(name, "-p")
 
@@ -85,8 +86,9 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
 
 
 def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
-    """Elf64_Sym: name, info, other, section, value, size. pyelftools takes 40 µs for each, and
-    libtorch_cpu has 76,000.
+    """Yield the exported symbols of a table of Elf64_Sym: name, info, other, section, value, size.
+
+    pyelftools needs 40 µs for each symbol, and libtorch_cpu has 76,000.
     """
     for start, info, other, section in struct.iter_unpack(f"{order}IBBH16x", table):
         binding = info >> 4
@@ -100,7 +102,7 @@ def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
-    """The first linker member: a header, how many there are, an offset for each, and the names."""
+    """Read the first linker member: a header, the symbol count, an offset for each, the names."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
         raise ValueError("it has no list of symbols")

@@ -1,8 +1,7 @@
-"""What the libraries of a wheel need from outside, and whether its requirements bring it.
+"""Find the external libraries of a wheel, and check that its requirements provide them.
 
-The wheel is taken for installed in a folder of its own, with nothing beside it but NVIDIA's
-packages, and the rules of the loader say what is found there: what only this machine has counts for
-nothing.
+The check assumes that the wheel is installed in an empty site-packages with only NVIDIA's packages
+beside it, and applies the search rules of the loader. Libraries of this machine do not count.
 """
 
 from __future__ import annotations
@@ -28,15 +27,17 @@ from tasks.wheels.nvidia_packages import (
 
 _SITE_PACKAGES = PurePosixPath("/site-packages")
 _TORCH_LIBRARY = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
-_LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # it is what loads all others
+_LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the loader itself
 
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """What another machine has beside the wheel: its `requires`, the names that every Linux of
-    manylinux has (None where nobody here can tell), and torch, where it was built `against` one.
-    `windows` are the DLLs that come with it there, `is_torch` whether the wheel is torch itself.
-    `cuda` are the majors that the libraries ask for, as far as their names tell.
+    """The libraries that another machine has beside the wheel.
+
+    `requires` are the requirements of the wheel. `system` are the names that every manylinux Linux
+    has, None if unknown. `against` is the torch version that an extension was built against.
+    `windows` are the DLLs that come with Windows, `is_torch` is True for torch itself. `cuda` are
+    the CUDA major versions that the library names contain.
     """
 
     requires: Sequence[Requirement]
@@ -49,7 +50,7 @@ class TargetEnvironment:
 
 @dataclass(frozen=True)
 class ExternalLibrary:
-    """A library that is not in the wheel, who needs it, and by whom it comes."""
+    """A library outside the wheel, the libraries that need it, and its provider."""
 
     name: str
     users: tuple[str, ...]
@@ -60,7 +61,7 @@ class ExternalLibrary:
 def find_external_libraries(
     held: Mapping[str, library_linkage.Linkage], beside: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """What the libraries `held` by a wheel need that it does not hold, sorted by name."""
+    """Return the libraries that those in the wheel (`held`) need from outside, sorted by name."""
     machine = next((one.machine for one in held.values()), "")
     ours = {str(_SITE_PACKAGES / name): linkage for name, linkage in held.items()}
 
@@ -131,7 +132,7 @@ def _check_nvidia_library(
     by = find_declared_requirement(package, beside.requires, majors)
     if by and reached:
         return "passed", by
-    if has_torch(beside):  # which is imported first, and has loaded them
+    if has_torch(beside):  # torch is imported first and has loaded them
         return "passed", f"what comes with {describe_torch(beside)}"
     if by:
         return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
@@ -141,12 +142,12 @@ def _check_nvidia_library(
 
 
 def has_torch(beside: TargetEnvironment) -> bool:
-    """Whether torch is there, and has loaded its libraries before."""
+    """Return True if torch is present, so that its libraries are loaded first."""
     return bool(beside.against) or any(_is_torch_requirement(one) for one in beside.requires)
 
 
 def describe_torch(beside: TargetEnvironment) -> str:
-    """For people: torch as it is declared, or as it was built against."""
+    """Return torch as text: as a declared requirement, or the version that was built against."""
     if any(_is_torch_requirement(one) for one in beside.requires):
         return "torch"
     return f"torch {beside.against}, which it was built against and does not declare"
@@ -157,7 +158,7 @@ def _is_torch_requirement(asked: Requirement) -> bool:
 
 
 def _is_nvidia_file(place: PurePosixPath) -> bool:
-    """Whether a package of NVIDIA's has that file: site-packages/nvidia/cublas/lib/libcublas.so."""
+    """Return True for a file of NVIDIA's packages: site-packages/nvidia/cublas/lib/libcublas.so."""
     return place.is_relative_to(_SITE_PACKAGES) and is_in_package_folder(
         place.relative_to(_SITE_PACKAGES)
     )
@@ -174,7 +175,10 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 def find_external_dlls(
     needed: Mapping[str, Sequence[str]], beside: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """What the libraries of a wheel, with what each of them `needed`, do not find in it; sorted."""
+    """Return the DLLs that the libraries of a wheel need from outside, sorted by name.
+
+    `needed` maps each library to the DLLs that it needs.
+    """
     beside = replace(beside, requires=select_applicable_requirements(beside.requires, "windows"))
     inside = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = {}
@@ -189,7 +193,7 @@ def find_external_dlls(
 
 
 def find_dll_package(name: str) -> NvidiaPackage | None:
-    """The package of NVIDIA's that has a DLL, by its name in small letters."""
+    """Return the NVIDIA package that has a DLL, by its lower-case name."""
     if not (found := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = found["stem"]
@@ -212,7 +216,7 @@ def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
     if beside.windows is None:
         return "not run", "delvewheel's list of what every Windows has cannot be read"
     if name in beside.windows.redistributable:
-        if beside.is_torch or has_torch(beside):  # which asks for it when it is imported
+        if beside.is_torch or has_torch(beside):  # importing torch requires it
             return "passed", "the Visual C++ redistributable, which torch asks for"
         return "failed", "the Visual C++ redistributable has it, and no requirement brings that"
     for names, whose in (
@@ -225,7 +229,7 @@ def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
 
 
 def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if has_torch(beside):  # whose wheel for Windows holds CUDA, and which is imported first
+    if has_torch(beside):  # torch is imported first, and its Windows wheel contains CUDA
         return "passed", f"what comes with {describe_torch(beside)}"
     if by := find_declared_requirement(package, beside.requires):
         return "not run", f"{by} has it, and only the package's own code could lead there"

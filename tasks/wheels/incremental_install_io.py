@@ -1,7 +1,7 @@
-"""What uv and pip leave in dist-info about the wheel that they installed, for the wheel after it.
+"""Update an installed wheel in place, with the files that uv and pip write to dist-info.
 
-Each is written only where the present one is, byte for byte, what would have been written for the
-wheel before: then its form is known.
+Such a file is written only if the present one is, byte for byte, the file expected for the previous
+wheel: only then is its format known.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from tasks.wheels import installed_wheel_io, wheel_archive_io, wheel_record
 from tasks.wheels.installed_wheel_io import InstalledWheel, WheelDifference
 from tasks.wheels.wheel_record import RecordRow
 
-# uv leaves what a URL may hold as it is; pip does not
+# uv does not quote the characters that a URL may contain; pip does
 _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
 
 
 def build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """The installer's own files for the wheel `new`, by name; `own` are those that are there, `old`
-    the places where the wheel before may have lain. None where one has an unknown form.
+    """Return the installer's files for the wheel `new` by name, None if one has an unknown format.
+
+    `own` are the present files, `old` the possible paths of the previous wheel.
     """
     made = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -55,7 +56,10 @@ def build_installer_files(
 def _build_direct_url(
     held: bytes, installer: str, old: Iterable[PurePath], new: Path
 ) -> bytes | None:
-    """PEP 610; uv gives no digest and writes no blanks, pip before 23.1 gives none or one."""
+    """Return direct_url.json (PEP 610) for the new wheel, None if the format of `held` is unknown.
+
+    uv writes no digest and no spaces; pip before 23.1 writes no digest or one.
+    """
     try:
         told = json.loads(held)["archive_info"]
         digest = told.get("hash", "").removeprefix("sha256=")
@@ -80,7 +84,7 @@ def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: b
 
 
 def _build_uv_cache(held: bytes, new: Path) -> bytes | None:
-    """When uv saw the wheel last change: on Unix by its inode."""
+    """Return uv_cache.json for the new wheel: its ctime on Unix, its mtime on Windows."""
     try:
         stamp = json.loads(held)["timestamp"]
         then = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
@@ -105,7 +109,7 @@ def _format_uv_timestamp(nanoseconds: int) -> bytes:
 
 
 class StagedFiles:
-    """Files by the path that RECORD has for them, under numbers in a folder of ours."""
+    """Files by their RECORD path, stored under numbers in a managed directory."""
 
     def __init__(self, folder: PurePath) -> None:
         files.remove_owned(folder)
@@ -114,8 +118,9 @@ class StagedFiles:
         self._places: dict[str, Path] = {}
 
     def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
-        """Take members out of a wheel, with the modes that uv and pip give them: the umask's, and
-        whatever was executable is.
+        """Extract members of a wheel with the modes that uv and pip set.
+
+        These are the modes of the umask, plus the executable bits of the wheel.
         """
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
@@ -129,16 +134,16 @@ class StagedFiles:
             self.rows[name] = RecordRow(name, digest, str(member.file_size))
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Make a file of `data`; one of that name that is not placed yet is forgotten."""
+        """Write a file with `data`. It replaces a staged file of the same name."""
         place = self._reserve_path(name)
         place.write_bytes(data)
         digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
         self.rows[name] = RecordRow(name, digest, str(len(data)))
 
     def move_into_place(self, name: str, target: Path) -> None:
-        """Move a file to `target`, over what lies there."""
+        """Move a staged file to `target`, replacing an existing file."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._places[name], target)  # noqa: PTH105 - the one call a test cuts off
+        os.replace(self._places[name], target)  # noqa: PTH105 - the one call that a test interrupts
 
     def _reserve_path(self, name: str) -> Path:
         place = self.folder / f"{len(self._places)}"
@@ -148,8 +153,10 @@ class StagedFiles:
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """`wheel` is to take the place of `before`, both verified. `here` is the installation of
-    `before`, which was taken from one of `places`. `scratch` is a folder of ours on the same disk.
+    """The update of an installation to `wheel`, which replaces `before`. Both are verified.
+
+    `here` is the installation of `before`, which was installed from one of `places`. `scratch` is a
+    managed directory on the same disk.
     """
 
     here: InstalledWheel
@@ -162,7 +169,10 @@ class WheelUpdate:
 
 
 def update_installed_wheel(renewal: WheelUpdate) -> int | None:
-    """How many files were written or removed; None where an installer has to do its work."""
+    """Update the installation and return the number of written or removed files.
+
+    None is returned if only an installer can do the update.
+    """
     with zipfile.ZipFile(renewal.before) as old, zipfile.ZipFile(renewal.wheel) as new:
         change = installed_wheel_io.compare_wheels(renewal.here, old, new)
         own = build_installer_files(
@@ -176,13 +186,13 @@ def update_installed_wheel(renewal: WheelUpdate) -> int | None:
             for name, data in own.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(renewal, change, staged)
-        except OSError:  # a file in use, a folder in the way: an installer can tell
+        except OSError:  # a file in use or an obstructing directory: the installer reports it
             return None
     return len(change.written) + len(change.vanished)
 
 
 def _read_installer_files(here: InstalledWheel) -> dict[str, bytes]:
-    """What the installer left in dist-info, but RECORD."""
+    """Return the installer's files in dist-info, without RECORD."""
     found = {
         name: here.info / name for name in installed_wheel_io.INSTALLER_FILES if name != "RECORD"
     }
@@ -205,7 +215,7 @@ def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFil
     for name in described:
         staged.move_into_place(name, site / name)
     kept = {*described, f"{change.info}/RECORD"}
-    for path in [*info.rglob("*")]:  # of the wheel before
+    for path in [*info.rglob("*")]:  # of the previous wheel
         if path.is_file() and path.relative_to(site).as_posix() not in kept:
             _remove_file(path, site)
     _write_record(staged, _list_new_rows(renewal, change, staged), here, info)
@@ -215,22 +225,25 @@ def _write_record(
     staged: StagedFiles, listed: Iterable[RecordRow], here: InstalledWheel, info: Path
 ) -> None:
     staged.write_file("RECORD", wheel_record.format_record(listed, here.ending).encode())
-    del staged.rows["RECORD"]  # which has no row of its own making
+    del staged.rows["RECORD"]  # not a member: RECORD lists itself without a digest
     staged.move_into_place("RECORD", info / "RECORD")
 
 
 def _remove_bytecode(path: Path) -> None:
-    """Bytecode of what was there; Python would see that it is old, if it looks."""
+    """Remove the bytecode of a source file.
+
+    Python could detect that it is stale, but does not always check.
+    """
     if path.suffix == ".py":
         for found in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
             found.unlink()
 
 
 def _remove_file(path: Path, site: Path) -> None:
-    """Remove a file, and the folders that are empty without it."""
+    """Remove a file, and the directories that become empty."""
     path.unlink(missing_ok=True)
     _remove_bytecode(path)
-    with contextlib.suppress(OSError):  # one that is not empty
+    with contextlib.suppress(OSError):  # the directory is not empty
         for folder in path.relative_to(site).parents[:-1]:
             with contextlib.suppress(OSError):
                 (site / folder / "__pycache__").rmdir()
@@ -255,7 +268,10 @@ def _list_new_rows(
 def _compile_bytecode(
     renewal: WheelUpdate, example: str, sources: list[str]
 ) -> Iterator[RecordRow]:
-    """pip compiles what it installs, and lists it; what does not compile it passes over."""
+    """Compile the sources as pip does, and yield their RECORD rows.
+
+    Files that do not compile are skipped.
+    """
     site, listing = renewal.here.site, Path(renewal.scratch) / "sources"
     listing.write_text("".join(f"{site / name}\n" for name in sources), encoding="utf-8")
     argv = (renewal.python, "-m", "compileall", "-q", "-f", "-i", str(listing))

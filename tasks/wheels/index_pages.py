@@ -1,6 +1,7 @@
-"""The pages of a static package index, as the Simple Repository API has them
-(https://packaging.python.org/specifications/simple-repository-api/): for each project a page as
-JSON, and what a template makes HTML of. Links are relative, so that any server serves them.
+"""Format and parse the pages of a static package index (Simple Repository API).
+
+See https://packaging.python.org/specifications/simple-repository-api/. Each project has a page as
+JSON, and as HTML from a template. Links are relative, so that any server can serve them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ _API_META = {"api-version": "1.1"}
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A wheel on the index: `sha256` of it and of its METADATA, `size` in bytes, `uploaded` in UTC
-    (`2026-11-22T10:00:00Z`); `yanked` is the reason, "" where it is not.
+    """A wheel on the index.
+
+    `sha256` is the digest of the wheel, `metadata` that of its METADATA. `size` is in bytes,
+    `uploaded` in UTC (`2026-11-22T10:00:00Z`). `yanked` is the reason, "" if the file is not
+    yanked.
     """
 
     filename: str
@@ -34,22 +38,25 @@ class IndexFile:
 
     @property
     def project(self) -> str:
-        """The normalized name of what it is a wheel of."""
+        """Return the normalized project name."""
         return str(canonicalize_name(self.filename.partition("-")[0]))
 
     @property
     def version(self) -> str:
-        """With its local part."""
+        """Return the version with its local part."""
         return str(parse_wheel_filename(self.filename)[1])
 
     @property
     def url(self) -> str:
-        """From a project's page. A plus sign is a space to some stores of objects."""
+        """Return the URL relative to the project page.
+
+        `+` is quoted: some object stores read it as a space.
+        """
         return f"../../files/{quote(self.filename)}"
 
 
 def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
-    """A project's page as JSON."""
+    """Return a project page as JSON."""
     listed = sorted(files, key=lambda file: file.filename)
     page = {
         "meta": _API_META,
@@ -61,14 +68,17 @@ def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
 
 
 def format_project_list(names: Iterable[str]) -> str:
-    """The list of projects as JSON."""
+    """Return the list of projects as JSON."""
     return _format_json_page(
         {"meta": _API_META, "projects": [{"name": name} for name in sorted(names)]}
     )
 
 
 def parse_project_page(text: str) -> tuple[IndexFile, ...]:
-    """The files of a project's page. Raises `ValueError` where it is none of ours."""
+    """Return the files of a project page.
+
+    Raises `ValueError` if torchyard did not write the page.
+    """
     try:
         return tuple(_parse_file_entry(entry) for entry in json.loads(text)["files"])
     except (KeyError, TypeError, AttributeError) as error:
@@ -104,18 +114,18 @@ def _format_json_page(page: Mapping[str, Any]) -> str:
     return json.dumps(page, indent=1, ensure_ascii=False) + "\n"
 
 
-# an extension's `torch2.15.0.s1a2b3c4d.cu132.sm120` and torch's `cu132.sm120.g1a2b3c4`: what a
-# rebuild changes and nothing else does
+# The parts of a local version that only identify a rebuild, as in an extension's
+# `torch2.15.0.s1a2b3c4d.cu132.sm120` and torch's `cu132.sm120.g1a2b3c4`
 _REBUILD_LABEL = re.compile(
     r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40}|t[0-9a-f]{7}|d[0-9a-f]{6})(?=\.|$)"
 )
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Those that stay where `newest` of each kind do (all of them where it is None).
+    """Return the files to keep: the `newest` of each kind, or all if no number is set.
 
-    Of one kind is what one machine would take in the place of the other: the same release for the
-    same Python and platform, for the same CUDA and archs.
+    Files of one kind are interchangeable on a machine: they have the same release, Python,
+    platform, CUDA and architectures.
     """
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in files:

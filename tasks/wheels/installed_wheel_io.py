@@ -1,7 +1,7 @@
-"""A distribution as it lies installed, and whether it is still what was installed.
+"""Inspect an installed distribution, and check that it is unmodified.
 
-Known from names, sizes and times alone: no file is read but RECORD. A file that was written since
-RECORD was is one that somebody changed.
+Only names, sizes and times are compared: no file except RECORD is read. A file that is newer than
+RECORD counts as modified.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """`rows` of its RECORD by path; `ending` of its lines; `info` is its dist-info folder in
-    `site`.
+    """An installed distribution.
+
+    `rows` are the rows of its RECORD by path, `ending` is the line ending of RECORD, and `info` is
+    its dist-info directory in `site`.
     """
 
     site: Path
@@ -31,15 +33,16 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """sha256 of the RECORD of an installed distribution, "" where there is none, or not one."""
+    """Return the sha256 of an installed RECORD, "" unless there is exactly one installation."""
     info = _find_dist_info(site, name)
     record = info / "RECORD" if info else None
     return files.read_artifact(record).sha256 if record and record.is_file() else ""
 
 
 def has_all_files(site: Path, name: str) -> bool:
-    """Whether every file that RECORD lists is there; bytecode may be missing, and a file that a
-    person edited is one.
+    """Return True if every file listed in RECORD exists.
+
+    Bytecode may be missing. An edited file counts as existing.
     """
     info = _find_dist_info(site, name)
     if info is None or not (info / "RECORD").is_file():
@@ -49,9 +52,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """The distribution, where its RECORD has that digest and its files are those that it lists;
-    else None.
-    """
+    """Return the distribution if its RECORD has that digest and its files match, else None."""
     info = _find_dist_info(site, name)
     if info is None or not digest or hash_installed_record(site, name) != digest:
         return None
@@ -59,7 +60,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
     found = {row.path: row for row in wheel_record.parse_record(text)}
     ending = "\r\n" if "\r\n" in text else "\n"
     if wheel_record.format_record(found.values(), ending) != text:
-        return None  # of an installer that writes it in another way
+        return None  # written by an installer with another format
     newest = (info / "RECORD").stat().st_mtime_ns
     if not all(_is_unchanged(site, row, newest) for row in found.values()):
         return None
@@ -67,7 +68,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
 
 
 def _find_dist_info(site: Path, name: str) -> Path | None:
-    """None where another installation of it, or a way to one, lies beside it."""
+    """Return the dist-info directory, None if there is another or an editable installation."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     return infos[0] if len(infos) == 1 and not others else None
@@ -75,7 +76,7 @@ def _find_dist_info(site: Path, name: str) -> Path | None:
 
 def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
     if not row.size:
-        return True  # RECORD itself, and bytecode, which Python makes again
+        return True  # RECORD itself, and bytecode, which Python regenerates
     try:
         found = (site / row.path).lstat()
     except OSError:
@@ -84,9 +85,9 @@ def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
     return regular and str(found.st_size) == row.size and found.st_mtime_ns <= newest
 
 
-# What uv and pip themselves leave in dist-info
+# The files that uv and pip add to dist-info
 INSTALLER_FILES = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")
-# What decides which scripts and dependencies there are, and where files go
+# The fields that determine scripts, dependencies and file locations
 _COMPARED_FIELDS = {
     "METADATA": ("Name", "Requires-Dist", "Requires-Python", "Provides-Extra"),
     "WHEEL": ("Wheel-Version", "Root-Is-Purelib", "Tag"),
@@ -95,11 +96,13 @@ _COMPARED_FIELDS = {
 
 @dataclass(frozen=True)
 class WheelDifference:
-    """Paths are those of RECORD, below site-packages.
+    """The difference between an installed wheel and its successor.
 
-    `info` is the name of the new dist-info, whose files of the wheel are in `described`; `written`
-    and `vanished` are files outside it. `rows` are those of the new wheel, `kept` the installer's
-    own outside dist-info: scripts and bytecode.
+    Paths are those of RECORD, relative to site-packages.
+
+    `info` is the name of the new dist-info, `described` are the wheel's files in it. `written` and
+    `vanished` are files outside it. `rows` are those of the new wheel. `kept` are the installer's
+    files outside dist-info: scripts and bytecode.
     """
 
     info: str
@@ -113,8 +116,9 @@ class WheelDifference:
 def compare_wheels(
     here: InstalledWheel, old: zipfile.ZipFile, new: zipfile.ZipFile
 ) -> WheelDifference | None:
-    """`here` is an installation of the wheel `old`; both wheels were verified. None where only an
-    installer knows what to do.
+    """Return the difference between two verified wheels, None if only an installer can apply it.
+
+    `here` is an installation of the wheel `old`.
     """
     before, after = _read_record_rows(old), _read_record_rows(new)
     info, was = _find_dist_info_name(after), _find_dist_info_name(before)
@@ -140,13 +144,13 @@ def compare_wheels(
 
 
 def find_bytecode_source(bytecode: str) -> str:
-    """`a/__pycache__/b.cpython-313.pyc` is of `a/b.py`."""
+    """Return the source of a bytecode file: `a/b.py` for `a/__pycache__/b.cpython-313.pyc`."""
     path = PurePosixPath(bytecode)
     return str(path.parent.parent / f"{path.name.partition('.')[0]}.py")
 
 
 def is_bytecode(path: str) -> bool:
-    """Whether an installer compiled it."""
+    """Return True if the path is bytecode, which an installer compiled."""
     return path.endswith(".pyc") and PurePosixPath(path).parent.name == "__pycache__"
 
 
@@ -170,7 +174,7 @@ def _has_data_folder(rows: Mapping[str, RecordRow]) -> bool:
 
 
 def _is_installer_row(row: RecordRow, info: str) -> bool:
-    """A row that only the installer has: what it leaves in dist-info, bytecode, scripts."""
+    """Return True for a row that only an installer adds: dist-info files, bytecode, scripts."""
     if _is_within(row.path, info):
         return row.path.removeprefix(f"{info}/") in INSTALLER_FILES
     return is_bytecode(row.path) or row.path.startswith("../")

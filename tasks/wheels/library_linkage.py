@@ -1,5 +1,6 @@
-"""What a library exports and needs, and who has that: read of wheels and of what is installed,
-and of no use to a plan.
+"""Describe the exports and needs of libraries, and resolve where each needed library comes from.
+
+The facts are read from wheels and installed packages; planning does not use them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from tasks.core.errors import BadArtifactError
 from tasks.core.text_formatting import format_short_list
 from tasks.wheels.nvidia_packages import find_nvidia_package
 
-# Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
-# package, something left in the build folder or the source tree, the system, the driver
+# The origin of a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
+# package, the build directory or the source tree, the system, the driver
 LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """What a library exports, as a digest; `cxx11_abi` as in `Surface`, by its names."""
+    """A digest of the exported symbols of a library.
+
+    `cxx11_abi` is as in `AbiFingerprint`, determined from the symbol names.
+    """
 
     digest: str
     cxx11_abi: bool | None
@@ -30,8 +34,10 @@ class ExportedSymbols:
 
 @dataclass(frozen=True)
 class ExportedSymbolsCache:
-    """wheel-symbols.json: what was read in the libraries of the last torch, by their digests in
-    RECORD, or by size and time where there is none. `reader` tells which reading it was.
+    """wheel-symbols.json: the exported symbols of the libraries of the last torch.
+
+    The keys are their digests in RECORD, or size and time without RECORD. `reader` is the version
+    of the reading code.
     """
 
     reader: int
@@ -40,10 +46,10 @@ class ExportedSymbolsCache:
 
 @dataclass(frozen=True)
 class Linkage:
-    """The dynamic section of a library, or of a program.
+    """The dynamic section of a library or of a program.
 
-    `machine` is what it is made for ("EM_X86_64"), `soname` "" where it has none. `rpath` and
-    `runpath` are folders as they are written, `$ORIGIN` and all.
+    `machine` is its architecture ("EM_X86_64"), `soname` is "" if it has no soname. `rpath` and
+    `runpath` are directories as written, with `$ORIGIN`.
     """
 
     machine: str
@@ -55,9 +61,7 @@ class Linkage:
 
 @dataclass(frozen=True)
 class SystemDlls:
-    """Of names that a wheel needs, in small letters: which come with every Windows, which with
-    Python, and which with the Visual C++ redistributable.
-    """
+    """The needed DLLs, in lower case, that come with Windows, Python or the Visual C++ runtime."""
 
     windows: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
@@ -66,8 +70,10 @@ class SystemDlls:
 
 @dataclass(frozen=True)
 class LinkageCache:
-    """wheel-linkages.json: what was read in the libraries of the last wheel, by their digests in
-    RECORD, None for one of another format. `reader` tells which reading it was.
+    """wheel-linkages.json: the linkages of the libraries of the last wheel.
+
+    The keys are their digests in RECORD. The value is None for a library of another format.
+    `reader` is the version of the reading code.
     """
 
     reader: int
@@ -76,8 +82,10 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: the libraries of the last wheel whose RPATH was set. A digest of what the
-    linker left and of the RPATH → the sha256 of what became of it, as RECORD writes it.
+    """wheel-patched.json: the libraries of the last wheel whose RPATH was set.
+
+    The keys are digests of the linked file and the RPATH. The values are the sha256 of the patched
+    file, in the notation of RECORD.
     """
 
     libraries: Mapping[str, str]
@@ -85,8 +93,9 @@ class PatchedLibraries:
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """What one library is linked with: library → who supplies it; and the absolute paths in it, of
-    RPATH above all → whose they are.
+    """The linkage of one library: the origin of each needed library and of each absolute path.
+
+    The absolute paths are mainly those of its RPATH.
     """
 
     needed: Mapping[str, LibraryOrigin]
@@ -95,8 +104,9 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class WheelLibraries:
-    """wheel-libraries.json, for people: what the libraries of a wheel need and who has it here, and
-    so what another machine has to have.
+    """wheel-libraries.json, for the user: the needs of a wheel's libraries and their origins here.
+
+    From this follows what another machine must provide.
     """
 
     wheel: str
@@ -108,7 +118,7 @@ _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # by torch/__i
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A library, or the interpreter, in the process; `by` is what needed it first."""
+    """A library, or the interpreter, in the process; `by` is the first library that needed it."""
 
     place: str
     linkage: Linkage
@@ -117,10 +127,10 @@ class LoadedLibrary:
 
 @dataclass(frozen=True)
 class LibrarySearch:
-    """Where the loader looks beyond the paths of the libraries themselves.
+    """The search path of the loader, beyond the paths in the libraries.
 
-    `path` is LD_LIBRARY_PATH, `cache` maps a name to files, `folders` come last, and `look` tells
-    what lies at a place, None where nothing does.
+    `path` is LD_LIBRARY_PATH, `cache` maps a name to files, `folders` are searched last. `look`
+    returns the linkage of the file at a path, None if there is no such library.
     """
 
     path: tuple[str, ...]
@@ -131,7 +141,7 @@ class LibrarySearch:
 
 @dataclass(frozen=True)
 class LibraryNeed:
-    """`library` needs `name` and gets the file `place`, None where there is none."""
+    """`library` needs `name`, and the loader finds the file `place`, None if it finds no file."""
 
     library: str
     name: str
@@ -139,10 +149,10 @@ class LibraryNeed:
 
 
 def sort_by_load_order(held: Mapping[str, Linkage]) -> list[str]:
-    """The libraries of a wheel in the order to open them: those that torch opens first, then those
-    that no other one needs.
+    """Return the libraries of a wheel in load order.
 
-    The others come in through these, and may find by their RPATH what they would not find alone.
+    Those that torch opens first come first, then those that no other library needs. The others are
+    loaded by these, and may be found by their RPATH only.
     """
     needed = {name for linkage in held.values() for name in linkage.needed}
 
@@ -154,11 +164,10 @@ def sort_by_load_order(held: Mapping[str, Linkage]) -> list[str]:
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
-    """What each library that comes in needs and gets, `libraries` one after the other into one
-    process.
+    """Return what each library needs and finds when `libraries` load in order into one process.
 
-    A need is met by whatever came in for any of them: in which order Python opens them is not known
-    here. A library that is only opened itself, and that nobody found, meets none.
+    A need is met by a library that was loaded for any other: the order in which Python opens them
+    is unknown. A library that is only opened directly, and never found by a search, meets no need.
     """
     known: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}
@@ -179,7 +188,7 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
 def _load_dependencies(
     one: LoadedLibrary, known: dict[str, str], search: LibrarySearch
 ) -> list[LoadedLibrary]:
-    """What comes in because `one` needs it; `known` gets its names."""
+    """Return the libraries that load because `one` needs them, and add their names to `known`."""
     missing = [name for name in one.linkage.needed if name not in known]
     found = {name: library for name in missing if (library := _find_library(name, one, search))}
     for name, library in found.items():
@@ -191,14 +200,14 @@ def _load_dependencies(
 def _find_library(name: str, one: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
     for place in _list_candidate_paths(name, one, search):
         linkage = search.look(place)
-        # those for another machine are passed over: 32 bit libraries are in the same cache
+        # skip other architectures: 32-bit libraries are in the same cache
         if linkage and linkage.machine == one.linkage.machine:
             return LoadedLibrary(place, linkage, one)
     return None
 
 
 def _list_candidate_paths(name: str, one: LoadedLibrary, search: LibrarySearch) -> Iterator[str]:
-    if "/" in name:  # linked by its path, since it has no soname
+    if "/" in name:  # linked by path: it has no soname
         yield name
         return
     first = () if one.linkage.runpath else _list_inherited_rpaths(one)
@@ -210,14 +219,14 @@ def _list_candidate_paths(name: str, one: LoadedLibrary, search: LibrarySearch) 
 
 
 def _list_inherited_rpaths(one: LoadedLibrary | None) -> Iterator[str]:
-    """RPATH of a library and of those that led to it; what has a RUNPATH has no RPATH."""
+    """Yield the RPATH of a library and of those that loaded it; a RUNPATH disables the RPATH."""
     while one:
         yield from () if one.linkage.runpath else _expand_origin(one, one.linkage.rpath)
         one = one.by
 
 
 def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
-    """Absolute folders; `$LIB` and `$PLATFORM` are not replaced, PyTorch uses neither."""
+    """Yield absolute directories. `$LIB` and `$PLATFORM` are not replaced: PyTorch uses neither."""
     origin = posixpath.dirname(one.place)
     for folder in folders:
         full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
@@ -225,7 +234,7 @@ def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
             yield posixpath.normpath(full)
 
 
-# Of the driver's own packages, which a machine without a card does not have
+# From the driver's packages, which a machine without a GPU does not have
 _DRIVER_LIBRARIES = (
     "libcuda.so",
     "libnvidia-",
@@ -233,7 +242,7 @@ _DRIVER_LIBRARIES = (
     "libnvoptix.so",
     "libcudadebugger.so",
 )
-# Of the C library: whatever runs this Python has them
+# From the C library: present wherever this Python runs
 _C_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libutil.so", "ld-")
 _ORIGIN_PHRASES: Mapping[LibraryOrigin, str] = {
     "system": "from the system",
@@ -242,7 +251,7 @@ _ORIGIN_PHRASES: Mapping[LibraryOrigin, str] = {
     "build": "from the build folder",
     "driver": "from the driver",
 }
-_MAX_NAMES = 8  # names in a line for people; the file has all
+_MAX_NAMES = 8  # names in a line of output; the file has all
 
 
 def resolve_library_origins(
@@ -251,10 +260,10 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """What each library `held` by the wheel needs, and whose that is.
+    """Return what each library of the wheel (`held`) needs, and the origins.
 
-    `needs` are theirs, by their names in the wheel; `owner` tells whose a file or folder is. Raises
-    `BadArtifactError` for what is nowhere.
+    `needs` are the needs of these libraries, by their names in the wheel. `owner` returns the
+    origin of a file or directory. Raises `BadArtifactError` for a library that is not found.
     """
     _require_all_found(wheel, held, [need for need in needs if not need.place])
     return WheelLibraries(
@@ -274,12 +283,12 @@ def resolve_library_origins(
 
 
 def is_driver_library(name: str) -> bool:
-    """Whether a library may be absent where torch is built: there need not be a card."""
+    """Return True if a library may be missing on the build machine, which may have no GPU."""
     return name.startswith(_DRIVER_LIBRARIES)
 
 
 def _list_absolute_paths(linkage: Linkage) -> Iterator[str]:
-    """Also a needed library can be named by its path: one without soname."""
+    """Return the absolute paths of a linkage, also of needed libraries without soname."""
     paths = (*linkage.rpath, *linkage.runpath, *linkage.needed)
     return (path for path in paths if path.startswith("/"))
 
@@ -315,8 +324,9 @@ def _format_missing_library(name: str, users: Sequence[str], inside: Iterable[st
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
-    """`9 libraries; from the system: libblas.so.3, libgomp.so.1`: what another machine has to
-    have.
+    """Return what another machine must provide.
+
+    Example: `9 libraries; from the system: libblas.so.3, libgomp.so.1`.
     """
     count = len(found.libraries)
     parts = [f"{count} libraries" if count != 1 else "1 library"]
@@ -335,13 +345,13 @@ def summarize_libraries(found: WheelLibraries) -> str:
 
 
 def needs_toolkit_libraries(found: WheelLibraries) -> bool:
-    """Whether any library takes one of CUDA from where it is on this machine."""
+    """Return True if any library uses a CUDA library of this machine."""
     needed = (one for linked in found.libraries.values() for one in linked.needed.items())
     return any(find_nvidia_package(name) and of in {"system", "toolkit"} for name, of in needed)
 
 
 def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
-    """A warning for each place of the build that a library leads to."""
+    """Yield a warning for each path in the build directory that a library refers to."""
     users: dict[str, list[str]] = {}
     for name, linked in found.libraries.items():
         for path, of in linked.paths.items():

@@ -1,7 +1,7 @@
-"""Which archs a shared library holds code for: asked of cuobjdump, which needs no GPU.
+"""Read for which GPU architectures a shared library contains code.
 
-Without cuobjdump the library is read directly. Which GPUs can run that code is decided in
-`tasks.knowledge.machine_code_rules`.
+cuobjdump lists the code and needs no GPU. Without cuobjdump the library is read directly. Which
+GPUs can run the code is decided in `tasks.knowledge.machine_code_rules`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tasks.wheels.dynamic_linkage_io import ELF_MAGIC
 BinaryData = mmap.mmap | bytes
 
 _PE_MAGIC, _ARCHIVE_MAGIC = b"MZ", b"!<arch>\n"
-_MEMBER_HEADER_SIZE = 60  # the size of a member's header, ar(5)
-_PE_ENTRY = struct.Struct("<8s8xII")  # name, size in the file, place
+_MEMBER_HEADER_SIZE = 60  # bytes of a member's header, ar(5)
+_PE_ENTRY = struct.Struct("<8s8xII")  # name, size in the file, offset
 
 
 @dataclass(frozen=True)
 class Section:
-    """A named part of a file: where it begins in it, and how many bytes it has."""
+    """A section of a file: its name, offset and size in bytes."""
 
     name: str
     start: int
@@ -41,9 +41,12 @@ class Section:
 
 
 def read_sections(data: BinaryData) -> Iterator[Section]:
-    """Those of a file, in its order. Raises `ValueError` or `struct.error` where it is damaged."""
+    """Yield the sections of a file in order.
+
+    Raises `ValueError` or `struct.error` if the file is damaged.
+    """
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
-        yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all that is called of it
+        yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
         yield from _read_pe_sections(data)
     elif data[: len(_ARCHIVE_MAGIC)] == _ARCHIVE_MAGIC:
@@ -53,12 +56,15 @@ def read_sections(data: BinaryData) -> Iterator[Section]:
 def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
     with dynamic_linkage_io.open_elf(stream) as elf:
         for section in elf.iter_sections():
-            if section["sh_type"] != "SHT_NOBITS":  # it takes no space in the file
+            if section["sh_type"] != "SHT_NOBITS":  # occupies no space in the file
                 yield Section(section.name, begin + section["sh_offset"], section["sh_size"])
 
 
 def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
-    """https://learn.microsoft.com/windows/win32/debug/pe-format"""
+    """Yield the sections of a PE file.
+
+    Format: https://learn.microsoft.com/windows/win32/debug/pe-format
+    """
     (at,) = struct.unpack_from("<I", data, 0x3C)
     if data[at : at + 4] != b"PE\0\0":
         return
@@ -88,22 +94,23 @@ _CUOBJDUMP_TIMEOUT = 600.0
 
 @dataclass(frozen=True)
 class MachineCodeImages:
-    """How many images of each arch a library holds."""
+    """The number of images of each architecture in a library."""
 
     cubins: Counter[Arch]
     ptx: Counter[Arch]
 
     @property
     def code(self) -> MachineCode:
-        """The archs without the numbers."""
+        """Return the architectures without the counts."""
         return MachineCode(frozenset(self.cubins), frozenset(self.ptx))
 
     @property
     def common_code(self) -> MachineCode:
-        """The archs that have at least a quarter of the images that the most frequent one has.
+        """Return the architectures with at least a quarter of the images of the most frequent one.
 
-        libtorch_cuda of 2.15 holds 476 images of each arch that it was built for, and 1 to 59 of
-        others (`8.9`, `9.0a`), which are single kernels: a card that has only those runs nothing.
+        libtorch_cuda of 2.15 has 476 images of each architecture that it was built for, and 1 to 59
+        of others (`8.9`, `9.0a`). These are single kernels: a GPU for which only these exist runs
+        nothing.
         """
         most = max([*self.cubins.values(), *self.ptx.values()], default=0)
         return MachineCode(
@@ -113,7 +120,7 @@ class MachineCodeImages:
 
 
 def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
-    """The images of a library, counted, by one run of cuobjdump."""
+    """Count the images of a library with one run of cuobjdump."""
     if not Path(library).is_file():
         raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
@@ -133,7 +140,7 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
 
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
-    """What `cuobjdump -lelf -lptx` lists, one image a line; all else that it says is skipped."""
+    """Count the images in the output of `cuobjdump -lelf -lptx`, one per line; skip other lines."""
     found = _CUOBJDUMP_LINE.findall(listing)
     return MachineCodeImages(
         cubins=Counter(Arch.parse_capability(sm) for kind, sm in found if kind == "ELF"),
@@ -142,11 +149,11 @@ def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
 
 
 _LINKED_SECTIONS = (".nv_fatbin", ".nv_fatb")
-_RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # of -rdc: it runs only once it is linked
+_RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # of -rdc: runs only after device linking
 _FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
-# magic, version, its own size, the size of what follows
+# magic, version, header size, size of the content
 _CONTAINER_HEADER = struct.Struct("<4sHHQ")
-# kind, version, its own size, the image's, arch, flags
+# kind, version, header size, image size, arch, flags
 _IMAGE_HEADER = struct.Struct("<HHIQ12xI8xQ")
 _FATBIN_VERSION = 1
 _PTX_KIND, _CUBIN_KIND = 1, 2
@@ -154,7 +161,7 @@ _ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 
 def has_device_code(library: PurePath) -> bool:
-    """Whether there is device code in it, by the names of its sections alone."""
+    """Return True if a library contains device code, judging by its section names only."""
     with _open_library(library) as data:
         return any(
             part.name in (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS) for part in read_sections(data)
@@ -162,10 +169,10 @@ def has_device_code(library: PurePath) -> bool:
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """The images of a library, counted as cuobjdump does: of code that is still to be linked only
-    where there is no other.
+    """Count the images of a library as cuobjdump does.
 
-    Raises `BadArtifactError` where the file, or the form of what it holds, is not understood.
+    Relocatable device code is counted only if there is no linked code. Raises `BadArtifactError` if
+    the file or the format of its content is not understood.
     """
     found = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
@@ -205,7 +212,10 @@ def _build_missing_error(library: PurePath) -> BadArtifactError:
 
 
 def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
-    """Containers begin at multiples of eight, with nothing or with zeros between them."""
+    """Count the images of a section in `found`.
+
+    Containers begin at multiples of eight, with nothing or zeros between them.
+    """
     at, end = part.start, part.start + part.size
     while 0 <= (at := data.find(_FATBIN_MAGIC, at, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, at)
@@ -213,7 +223,7 @@ def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> 
         if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or at > end:
             raise ValueError(f"a fatbin of version {version} that is not known here")
         for kind, arch in _iterate_images(data, first, at):
-            if kind in (_CUBIN_KIND, _PTX_KIND):  # others are no code: LTO's own, and indexes
+            if kind in (_CUBIN_KIND, _PTX_KIND):  # skip others: LTO and indexes are no code
                 (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
 
 
@@ -229,12 +239,15 @@ def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class MachineCodeReader:
-    """`cuobjdump` is its path, "" where there is none."""
+    """A reader of machine code; `cuobjdump` is the path of the program, "" if it is missing."""
 
     cuobjdump: str = ""
 
     def read_images(self, library: Path) -> MachineCodeImages:
-        """What a library holds. Raises `BadArtifactError` where it cannot be read."""
+        """Return the images of a library.
+
+        Raises `BadArtifactError` if the library is unreadable.
+        """
         if self.cuobjdump:
             return read_cuobjdump_images(self.cuobjdump, library)
         return read_fatbin_images(library)

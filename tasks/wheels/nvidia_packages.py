@@ -1,8 +1,8 @@
-"""NVIDIA's packages: which has a library, what it is called for a CUDA, where it lies.
+"""Map libraries to NVIDIA's packages: their names for a CUDA version and their directories.
 
-Up to CUDA 12 every package has a folder of its own, `nvidia/cublas/lib` of nvidia-cublas-cu12. From
-13 on those of the toolkit share `nvidia/cu13/lib` and have no -cu13 in their names; cuDNN, NCCL and
-the like, which have releases of their own, are as they were.
+Up to CUDA 12 every package has a separate directory, `nvidia/cublas/lib` of nvidia-cublas-cu12.
+From 13 on the packages of the toolkit share `nvidia/cu13/lib` and have no -cu13 in their names.
+Packages with separate releases, such as cuDNN and NCCL, did not change.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _SHARED_FOLDER_MAJOR = 13
-_SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
+_SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit from 13.0 on is in one directory
 _FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
-_MIN_VERSION_PARTS = 3  # numbers in a version, at the least
-_LIBRARY_PATH_PARTS = 4  # parts of nvidia/cublas/lib/libcublas.so.12
+_MIN_VERSION_PARTS = 3  # minimum number of parts in a version
+_LIBRARY_PATH_PARTS = 4  # nvidia/cublas/lib/libcublas.so.12
 
 
 @dataclass(frozen=True)
 class NvidiaPackage:
-    """A package without nvidia- and -cu12, and its `extra` of cuda-toolkit, "" where it is not of
-    the toolkit. `numbered`: whether the name of a library's file has the version of the package,
-    the begin of it, or another number.
+    """A package name without nvidia- and -cu12.
+
+    `extra` is its extra of cuda-toolkit, "" if it is not part of the toolkit. `numbered` says
+    whether the file name of a library contains the whole version of the package, its beginning, or
+    another number.
     """
 
     name: str
@@ -35,17 +37,17 @@ class NvidiaPackage:
     numbered: Literal["whole", "begin", "not"] = "whole"
 
     def format_distribution(self, major: int) -> str:
-        """Its name on the index, for CUDA `major`."""
+        """Return the name on the index for CUDA `major`."""
         shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
 
     def format_folder(self, major: int) -> str:
-        """Where its libraries lie, below site-packages."""
+        """Return the directory of the libraries, relative to site-packages."""
         shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia/{f'cu{major}' if shared else self.name.replace('-', '_')}/lib"
 
 
-# File lists of the wheels that torch 2.6.0 and 2.15.0 require, and of CUDA 12.4 as Debian has it
+# From the file lists of the wheels that torch 2.6.0 and 2.15.0 require, and of Debian's CUDA 12.4
 _PACKAGES_BY_LIBRARY: Mapping[str, NvidiaPackage] = {
     "libcudart": NvidiaPackage("cuda-runtime", "cudart"),
     "libcupti": NvidiaPackage("cuda-cupti", "cupti", numbered="not"),  # libcupti.so.2024.1.1
@@ -69,7 +71,7 @@ _PACKAGES_BY_LIBRARY: Mapping[str, NvidiaPackage] = {
     "libnccl": NvidiaPackage("nccl", numbered="begin"),
     "libnvshmem_host": NvidiaPackage("nvshmem", numbered="begin"),
 }
-# libcufft.so.11, libcurand.so.10 and libcudnn.so.9 of CUDA 12 have numbers of their own
+# libcufft.so.11, libcurand.so.10 and libcudnn.so.9 of CUDA 12 are not numbered by CUDA
 _NUMBERED_BY_CUDA = {
     "libcudart", "libcublas", "libcublasLt", "libcupti", "libnvrtc", "libnvrtc-builtins",
     "libnvJitLink",
@@ -77,13 +79,13 @@ _NUMBERED_BY_CUDA = {
 
 
 def find_nvidia_package(library: str) -> NvidiaPackage | None:
-    """The package that has a library, by its file name."""
+    """Return the package that contains a library, by the library's file name."""
     stem = library.partition(".so")[0]
     return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
 
 def find_package_by_distribution(name: str) -> NvidiaPackage | None:
-    """The package by its name on the index: `nvidia-cublas-cu12`, `nvidia-cublas`."""
+    """Return the package with that name on the index: `nvidia-cublas-cu12`, `nvidia-cublas`."""
     stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
     return next((one for one in _PACKAGES_BY_LIBRARY.values() if one.name == stem), None)
 
@@ -91,8 +93,9 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """The requirement that brings a package for one of these CUDAs, "" where none does; without
-    `majors` for any.
+    """Return the requirement that provides a package for one of these CUDA versions, "" if none.
+
+    Without `majors`, any CUDA version matches.
     """
     wanted = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
@@ -107,7 +110,7 @@ def find_declared_requirement(
 
 
 def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:
-    """Whether a release of one of these CUDAs would do."""
+    """Return True if a release of one of these CUDA versions satisfies the requirement."""
     return not majors or any(
         asked.specifier.contains(one, prereleases=True)
         for major in majors
@@ -116,27 +119,27 @@ def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:
 
 
 def _list_trial_versions(asked: Requirement, major: int) -> list[str]:
-    """The versions that are named of that CUDA, and one before and one after all of them."""
+    """Return the specifier's versions of that CUDA, and one before and one after all of them."""
     named = [one.version.removesuffix(".*") for one in asked.specifier]
     ours = [one for one in named if one.partition(".")[0] == str(major)]
     return [f"{major}.0", *ours, f"{major}.999"]
 
 
 def parse_library_majors(library: str) -> Collection[int]:
-    """The CUDA that a library is of, where its name has that number (libcublas.so.12)."""
+    """Return the CUDA major version in a library's name (libcublas.so.12), if it has one."""
     stem, _, numbers = library.partition(".so.")
     major = numbers.partition(".")[0]
     return (int(major),) if stem in _NUMBERED_BY_CUDA and major.isdigit() else ()
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """The CUDAs that a package of the index is for; one without -cu12 is of those from 13 on."""
+    """Return the CUDA major versions of a package on the index; without -cu12 all from 13 on."""
     found = re.search(r"-cu(\d+)$", distribution)
     return (int(found[1]),) if found else range(_SHARED_FOLDER_MAJOR, 100)
 
 
 def is_in_package_folder(place: PurePosixPath) -> bool:
-    """Whether a package has that file, `nvidia/cublas/lib/libcublas.so.12` below site-packages."""
+    """Return True for a file of a package, `nvidia/cublas/lib/libcublas.so.12` in site-packages."""
     found = find_nvidia_package(place.name)
     if found is None or len(place.parts) != _LIBRARY_PATH_PARTS:
         return False
@@ -148,11 +151,11 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 
 
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
-    """The requirement for the package that has what `file` is in a toolkit of CUDA `cuda`.
+    """Return the requirement for the package that contains `file` of a CUDA `cuda` toolkit.
 
-    `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. Where the name of the
-    file has only the begin of the version, any that begins so is taken, and where it has another
-    number, any of that release of CUDA.
+    `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. If the file name has
+    only the beginning of the version, the requirement allows all versions with that beginning. If
+    it has another number, the requirement allows all versions of that CUDA release.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

@@ -1,4 +1,4 @@
-"""The pages of an index as files, in the order in which they may be put there."""
+"""Write a package index: wheels and pages, in an order that keeps readers consistent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tasks.wheels.index_pages import IndexFile, select_retained
 
 
 def render_index_pages(templates: PurePath, named: Iterable[IndexFile]) -> dict[str, str]:
-    """Path below the index → text: the projects, and after them the list of projects."""
+    """Return the page texts by path below the index: the projects, then the list of projects."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(named, key=lambda one: one.filename):
         by_project[file.project].append(file)
@@ -42,12 +42,15 @@ def render_index_pages(templates: PurePath, named: Iterable[IndexFile]) -> dict[
     return found
 
 
-_REMOVAL_DELAY = datetime.timedelta(days=1)  # a reader of the last page may still be on its way
+_REMOVAL_DELAY = datetime.timedelta(days=1)  # a client may still use the previous page
 _REMOVAL_LIST = "leaving.json"
 
 
 def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
-    """The files that the pages name, by file name. Raises `BuildError` where a page is broken."""
+    """Return the files that the pages list, by file name.
+
+    Raises `TorchyardError` if a page is broken.
+    """
     found: dict[str, IndexFile] = {}
     for page in sorted(Path(index).glob("simple/*/index.json")):
         try:
@@ -65,7 +68,7 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
-    """Put a wheel there, with its METADATA beside it; its entry, which no page has yet."""
+    """Copy a wheel and its METADATA to the index and return its entry, which no page lists yet."""
     told = wheel_archive_io.read_wheel_metadata(wheel)
     known = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
@@ -85,7 +88,7 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
 
 
 def _require_same_content(place: Path, digest: str) -> None:
-    """Whoever has a lock file with its digest would be refused ever after."""
+    """Raise if the index has other content under that name: it would break existing lock files."""
     if place.is_file() and files.read_artifact(place).sha256 != digest:
         raise BadArtifactError(
             f"the index has another {place.name} already, and a published file never changes",
@@ -108,7 +111,10 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 
 
 def yank_file(named: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """The same with one that is taken only by who asks for exactly it; "" takes that back."""
+    """Return the files with one yanked: only a requirement for exactly that version selects it.
+
+    An empty reason undoes the yank.
+    """
     if filename not in named:
         near = difflib.get_close_matches(filename, named, n=3, cutoff=0.0)
         hint = f"name a wheel that is: {', '.join(near)}" if near else "doit publish puts it there"
@@ -117,7 +123,7 @@ def yank_file(named: Mapping[str, IndexFile], filename: str, reason: str) -> dic
 
 
 def write_index(index: PurePath, templates: PurePath, named: Collection[IndexFile]) -> None:
-    """The pages of these files, and the list of projects last; what they name no more leaves."""
+    """Write the pages of these files, the list of projects last, and remove what is not listed."""
     told = render_index_pages(templates, named)
     for path, text in told.items():
         files.write_atomic(Path(index) / path, text)
@@ -128,7 +134,7 @@ def write_index(index: PurePath, templates: PurePath, named: Collection[IndexFil
 
 
 def _remove_unlisted_wheels(index: Path, named: set[str]) -> None:
-    """Wheels that no page names: a day after the last one did."""
+    """Remove wheels that no page lists, a day after they were last listed."""
     noted = index / _REMOVAL_LIST
     known = _read_removal_list(noted)
     now = _read_clock()
@@ -143,7 +149,7 @@ def _remove_unlisted_wheels(index: Path, named: set[str]) -> None:
 
 
 def list_pending_removals(index: PurePath) -> Iterator[str]:
-    """The wheels that are on no page and still there for who read an older one."""
+    """Yield the wheels that no page lists and that are kept for clients with an older page."""
     yield from _read_removal_list(Path(index) / _REMOVAL_LIST)
 
 
@@ -162,7 +168,7 @@ def _read_clock() -> datetime.datetime:
 
 
 def find_index_problems(index: PurePath, templates: PurePath, newest: int | None) -> Iterator[str]:
-    """What is wrong, a sentence each; none where all of it is right. `newest` is publish.keep."""
+    """Yield each problem of the index as a sentence. `newest` is publish.keep."""
     folder = Path(index)
     named = read_indexed_files(folder)
     for file in named.values():
@@ -197,11 +203,11 @@ def _check_index_page(page: Path, wanted: str, path: str) -> Iterator[str]:
         yield f"{path} does not say what the wheels are"
 
 
-# user@host:path, as ssh and rsync have it; a drive of Windows has no @
+# user@host:path, as in ssh and rsync; a Windows drive has no @
 _REMOTE_DEST = re.compile(r"[\w.-]+@[\w.-]+:\S+")
 _INDEX_PLACEHOLDER = "{index}"
-# The wheels before the pages that name them; what no page names goes last. rsync puts each file
-# there by a rename.
+# Upload the wheels before the pages that list them; delete unlisted files last. rsync replaces
+# each file by a rename.
 _RSYNC_PASSES = (
     ("--partial", "--include=/files/***", "--exclude=*"),
     ("--delay-updates", "--include=/simple/***", "--exclude=*"),
@@ -210,16 +216,16 @@ _RSYNC_PASSES = (
 
 
 def is_local_index(dest: str) -> bool:
-    """Whether the index itself lies there, and no copy is sent."""
+    """Return True if the index itself is at `dest`, so that no copy is uploaded."""
     return _INDEX_PLACEHOLDER not in dest and not _REMOTE_DEST.fullmatch(dest)
 
 
 def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
-    """A copy of `index` to `user@host:path`, or by a command that has `{index}` for its path.
+    """Copy `index` to `user@host:path`, or with a command in which `{index}` is its path.
 
-    Raises `CommandFailedError`, or `MissingToolError` where rsync is not here.
+    Raises `CommandFailedError`, or `MissingToolError` if rsync is not installed.
     """
-    env = dict(os.environ)  # of a person's own program: what it asks for is not ours to know
+    env = dict(os.environ)  # unfiltered: the user's command may need any variable
     if _INDEX_PLACEHOLDER in dest:
         argv = tuple(word.replace(_INDEX_PLACEHOLDER, str(index)) for word in shlex.split(dest))
         shell.run_command(Command(argv, env, "send the index", log=log))

@@ -1,7 +1,7 @@
-"""The SBOM that a wheel carries: CycloneDX 1.6, by its own library, the same bytes for the same
-inputs.
+"""Build the SBOM and the provenance statement of a wheel, and compare them.
 
-Where it lies: https://peps.python.org/pep-0770/. Form: https://cyclonedx.org/docs/1.6/json/.
+The SBOM is CycloneDX 1.6, written by the CycloneDX library; equal inputs give equal bytes. Its
+place: https://peps.python.org/pep-0770/. Its format: https://cyclonedx.org/docs/1.6/json/.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _GITHUB_URL = "https://github.com/"
 
 
 def build_sbom(made: BuildInputs) -> str:
-    """The document; its serial number is made from all else that is in it."""
-    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - only where a wheel is made
+    """Return the SBOM. Its serial number is derived from the rest of the document."""
+    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - only for a new wheel
 
     bom = _build_bom(made)
     bom.serial_number = uuid.UUID(int=0)
@@ -42,7 +42,10 @@ def build_sbom(made: BuildInputs) -> str:
 
 
 def build_purl(kind: str, name: str, version: str) -> PackageURL:
-    """A package URL (https://github.com/package-url/purl-spec); of a GitHub repository too."""
+    """Return a package URL, also for a GitHub repository.
+
+    See https://github.com/package-url/purl-spec.
+    """
     from packageurl import PackageURL  # noqa: PLC0415
 
     namespace, _, rest = name.rpartition("/")
@@ -50,7 +53,7 @@ def build_purl(kind: str, name: str, version: str) -> PackageURL:
 
 
 def format_repository_purl(tree: SourceInfo) -> str:
-    """The package URL of a source, "" where its place may not be told or has no such name."""
+    """Return the package URL of a source, "" unless it is a commit of a GitHub repository."""
     if not tree.url.startswith(_GITHUB_URL) or not tree.commit:
         return ""
     path = tree.url.removeprefix(_GITHUB_URL).removesuffix("/").removesuffix(".git").lower()
@@ -92,7 +95,7 @@ def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
 
 
 def _build_tool_components(made: BuildInputs) -> Iterator[Component]:
-    """What the wheel was made with, and is no part of it."""
+    """Yield the tools of the build, which are excluded from the wheel's contents."""
     if made.torch:
         told = {"surface": made.surface}
         url = str(build_purl("pypi", "torch", made.torch))
@@ -113,7 +116,7 @@ def _build_tool_components(made: BuildInputs) -> Iterator[Component]:
         )
 
 
-def _build_component(  # noqa: PLR0913 - a component is that much
+def _build_component(  # noqa: PLR0913 - a component has that many fields
     ref: str,
     name: str,
     version: str,
@@ -146,7 +149,7 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 
 
 def build_statement(made: BuildInputs, artifact: Artifact, how: Invocation) -> dict[str, Any]:
-    """The whole document, as JSON values."""
+    """Return the provenance statement (in-toto, SLSA) as JSON values."""
     return {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": artifact.name, "digest": {"sha256": artifact.sha256}}],
@@ -210,7 +213,7 @@ def _list_tool_dependencies(made: BuildInputs) -> Iterator[dict[str, Any]]:
 
 
 def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[dict[str, Any]]:
-    """Those that made the toolkit, and all else that was in the environment of the build."""
+    """Yield the packages that provided the toolkit, then all others of the build environment."""
     pinned = {canonicalize_name(Requirement(line).name) for line in made.packages}
     for line in made.packages:
         asked = Requirement(line)
@@ -222,41 +225,41 @@ def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[d
 
 
 def _select_other_packages(made: BuildInputs, how: Invocation) -> dict[str, str]:
-    """Without what was built: it, or one before it, may be there already."""
+    """Return the installed packages without the built one, which may be installed already."""
     ours = {"torch", canonicalize_name(made.name)}
     return {name: one for name, one in sorted(how.installed.items()) if name not in ours}
 
 
-# What both name; the SBOM also has the packages of the toolkit, the statement those of the build
+# In both documents; the SBOM also lists the toolkit's packages, the statement those of the build
 _COMPARED_PARTS = ("source", "submodule:", "patch:", "torch", "cuda", "compiler:")
 
 
 def find_value(document: Any, *path: str) -> Any:
-    """What lies there, None where nothing does."""
+    """Return the value at a path of keys, None if there is no such key."""
     for key in path:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
 
 
 def find_list(document: Any, *path: str) -> list[Any]:
-    """The list that lies there, empty where none does."""
+    """Return the list at a path of keys, empty if there is no such list."""
     found = find_value(document, *path)
     return found if isinstance(found, list) else []
 
 
 def is_about_artifact(statement: Mapping[str, Any], artifact: Artifact) -> bool:
-    """Whether a statement names these bytes."""
+    """Return True if the statement is about this artifact."""
     wanted = {"name": artifact.name, "digest": {"sha256": artifact.sha256}}
     return wanted in find_list(statement, "subject")
 
 
 def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> Any:
-    """What came of the settings, by the statement."""
+    """Return an internal parameter of the statement: a result of the resolution."""
     return find_value(statement, "predicate", "buildDefinition", "internalParameters", key)
 
 
 def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
-    """The capabilities that the wheel was built for; what is none is passed over."""
+    """Return the compute capabilities that the wheel was built for; skip malformed ones."""
     found = read_internal_parameter(statement, "archs")
     return list(_parse_archs(found)) if isinstance(found, list) else []
 
@@ -270,21 +273,24 @@ def _parse_archs(found: list[Any]) -> Iterator[Arch]:
 
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
-    """Library → archs as they were read when it was built."""
+    """Return the architectures of each library, as read when it was built."""
     found = read_internal_parameter(statement, "held")
     pairs = found.items() if isinstance(found, Mapping) else ()
     return {str(name): tuple(map(str, archs)) for name, archs in pairs if isinstance(archs, list)}
 
 
 def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
-    """The torch that an extension was built against."""
+    """Return the version of torch that an extension was built against."""
     return dict(_list_sbom_versions(sbom)).get("torch", "")
 
 
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Where an SBOM is of another wheel than METADATA, or of other sources than the statement."""
+    """Yield each difference between an SBOM and METADATA or the statement.
+
+    METADATA is compared by name and version, the statement by the sources and tools.
+    """
     component = find_value(sbom, "metadata", "component")
     if canonicalize_name(str(find_value(component, "name"))) != canonicalize_name(name):
         yield f"it is about {find_value(component, 'name')}, and METADATA is about {name}"

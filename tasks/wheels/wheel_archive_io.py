@@ -1,4 +1,4 @@
-"""Wheels as files: is every byte what RECORD says, is it for this Python, what does it hold.
+"""Read and verify wheel files: RECORD digests, tags and contents.
 
 Format: https://packaging.python.org/specifications/binary-distribution-format/ and
 .../recording-installed-packages/.
@@ -26,10 +26,9 @@ LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
-    """Check file name, tags and RECORD; returns path → sha256 (as RECORD writes it) of everything
-    inside.
+    """Verify file name, tags and RECORD; return the sha256 of each member by path, as in RECORD.
 
-    Raises `BadArtifactError` naming the member that is wrong.
+    Raises `BadArtifactError` with the name of the wrong member.
     """
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
@@ -41,14 +40,14 @@ def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
 def require_recorded(
     archive: zipfile.ZipFile, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:
-    """`BadArtifactError` naming the first member that is not what RECORD says."""
+    """Raise `BadArtifactError` for the first member that does not match RECORD."""
     for member in archive.infolist():
         _verify_member(archive, member, recorded, wheel)
 
 
 @contextmanager
 def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
-    """The archive, to read from; `BadArtifactError` where that shows that it is none, or broken."""
+    """Yield the archive for reading. Raises `BadArtifactError` if it is not a valid archive."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -57,7 +56,7 @@ def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
 
 
 def require_tags(wheel: PurePath, python_version: str) -> None:
-    """`BadArtifactError` where the wheel is not for that CPython on this platform."""
+    """Raise `BadArtifactError` if the wheel is not for that CPython on this platform."""
     try:
         _, _, _, own = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
@@ -75,15 +74,16 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
 
 
 def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
-    """The shared libraries and extension modules among the members."""
+    """Yield the shared libraries and extension modules among the members."""
     for name in recorded:
         if PurePosixPath(name).suffix in LIBRARY_SUFFIXES or ".so." in PurePosixPath(name).name:
             yield name
 
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
-    """What would be installed, whatever it is called: without metadata and files that only hold the
-    version.
+    """Return a digest of the installed content, independent of the wheel's name.
+
+    Metadata and files that contain only the version are omitted.
     """
     kept = {
         name: digest
@@ -94,8 +94,9 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """RECORD of an installed distribution, path → digest; empty where it has none (conda, system
-    packages).
+    """Return RECORD of an installed distribution by path.
+
+    The result is {} without RECORD (conda, system packages).
     """
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         found = wheel_record.parse_record(record.read_text(encoding="utf-8"))
@@ -104,14 +105,18 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
 
 
 def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
-    """RECORD of an open wheel: path → digest. `BadArtifactError` where it has none, or two."""
+    """Return the digests in RECORD of an open wheel by path.
+
+    Raises `BadArtifactError` unless it has exactly one RECORD.
+    """
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
 
 def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
-    """A file of the wheel's own dist-info, and not of one that is vendored in it. Raises
-    `BadArtifactError` where there is none, or more than one.
+    """Return the path of a file in the wheel's dist-info, not in that of a vendored package.
+
+    Raises `BadArtifactError` unless there is exactly one.
     """
     ending = f".dist-info/{name}"
     found = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(ending)]
@@ -121,7 +126,7 @@ def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
 
 
 def read_wheel_metadata(wheel: Path) -> str:
-    """METADATA of a wheel. Raises `BadArtifactError` where it has none."""
+    """Return METADATA of a wheel. Raises `BadArtifactError` if it has no METADATA."""
     with open_wheel(wheel) as archive:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
 
@@ -137,9 +142,9 @@ def _verify_member(
 def require_member_digest(
     member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> str:
-    """The digest that RECORD has for a member, "" for the few that need none.
+    """Return the digest of a member in RECORD, "" for the few that need no digest.
 
-    `BadArtifactError` where it has none, or where the member would be written outside.
+    Raises `BadArtifactError` if the digest is missing or the member would be extracted outside.
     """
     name = member.filename
     path = PurePosixPath(name)
@@ -153,18 +158,18 @@ def require_member_digest(
 
 
 def build_member_error(name: str, wheel: PurePath) -> BadArtifactError:
-    """A member with other bytes than RECORD says."""
+    """Return the error for a member whose content does not match RECORD."""
     return _build_wheel_error(wheel, f"its member {name} is not what RECORD says")
 
 
 def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
-    """The sha256 of what a member holds, as RECORD writes it."""
+    """Return the sha256 of a member's content, in the notation of RECORD."""
     with archive.open(member) as stream:
         return copy_and_hash(stream, None)
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy a stream, or only read it; returns its sha256 as RECORD writes it."""
+    """Copy a stream, or only read it, and return its sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)

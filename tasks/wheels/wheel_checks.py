@@ -1,4 +1,4 @@
-"""What was read of a wheel → a check for each thing that is recorded of it."""
+"""Check an inspected wheel against what is recorded about it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from tasks.wheels.external_libraries import (
 if TYPE_CHECKING:
     from tasks.wheels.wheel_inspection_io import WheelInfo
 
-_KERNEL_LIBRARY = "/libtorch_cuda."  # of torch's libraries the one that has code for each target
-_MAX_LISTED = 4  # names in a line
+_KERNEL_LIBRARY = "/libtorch_cuda."  # the library of torch that has code for each target
+_MAX_LISTED = 4  # names per line
 _REBUILD_HINT = "doit clean, then doit build: what is not as it was recorded is made anew"
 
 
 @dataclass(frozen=True)
 class RecordedWheel:
-    """What the manifests of a profile have of a wheel of this name: `artifact` is None where it is
-    not of this profile, for which `why` has the reason, `archs` what was read in each library when
-    it was built.
+    """What the manifests of a profile record about a wheel of this name.
+
+    `artifact` is None if the wheel is not from this profile, `why` is then the reason. `archs` are
+    the architectures of each library at build time.
     """
 
     artifact: Artifact | None = None
@@ -41,7 +42,10 @@ class RecordedWheel:
 def check_wheel(
     found: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
 ) -> Iterator[ValidationResult]:
-    """In the order of the table. Where the wheel is damaged nothing in it is looked at."""
+    """Yield the checks in the order of the table.
+
+    The contents of a damaged wheel are not checked.
+    """
     yield _check_record(found)
     yield _check_statement(found)
     yield _check_manifest(found, recorded)
@@ -154,7 +158,7 @@ def _list_image_archs(found: WheelInfo, library: str) -> frozenset[str]:
 
 
 def _strip_family_suffix(arch: str) -> str:
-    """Without the f of a family, which cuobjdump leaves out."""
+    """Remove the suffix f of a family, which cuobjdump does not print."""
     return arch.replace("f", "")
 
 
@@ -166,7 +170,11 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     found: WheelInfo, wanted: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Of torch the library with its kernels, of an extension each that has device code."""
+    """Yield a sentence for each library without code for a target.
+
+    Of torch only the library with its kernels is checked, of an extension each one with device
+    code.
+    """
     is_torch = found.name == "torch"
     images = {n: one for n, one in found.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if wanted and not images and is_torch:
@@ -208,13 +216,13 @@ def _check_external_needs(found: WheelInfo) -> ValidationResult:
 
 
 def _parse_torch_label(version: str) -> str:
-    """The torch that the version names: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`."""
+    """Return the torch in a local version: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`."""
     label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", version)
     return label[1] if label else ""
 
 
 def _format_external_libraries(needs: Iterable[ExternalLibrary]) -> str:
-    """What is said of several is said once, behind all of them."""
+    """Return the libraries grouped by provider, so that each provider is named once."""
     users: dict[str, list[str]] = {}
     for one in needs:
         users.setdefault(one.by, []).append(

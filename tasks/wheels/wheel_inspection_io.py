@@ -1,4 +1,4 @@
-"""Everything that a check of a wheel asks of the disk, read once."""
+"""Read all facts from a wheel that its checks need."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 
 @dataclass(frozen=True)
 class WheelInfo:
-    """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
-    `sbom` and `statement` are None where there is none, {} where it cannot be read.
+    """The contents of a wheel.
 
-    `linkages` has the linkage of each library for Linux, `dlls` what each for Windows needs,
-    `images` the machine code of each that has any, `unreadable` what keeps one from being read.
-    `system` and `windows` are what other machines have, None where nobody here can tell.
+    `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
+    `statement` are None if missing, {} if unreadable.
+
+    `linkages` has the linkage of each Linux library, `dlls` the DLLs that each Windows library
+    needs, `images` the machine code of each library that has any, `unreadable` the error for each
+    library that cannot be read. `system` and `windows` are the libraries of other machines, None if
+    unknown.
     """
 
     artifact: Artifact
@@ -51,7 +54,7 @@ class WheelInfo:
 
 
 def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
-    """Also of what is no wheel at all: that is its problem."""
+    """Return the contents of a wheel. A file that is not a wheel has a `problem`."""
     show_progress(f"reading {wheel.name}")
     artifact = files.read_artifact(wheel)
     stated = wheelhouse_io.resolve_statement_path(wheel)
@@ -103,7 +106,7 @@ def _find_record_problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mappin
 
 @dataclass
 class _LibraryContents:
-    """By the library's name in the wheel."""
+    """The contents of the libraries, by their names in the wheel."""
 
     linkages: dict[str, Linkage] = field(default_factory=dict)
     dlls: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -114,7 +117,7 @@ class _LibraryContents:
 def _inspect_libraries(
     archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader
 ) -> _LibraryContents:
-    """One at a time on the disk: a whole torch holds gigabytes of them."""
+    """Extract and read one library at a time: those of torch have gigabytes."""
     found = _LibraryContents()
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
         for name in wheel_archive_io.list_libraries(recorded):
@@ -140,7 +143,7 @@ def _inspect_library(
 
 
 def _parse_requirements(told: Message) -> Iterator[Requirement]:
-    """On whatever machine: a requirement of an extra alone is none."""
+    """Yield the requirements for all platforms, without those of extras."""
     for asked in parse_requirements(told.get_all("Requires-Dist", [])):
         if not (asked.marker and "extra" in str(asked.marker)):
             yield asked

@@ -1,4 +1,4 @@
-"""RECORD, the list of files of a wheel or an installed distribution, as rows and as text.
+"""Parse and format RECORD, the list of files in a wheel or an installed distribution.
 
 Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
 """
@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file: its path below site-packages, its digest (`sha256=…`) and its size in bytes; the last
-    two are "" for RECORD itself and for bytecode.
+    """A file: its path below site-packages, its digest (`sha256=…`) and its size in bytes.
+
+    Digest and size are "" for RECORD itself and for bytecode.
     """
 
     path: str
@@ -23,26 +24,26 @@ class RecordRow(NamedTuple):
 
 
 def parse_record(text: str) -> Iterator[RecordRow]:
-    """The rows of a RECORD; lines of another form are passed over."""
+    """Yield the rows of a RECORD; skip malformed lines."""
     for row in csv.reader(io.StringIO(text, newline="")):
         if len(row) == 3:
             yield RecordRow(*row)
 
 
 def format_record(listed: Iterable[RecordRow], ending: str) -> str:
-    """RECORD as uv (`ending` LF) and pip (CR LF) write it: sorted."""
+    """Return RECORD, sorted, as uv (`ending` LF) and pip (CR LF) write it."""
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator=ending).writerows(sorted(listed))
     return stream.getvalue()
 
 
 def encode_digest(digest: bytes) -> str:
-    """A sha256 as RECORD writes it."""
+    """Return a sha256 in the notation of RECORD."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def convert_to_hex(digest: str) -> str:
-    """A digest of RECORD as sha256sum writes it, "" where it is none of sha256."""
+    """Return a digest of RECORD in hexadecimal, "" if it is not a sha256."""
     kind, _, text = digest.partition("=")
     if kind != "sha256":
         return ""

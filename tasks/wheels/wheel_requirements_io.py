@@ -1,4 +1,4 @@
-"""What a distribution asks for, and what of it an interpreter lacks.
+"""Read the requirements of a wheel, and find those that an interpreter lacks.
 
 Format: https://packaging.python.org/specifications/dependency-specifiers/.
 """
@@ -28,7 +28,10 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Name → version of what an interpreter finds, with the folder `overlay` before all else."""
+    """Return the versions of the packages that an interpreter finds.
+
+    `overlay` is a directory that precedes all others on its path.
+    """
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
     told = shell.capture_output(
         Command((python, "-c", _LIST_PACKAGES_SCRIPT), env, "list the packages")
@@ -37,7 +40,7 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
 
 
 def find_missing_requirements(asked: Iterable[str], have: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the requirements that are not there in such a version."""
+    """Return the requirements that are not met by an installed version."""
     return tuple(one for one in asked if not _is_requirement_met(Requirement(one), have))
 
 
@@ -47,7 +50,10 @@ def _is_requirement_met(asked: Requirement, have: Mapping[str, str]) -> bool:
 
 
 def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]:
-    """What a wheel's METADATA asks for on this machine and that Python, without its extras."""
+    """Return the requirements in a wheel's METADATA, without those of extras.
+
+    Only those for this machine and that Python version are returned.
+    """
     here: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,

@@ -1,6 +1,4 @@
-"""Files that are put into the dist-info of a wheel while it is written, and RECORD, which lists
-them.
-"""
+"""Rewrite wheels: compress them, add files to dist-info, change the version, update RECORD."""
 
 from __future__ import annotations
 
@@ -22,12 +20,13 @@ from tasks.system import files
 from tasks.wheels import wheel_archive_io, wheel_record
 from tasks.wheels.wheel_record import RecordRow
 
-SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # of another RECORD
+SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # they sign another RECORD
 
 
 def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
-    """The members of a wheel that `close` writes anew, or leaves out; `added` are named within
-    dist-info.
+    """Return the members of a wheel that `write_dist_info` rewrites or omits.
+
+    `added` are names relative to dist-info.
     """
     if not added:
         return frozenset()
@@ -42,9 +41,10 @@ def write_dist_info(
     added: Mapping[str, bytes],
     changed: Sequence[RecordRow] = (),
 ) -> Mapping[str, str]:
-    """Write `added`, and RECORD as that of `archive` with their rows, as the last members of `out`;
-    they have RECORD's time and mode. `changed` are rows of members that `out` has in other bytes.
-    Returns path → sha256 of everything in it.
+    """Write `added` and an updated RECORD as the last members of `out`.
+
+    They get the time and the mode of RECORD in `archive`. `changed` are rows of members whose
+    content differs in `out`. Returns the sha256 of all members by path.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info, like = listing.removesuffix("RECORD"), archive.getinfo(listing)
@@ -60,7 +60,7 @@ def write_dist_info(
 def write_member(
     out: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: bytes
 ) -> RecordRow:
-    """Write a member with the time and the mode of another; its row for RECORD."""
+    """Write a member with the time and the mode of another; return its row for RECORD."""
     info = zipfile.ZipInfo(name, like.date_time)
     info.external_attr, info.create_system = like.external_attr, like.create_system
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -70,15 +70,16 @@ def write_member(
     )
 
 
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # the header before each member's bytes
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # the header before the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
 
 
 @dataclass(frozen=True)
 class PreviousWheel:
-    """The members of the wheel before that can be taken as they are: its archive, and the deflated
-    ones by name and digest.
+    """The reusable members of the previous wheel.
+
+    These are its archive, and the deflated members by name and digest.
     """
 
     archive: zipfile.ZipFile | None = None
@@ -87,8 +88,10 @@ class PreviousWheel:
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """What goes into a wheel in place of a member: the `digest` that it had the last time, "" for
-    none, and what leaves it as a file, which is removed once it is in.
+    """A replacement for a member of a wheel.
+
+    `digest` is its digest at the last time, "" if unknown. `make` creates it as a file, which is
+    removed after it was added.
     """
 
     digest: str
@@ -96,12 +99,12 @@ class MemberReplacement:
 
 
 def is_uncompressed(wheel: PurePath) -> bool:
-    """Whether nothing in it is compressed."""
+    """Return True if no member is compressed."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             return all(m.compress_type == zipfile.ZIP_STORED for m in archive.infolist())
     except zipfile.BadZipFile:
-        return False  # the check that follows says what is wrong with it
+        return False  # the following check reports the error
 
 
 def compress_wheel(
@@ -110,12 +113,13 @@ def compress_wheel(
     added: Mapping[str, bytes] | None = None,
     instead: Mapping[str, MemberReplacement] | None = None,
 ) -> Mapping[str, str]:
-    """Compress `wheel` where it lies, all or nothing; returns path → sha256 of everything inside.
+    """Compress `wheel` in place, atomically; return the sha256 of all members by path.
 
-    `before` is a wheel that was verified and has not changed since. What is not taken from it is
-    verified on the way; so in the end nothing in `wheel` is left to verify but its tags. What is
-    compressed already stays so. Order, times and modes stay; `added` are more files of dist-info,
-    and `instead` goes in for members. Raises `BadArtifactError` naming the member that is wrong.
+    `before` is a wheel that was verified and has not changed since. Members that are not copied
+    from it are verified during compression; only the tags remain to be verified. Compressed members
+    stay compressed. Order, times and modes are kept. `added` are more files for dist-info,
+    `instead` are replacements for members. Raises `BadArtifactError` with the name of the wrong
+    member.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
@@ -164,8 +168,9 @@ def _list_reusable_members(
 def copy_raw_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
-    """Copy the bytes of `known` as they lie in `source`, compressed or not, under the name of
-    `member`; False where they are not where the archive says, or not of this content.
+    """Copy the raw bytes of `known` in `source` as `member`, compressed or not.
+
+    Returns False if they are not at the recorded offset or have another content.
     """
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
@@ -181,7 +186,7 @@ def copy_raw_member(
     info.header_offset = write.tell()
     write.write(info.FileHeader())
     _copy_bytes(read, write, known.compress_size)
-    # what ZipFile itself does after a member; it has no way in for bytes that are compressed
+    # as ZipFile does after a member; it has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
     out.start_dir = write.tell()
@@ -200,7 +205,7 @@ def _copy_bytes(source: IO[bytes], target: IO[bytes], size: int) -> None:
 def _replace_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
 ) -> RecordRow:
-    """Put another file in a member's place, as `old` has it compressed where that is known."""
+    """Write another file as a member, copied compressed from `old` if `old` contains it."""
     known = old.members.get((member.filename, other.digest))
     if known and old.archive:
         like = _build_member_info(member, known.compress_type)
@@ -229,7 +234,7 @@ def _compress_member(
     info = _build_member_info(member, form)
     with new.open(member) as source, out.open(info, "w") as target:
         found = wheel_archive_io.copy_and_hash(source, target)
-    info.external_attr = member.external_attr  # none became one on the way
+    info.external_attr = member.external_attr  # ZipFile.open replaces an external_attr of 0
     if digest and found != digest:
         raise wheel_archive_io.build_member_error(member.filename, wheel)
 
@@ -244,8 +249,9 @@ def _build_member_info(member: zipfile.ZipInfo, form: int) -> zipfile.ZipInfo:
 
 
 def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
-    """Put `added`, named within dist-info, into `wheel` where it lies, all or nothing. Raises
-    `BadArtifactError` where it is no wheel.
+    """Add files to the dist-info of `wheel` in place, atomically.
+
+    `added` are names relative to dist-info. Raises `BadArtifactError` if the file is not a wheel.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with (
@@ -264,10 +270,10 @@ _VERSION_LINE = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
 def relabel_wheel(wheel: Path, label: str) -> Path:
-    """In place of `wheel`, and beside it, one whose version ends in `label` ("torch2.15.0.cpu").
+    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return its path.
 
-    A local part that the project gave itself stays before it. Raises `BadArtifactError` where it is
-    no wheel.
+    A local version part from the project stays before the label. Raises `BadArtifactError` if the
+    file is not a wheel.
     """
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
@@ -284,13 +290,13 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
 
 
 def append_version_label(version: str, label: str) -> str:
-    """`1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
+    """Return the version with a label: `1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
     found = Version(version)
     return f"{found.public}+{found.local}.{label}" if found.local else f"{found.public}+{label}"
 
 
 def _replace_name_part(name: str, place: int, version: str) -> str:
-    """`name` with the part between two hyphens that is a version put in: of a wheel's file name."""
+    """Return a wheel's file name with the version at that position replaced."""
     parts = name.split("-")
     return "-".join([*parts[:place], version, *parts[place + 1 :]])
 
@@ -322,8 +328,9 @@ def _write_relabelled(
 
 
 def _rename_member(path: str, version: str) -> str:
-    """Where it lies now: `name-1.0.dist-info/…` and `name-1.0.data/…` are called after the
-    version.
+    """Return the path of a member under the new version.
+
+    The directories `name-1.0.dist-info` and `name-1.0.data` contain the version.
     """
     folder, slash, rest = path.partition("/")
     for ending in (".dist-info", ".data"):

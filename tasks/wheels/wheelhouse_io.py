@@ -1,7 +1,7 @@
-"""The folder of wheels that all profiles share, and beside each wheel a line on where it is from.
+"""Store wheels in the directory that all profiles share, with a record of origin beside each.
 
-A wheel is taken again only for the same requirement from the same index, and only while its bytes
-are the same.
+A wheel is reused only for the same requirement from the same index, and only if its bytes are
+unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.system.output import print_warning
 
 @dataclass(frozen=True)
 class WheelOrigin:
-    """What a wheel was fetched or built for."""
+    """The origin of a wheel: the requirement and the source that it was fetched or built for."""
 
     asked: str
     source: str
@@ -28,8 +28,9 @@ class WheelOrigin:
 def store_wheel(
     wheel: Path, wheelhouse: PurePath, asked: str, source: str
 ) -> tuple[Path, Artifact]:
-    """Move a finished wheel into the wheelhouse, whole, with its origin beside it. A statement
-    about the one that was there goes.
+    """Move a finished wheel into the wheelhouse atomically, with its origin beside it.
+
+    A provenance statement of a replaced wheel is removed.
     """
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ def store_wheel(
 
 
 def _warn_name_conflict(place: Path, asked: str, source: str) -> None:
-    """Two builds can have one name: of one commit, with other flags."""
+    """Warn if another build has the same name, for example of the same commit with other flags."""
     try:
         before = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
     except TorchyardError:
@@ -61,8 +62,9 @@ def _warn_name_conflict(place: Path, asked: str, source: str) -> None:
 def find_stored_wheel(
     wheelhouse: PurePath, asked: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """The wheel that was kept for the same question, None where there is none or its bytes
-    changed.
+    """Return the stored wheel for a requirement and its source.
+
+    None is returned if there is no such wheel or its bytes changed.
     """
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
@@ -77,17 +79,20 @@ def find_stored_wheel(
 
 
 def resolve_origin_path(wheel: PurePath) -> PurePath:
-    """`NAME.whl` has `NAME.whl.json`."""
+    """Return the path of the origin: `NAME.whl.json` for `NAME.whl`."""
     return wheel.with_name(f"{wheel.name}.json")
 
 
 def resolve_statement_path(wheel: PurePath) -> Path:
-    """`NAME.whl` has `NAME.whl.provenance.json`, where it was built here."""
+    """Return the path of the provenance statement: `NAME.whl.provenance.json`.
+
+    Only wheels that were built here have one.
+    """
     return Path(wheel).with_name(f"{wheel.name}.provenance.json")
 
 
 def require_locked_digest(found: Artifact, wanted: str, part: str) -> None:
-    """`BadArtifactError` where torchyard.lock holds another digest for that part of the build."""
+    """Raise `BadArtifactError` if torchyard.lock has another digest for that part of the build."""
     if wanted and found.sha256 != wanted:
         raise BadArtifactError(
             f"{found.name} has sha256 {found.sha256}, and {wanted} is locked",
@@ -98,7 +103,7 @@ def require_locked_digest(found: Artifact, wanted: str, part: str) -> None:
 
 
 def require_sha256(found: Artifact, wanted: str | None) -> None:
-    """`BadArtifactError` where a person named a digest and this is another file."""
+    """Raise `BadArtifactError` if the user set a digest and the file has another."""
     if wanted and found.sha256 != wanted:
         raise BadArtifactError(
             f"{found.name} has sha256 {found.sha256}, and {wanted} was asked for",
