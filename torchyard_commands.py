@@ -154,11 +154,6 @@ class _Explaining(DoitCmdBase):  # type: ignore[misc]
 class Run(_Printing, _Explaining, DoitsRun):  # type: ignore[misc]
     """`doit run`, the default command: `doit build` is short for `doit run build`."""
 
-    def execute(self, params: Any, args: list[str]) -> Any:
-        """Return the reporter's exit code: doit returns 2 if a failed task has dependents."""
-        code = super().execute(params, args)
-        return getattr(params["reporter"], "exit_code", code) if code and _checkout() else code
-
 
 class List(_Printing, _Explaining, _Loading, DoitsList):  # type: ignore[misc]
     """`doit list`: the tasks in the order in which they run. Output for scripts is doit's."""

@@ -28,7 +28,7 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
             is_private = node.attr.startswith("_") and not node.attr.endswith("__")
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             is_set = isinstance(node.ctx, ast.Store) and owner in of_doit
-            if node.attr == "__class__" or is_set or (is_private and owner in of_doit):
+            if is_set or (is_private and owner in of_doit):
                 yield f"{owner}.{node.attr}"
 
 
