@@ -106,15 +106,15 @@ def _complete_extensions(root: Path, profile: str) -> Completions:
     """
     import yaml  # noqa: PLC0415 - only here
 
-    listed: list[Any] = []
+    entries: list[Any] = []
     for name in (f"profiles/{profile.partition('@')[0]}.yaml", "local.yaml"):
         path = root / "config" / name
         if not path.is_file():
             continue
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        found = yaml.load(path.read_text("utf-8-sig"), loader)  # noqa: S506 - a safe one
-        listed = (found or {}).get("extensions", listed)
-    for one in listed:
+        document = yaml.load(path.read_text("utf-8-sig"), loader)  # noqa: S506 - a safe one
+        entries = (document or {}).get("extensions", entries)
+    for one in entries:
         yield f"extensions:{one if isinstance(one, str) else one['name']}", ""
 
 

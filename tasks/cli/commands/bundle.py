@@ -41,8 +41,8 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
     folder = bundle_archive_io.prepare_bundle_folder(place)
     with files.lock_folder(finished.layout.build):
         bundle = _collect_bundle(finished, section, folder, subject.name)
-        whole = bundle_archive_io.finish_bundle(folder, place, bundle)
-    _show_bundle(place, whole)
+        complete_bundle = bundle_archive_io.finish_bundle(folder, place, bundle)
+    _show_bundle(place, complete_bundle)
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
@@ -50,16 +50,16 @@ def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> Lo
 
     Raises `TorchyardError` if it differs from the locked one.
     """
-    for name, why in finished.left_out.items():
-        means = "it is not in the bundle, and will not be there offline"
-        print_warning(f"{name} is optional and was not built ({why}): {means}")
+    for name, reason in finished.left_out.items():
+        consequence = "it is not in the bundle, and will not be there offline"
+        print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
     built = finished.build_section()
-    held = finished.profile.pinned_plan
-    locked = held.section if held else None
-    now = merge_kept_extensions(built, locked, finished.left_out)
-    if locked and (told := list(compare_sections(locked, now))):
+    pinned = finished.profile.pinned_plan
+    locked = pinned.section if pinned else None
+    merged = merge_kept_extensions(built, locked, finished.left_out)
+    if locked and (differences := list(compare_sections(locked, merged))):
         raise TorchyardError(
-            f"what was built is not what torchyard.lock holds: {told[0]}",
+            f"what was built is not what torchyard.lock holds: {differences[0]}",
             hint="doit build takes what is locked, doit lock locks what was built; "
             f"doit lock --check profile={subject.name} tells all of it",
         )
@@ -116,18 +116,20 @@ def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Pat
     shelf = PackageCollector(
         wheels, finished.deps.python, layout.build / "locking", layout.logs / "bundle.log"
     )
-    made = {"": section.torch, **section.extensions}
+    components = {"": section.torch, **section.extensions}
     for file, sha256 in _list_kept_files(finished):
         shelf.copy_file(file, sha256)
     shelf.download_packages(section.torch.packages, finished.choice.index)
-    others = (one for name, one in made.items() if name)
-    rest = (part for one in others for part in (one.requires, one.packages))
-    for packages in (section.packages, section.toolkit, *rest):
+    extensions = (one for name, one in components.items() if name)
+    extension_packages = (part for one in extensions for part in (one.requires, one.packages))
+    for packages in (section.packages, section.toolkit, *extension_packages):
         shelf.download_packages(packages)
-    locked = [section.packages, section.toolkit, *(one.requires for one in made.values())]
-    locked += [one.packages for one in made.values()]
-    digests = {digest for group in locked for found in group.values() for digest in found}
-    shelf.remove_unlisted(digests | {one.sha256 for one in made.values()})
+    locked = [section.packages, section.toolkit, *(one.requires for one in components.values())]
+    locked += [one.packages for one in components.values()]
+    digests = {
+        digest for group in locked for file_digests in group.values() for digest in file_digests
+    }
+    shelf.remove_unlisted(digests | {one.sha256 for one in components.values()})
 
 
 def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:

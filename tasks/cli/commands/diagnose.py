@@ -52,12 +52,16 @@ def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
     if not stages:
         log = _find_newest_log(subject)
         return (StageFailure("", log),) if log else ()
-    alike: dict[tuple[str, str], list[StageRun]] = {}
+    stages_by_error: dict[tuple[str, str], list[StageRun]] = {}
     for one in stages:
-        alike.setdefault((str(one.error.get("what")), str(one.error.get("where"))), []).append(one)
+        stages_by_error.setdefault(
+            (str(one.error.get("what")), str(one.error.get("where"))), []
+        ).append(one)
     return tuple(
-        StageFailure(", ".join(one.name for one in ones), _find_stage_log(ones[0]), ones[0].error)
-        for ones in alike.values()
+        StageFailure(
+            ", ".join(one.name for one in group), _find_stage_log(group[0]), group[0].error
+        )
+        for group in stages_by_error.values()
     )
 
 
@@ -84,8 +88,8 @@ def _find_newest_log(subject: SelectedProfile) -> Path | None:
         logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
     else:
         logs = list(find_logs_folder(subject).glob("*.log"))
-    there = [log for log in logs if log.is_file()]
-    return max(there, key=lambda log: log.stat().st_mtime_ns, default=None)
+    existing = [log for log in logs if log.is_file()]
+    return max(existing, key=lambda log: log.stat().st_mtime_ns, default=None)
 
 
 def _has_outputs(stage: Stage) -> bool:
@@ -101,34 +105,34 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
 
     If nothing failed, that is printed.
     """
-    now = () if log else tuple(_list_current_problems(subject))
-    ones = (StageFailure("", Path(log)),) if log else find_failures(subject)
-    if not ones and not now:
-        now = (_describe_no_failure(subject),)
-    told = [(one, _diagnose_log(subject, one.log) if one.log else None) for one in ones]
+    problems = () if log else tuple(_list_current_problems(subject))
+    failures = (StageFailure("", Path(log)),) if log else find_failures(subject)
+    if not failures and not problems:
+        problems = (_describe_no_failure(subject),)
+    explained = [(one, _diagnose_log(subject, one.log) if one.log else None) for one in failures]
     if json:
-        documents = [_build_failure_document(one, found) for one, found in told] + [
-            _build_problem_document(*row) for row in now
-        ]
-        whole = {**documents[0], "also": documents[1:]}
-        write_user_file(Path(json), redact_secrets(format_canonical_json(whole)))
-    _show_rows([row for one in now for row in _format_problem_rows(*one)])
-    for one, found in told:
+        documents = [
+            _build_failure_document(one, explanation) for one, explanation in explained
+        ] + [_build_problem_document(*row) for row in problems]
+        document = {**documents[0], "also": documents[1:]}
+        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    _show_rows([row for one in problems for row in _format_problem_rows(*one)])
+    for one, explanation in explained:
         _show_rows(
             [
-                *_format_stage_rows(one, found),
-                *(_format_diagnosis_rows(found, one) if found else ()),
+                *_format_stage_rows(one, explanation),
+                *(_format_diagnosis_rows(explanation, one) if explanation else ()),
             ]
         )
 
 
 def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
     """Yield what would stop a build before its first stage: source, problem, hint."""
-    if told := subject.problem:
+    if error := subject.problem:
         yield (
             "settings",
-            f"{told.location}: {told.message}" if told.location else told.message,
-            told.hint,
+            f"{error.location}: {error.message}" if error.location else error.message,
+            error.hint,
         )
         return
     for symptom in doctor.run_host_checks(subject, GATE_CHECK_IDS):
@@ -139,8 +143,10 @@ def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str,
 def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
     """Return the row for no failure, with the folders that were searched."""
     runs, logs = find_records_folder(subject), find_logs_folder(subject)
-    what = f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
-    return "no failed run", what, "to read another log: doit diagnose --log FILE"
+    message = (
+        f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
+    )
+    return "no failed run", message, "to read another log: doit diagnose --log FILE"
 
 
 def _format_problem_rows(key: str, what: str, todo: str) -> KeyRows:
@@ -198,14 +204,14 @@ def _format_diagnosis_rows(told: FailureExplanation, of: StageFailure) -> KeyRow
     The hint of the recorded error comes before the one from the log: it may have been written by
     hand.
     """
-    rows, found = [], told.found
-    if error := found.first_error:
+    rows, diagnosis = [], told.found
+    if error := diagnosis.first_error:
         rows.append(("first error", error.text))
-        edge = f", of {found.edge}" if found.edge else ""
+        edge = f", of {diagnosis.edge}" if diagnosis.edge else ""
         rows += [("", line) for line in (*told.excerpt, f"line {error.number} of the log{edge}")]
     rows.append(("cause", told.cause or "nothing in this log reads like a failure"))
-    if found.by:
-        rows.append(("by", found.by))
-    if todo := of.error.get("todo") or told.remedy:
-        rows.append(("to do", todo))
+    if diagnosis.by:
+        rows.append(("by", diagnosis.by))
+    if hint := of.error.get("todo") or told.remedy:
+        rows.append(("to do", hint))
     return [*rows, ("whole log", str(told.log))]

@@ -37,17 +37,17 @@ def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[s
 
     Commands are not wrapped, so that they can be copied.
     """
-    room = max(columns - _FINDING_INDENT, 30)
+    width = max(columns - _FINDING_INDENT, 30)
     before = ""
     for symptom in found:
         name = symptom.id if symptom.id != before or symptom.level != "ok" else ""
         before = symptom.id
-        known = f" [{symptom.known}]" if symptom.known else ""
+        note = f" [{symptom.known}]" if symptom.known else ""
         key = f"{_LEVEL_MARKS.get(symptom.level, symptom.level):<12} {name:<14}"
         yield from format_labeled_lines(
-            key, f"{symptom.seen}{known}", _FINDING_INDENT, room + _FINDING_INDENT
+            key, f"{symptom.seen}{note}", _FINDING_INDENT, width + _FINDING_INDENT
         )
-        yield from _format_hint(symptom.todo, room - 2)
+        yield from _format_hint(symptom.todo, width - 2)
 
 
 def _format_hint(todo: str, room: int) -> Iterator[str]:
@@ -68,21 +68,21 @@ _MANDATORY_CHECKS: frozenset[CheckId] = frozenset(
 def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
     """Print a line per check. Raises `TorchyardError` if there is a problem."""
     if accept and _accept_host(subject) and not subject.opened:
-        again = add_profile_argument("look again with doit doctor", subject.name)
-        print_report(f"{subject.name} did not open with what was pinned: {again}")
+        hint = add_profile_argument("look again with doit doctor", subject.name)
+        print_report(f"{subject.name} did not open with what was pinned: {hint}")
         return
-    found = run_host_checks(subject)
-    problems, told = _filter_by_level(found, "problem"), _format_level_counts(found)
+    results = run_host_checks(subject)
+    problems, counts = _filter_by_level(results, "problem"), _format_level_counts(results)
     if json:
-        document = {"profile": subject.name, "found": found, "problems": len(problems)}
+        document = {"profile": subject.name, "found": results, "problems": len(problems)}
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    for line in format_check_table(found, screen.read_terminal_width(_MAX_TABLE_WIDTH)):
+    for line in format_check_table(results, screen.read_terminal_width(_MAX_TABLE_WIDTH)):
         print_report(line)
     if problems:
-        raise TorchyardError(told, hint="each has its remedy above")
-    warnings = len(_filter_by_level(found, "warning"))
-    some = f"{warnings or 'no'} warning{'s' * (warnings != 1)}"
-    print_report("; ".join(filter(None, ("nothing would stop this build", some, told))))
+        raise TorchyardError(counts, hint="each has its remedy above")
+    warnings = len(_filter_by_level(results, "warning"))
+    summary = f"{warnings or 'no'} warning{'s' * (warnings != 1)}"
+    print_report("; ".join(filter(None, ("nothing would stop this build", summary, counts))))
 
 
 def check_before_build(subject: SelectedProfile) -> None:
@@ -90,9 +90,9 @@ def check_before_build(subject: SelectedProfile) -> None:
 
     Raises `TorchyardError` that lists the problems.
     """
-    found = run_host_checks(subject, GATE_CHECK_IDS)
-    _raise_problems(found)
-    _warn_about_submodules(subject, found)
+    results = run_host_checks(subject, GATE_CHECK_IDS)
+    _raise_problems(results)
+    _warn_about_submodules(subject, results)
 
 
 def refuse_known_bad(subject: SelectedProfile) -> None:
@@ -104,16 +104,16 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
     problems = _filter_by_level(found, "problem")
     if not problems:
         return
-    told = "\n".join(_format_problem(symptom) for symptom in problems)
+    descriptions = "\n".join(_format_problem(symptom) for symptom in problems)
     names = dict.fromkeys(
         symptom.id for symptom in (*_filter_by_level(found, "ignored"), *problems)
     )
-    todo = "mend that (doit doctor looks again)"
+    hint = "mend that (doit doctor looks again)"
     if not _MANDATORY_CHECKS & {symptom.id for symptom in problems}:
-        todo += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
-        todo += " in config/local.yaml"
+        hint += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
+        hint += " in config/local.yaml"
     raise TorchyardError(
-        f"{_format_level_counts(found)}; nothing was built or changed\n{told}", hint=todo
+        f"{_format_level_counts(found)}; nothing was built or changed\n{descriptions}", hint=hint
     )
 
 
@@ -137,17 +137,18 @@ def run_host_checks(
     knowledge = (
         profile.knowledge if profile else load_knowledge(subject.root / "config" / "knowledge")
     )
-    seen = read_host_facts(build_probe_request(subject.root, host, profile), wanted)
-    found = [*_check_settings(subject, wanted), *check_host(seen, profile, knowledge, wanted)]
+    facts = read_host_facts(build_probe_request(subject.root, host, profile), wanted)
+    results = [*_check_settings(subject, wanted), *check_host(facts, profile, knowledge, wanted)]
     ignored = profile.loaded.settings.doctor.ignore if profile else ()
-    named = [
-        replace(symptom, todo=add_profile_argument(symptom.todo, subject.name)) for symptom in found
+    hinted = [
+        replace(symptom, todo=add_profile_argument(symptom.todo, subject.name))
+        for symptom in results
     ]
     return tuple(
         replace(symptom, level="ignored")
         if symptom.level == "problem" and symptom.id in ignored
         else symptom
-        for symptom in named
+        for symptom in hinted
     )
 
 
@@ -161,10 +162,12 @@ def _read_fallback_host(subject: SelectedProfile) -> Host:
 def _check_settings(subject: SelectedProfile, wanted: frozenset[CheckId]) -> Iterator[CheckResult]:
     if "settings" not in wanted:
         return
-    if told := subject.problem:
-        text = f"{told.location}: {told.message}" if told.location else told.message
-        todo = told.hint or f"see what came out of which file: doit settings profile={subject.name}"
-        yield report_problem("settings", text, todo)
+    if error := subject.problem:
+        text = f"{error.location}: {error.message}" if error.location else error.message
+        hint = (
+            error.hint or f"see what came out of which file: doit settings profile={subject.name}"
+        )
+        yield report_problem("settings", text, hint)
     for key, value in subject.opened.plan.headline if subject.opened else ():
         yield report_ok("settings", value if key == "profile" else f"{key}: {value}", key)
 
@@ -176,11 +179,11 @@ def _filter_by_level(found: Iterable[CheckResult], level: Level) -> list[CheckRe
 def _format_level_counts(found: Collection[CheckResult]) -> str:
     """Return `2 problems: compiler, disk; 1 ignored: memory`, without the empty part."""
     problems = _filter_by_level(found, "problem")
-    told = (
+    counts = (
         _format_check_names(problems, "problem" + "s" * (len(problems) > 1)),
         _format_check_names(_filter_by_level(found, "ignored"), "ignored"),
     )
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, counts))
 
 
 def _format_check_names(symptoms: Collection[CheckResult], what: str) -> str:
@@ -189,9 +192,9 @@ def _format_check_names(symptoms: Collection[CheckResult], what: str) -> str:
 
 
 def _format_problem(symptom: CheckResult) -> str:
-    first, *more = symptom.todo.splitlines() or [""]
-    rest = "".join(f"\n      {line}" for line in more)
-    return f"  {symptom.id}: {symptom.seen}\n    → {first.strip()}{rest}"
+    first, *others = symptom.todo.splitlines() or [""]
+    continuation = "".join(f"\n      {line}" for line in others)
+    return f"  {symptom.id}: {symptom.seen}\n    → {first.strip()}{continuation}"
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
@@ -206,12 +209,12 @@ def _accept_host(subject: SelectedProfile) -> bool:
         return False  # reported among the findings
     pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
-    asked = host_probe.HostQuery(settings.python, settings.toolkit.path)
-    found = host_probe.read_host(asked, pin)
+    query = host_probe.HostQuery(settings.python, settings.toolkit.path)
+    host = host_probe.read_host(query, pin)
     if pin.parent.is_dir():
-        host_probe.write_host_pin(pin, asked, found)
-    cards = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in found.gpus) or "no card"
-    kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
-    goes_by = add_profile_argument("the next doit build goes by that", subject.name)
-    print_report(f"accepted: {cards}, {kits}; {goes_by}")
+        host_probe.write_host_pin(pin, query, host)
+    gpus = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in host.gpus) or "no card"
+    toolkits = ", ".join(f"CUDA {kit.version}" for kit in host.toolkits) or "no CUDA toolkit"
+    note = add_profile_argument("the next doit build goes by that", subject.name)
+    print_report(f"accepted: {gpus}, {toolkits}; {note}")
     return True

@@ -60,43 +60,43 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     """
     opened = subject.require_profile()
     plan = opened.plan
-    found = list(explain_stages(plan))
-    decided = decisions.list_decisions(opened, _read_deps_results(plan, found))
-    takes = decisions.estimate_cost(
-        _list_stage_costs(plan, found), _estimate_from_facts(subject, opened)
+    verdicts = list(explain_stages(plan))
+    resolved = decisions.list_decisions(opened, _read_deps_results(plan, verdicts))
+    cost = decisions.estimate_cost(
+        _list_stage_costs(plan, verdicts), _estimate_from_facts(subject, opened)
     )
-    known = list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
-    named = list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
-    warnings = [*plan.warnings, *describe_unused_variables(os.environ), *named, *known]
-    show_decisions(decided)
+    known_bad = list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
+    target_notes = list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
+    warnings = [*plan.warnings, *describe_unused_variables(os.environ), *target_notes, *known_bad]
+    show_decisions(resolved)
     for warning in warnings:
         _show_row("WARNING", warning)
     refuse_known_bad(subject)
     if json:
         document = {
-            **_build_explain_document(subject.name, decided, found, takes),
+            **_build_explain_document(subject.name, resolved, verdicts, cost),
             "warnings": warnings,
         }
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    print_status_rows([_format_verdict(verdict) for verdict in found])
+    print_status_rows([_format_verdict(verdict) for verdict in verdicts])
     print_report("")
-    _show_row("expected", str(takes))
+    _show_row("expected", str(cost))
 
 
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
     """Return the cost of similar builds, from the knowledge, on the cores and disks here."""
-    cost, room = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
+    cost, disk = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
     disks = tuple(
         folder_facts_io.list_disks(build_probe_request(subject.root, profile.host, profile))
     )
-    most = sum(mib for _, mib in compute_disk_usage(disks, room).values()) if room else 0
-    sure = "unverified" not in cost.known
+    size = sum(mib for _, mib in compute_disk_usage(disks, disk).values()) if disk else 0
+    is_verified = "unverified" not in cost.known
     return decisions.CostEstimate(
         seconds=sum(cost.seconds) / 2 if cost.seconds else None,
         memory_mib=cost.memory_mib or None,
-        disk_gib=most / 1024 or None,
-        disk=format_disk_usage(disks, room),
-        by="by our facts" if sure else "by our facts, in part not verified",
+        disk_gib=size / 1024 or None,
+        disk=format_disk_usage(disks, disk),
+        by="by our facts" if is_verified else "by our facts, in part not verified",
     )
 
 
@@ -120,15 +120,15 @@ def _format_verdict(verdict: Verdict) -> tuple[str, str, str]:
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
     """Return the results of deps if they are up to date, else empty ones."""
-    deps, env = (next(one for one in plan.stages if one.kind == room) for room in ("deps", "env"))
+    deps, env = (next(one for one in plan.stages if one.kind == kind) for kind in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return decisions.DepsResults()
     try:
-        left = (
+        results = (
             manifests.read_manifest(deps.job.manifest, DepsManifest),
             manifests.read_manifest(env.job.cache, CompilerCache),
         )
-        return decisions.DepsResults(*left, foresee_env(env.job))
+        return decisions.DepsResults(*results, foresee_env(env.job))
     except TorchyardError:
         return decisions.DepsResults()
 
@@ -140,12 +140,12 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decision
         stage = stages[verdict.stage]
         if verdict.verdict == "up to date":
             continue
-        past = (
+        cost = (
             _estimate_compile_cost(stage, verdict.preview)
             if stage.kind == "compile"
             else _read_recorded_cost(stage)
         )
-        yield replace(past, certain=verdict.verdict == "runs")
+        yield replace(cost, certain=verdict.verdict == "runs")
 
 
 def _read_recorded_cost(stage: Stage) -> decisions.StageCost:
@@ -154,24 +154,24 @@ def _read_recorded_cost(stage: Stage) -> decisions.StageCost:
 
 
 def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> decisions.StageCost:
-    past = list(build_history_io.read_history(stage.job.runs))
-    asked = outlook.ninja.objects if outlook and outlook.ninja else None
-    peaks = build_history_io.collect_peaks(past).values()
+    history = list(build_history_io.read_history(stage.job.runs))
+    objects = outlook.ninja.objects if outlook and outlook.ninja else None
+    peaks = build_history_io.collect_peaks(history).values()
     return decisions.StageCost(
-        stage.name, decisions.estimate_compile_seconds(past, asked), max(peaks, default=None)
+        stage.name, decisions.estimate_compile_seconds(history, objects), max(peaks, default=None)
     )
 
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
     """Yield the verdicts in the order in which the stages would run."""
-    moving: set[str] = set()
+    changing: set[str] = set()
     environment = None
     for stage in plan.stages:
-        verdict = _judge_stage(stage, moving, environment)
+        verdict = _judge_stage(stage, changing, environment)
         if stage.kind == "env" and verdict.verdict == "runs":
             environment = foresee_env(stage.job)
         if verdict.verdict != "up to date":
-            moving.update(str(path) for path in stage.outputs)
+            changing.update(str(path) for path in stage.outputs)
         yield verdict
 
 
@@ -187,13 +187,13 @@ def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None
         and load_stage_module(stage, "up_to_date").is_stale(stage.job)
     ):
         reasons = rebuild_reason.list_unlocked_sources(stage) or (_CHANGED_REASON,)
-    fed = [Path(path).stem for path in stage.inputs if str(path) in moving]
-    compiles = stage.kind == "compile" and (reasons or fed)
+    changed_inputs = [Path(path).stem for path in stage.inputs if str(path) in moving]
+    compiles = stage.kind == "compile" and (reasons or changed_inputs)
     outlook = foresee_compile(stage.job, environment) if compiles else None
     if reasons:
         return Verdict(stage.name, "runs", reasons, outlook)
-    if fed:
-        return Verdict(stage.name, "may run", (f"after {', '.join(fed)}",), outlook)
+    if changed_inputs:
+        return Verdict(stage.name, "may run", (f"after {', '.join(changed_inputs)}",), outlook)
     return Verdict(stage.name, "up to date", ())
 
 
@@ -226,18 +226,18 @@ def _build_explain_document(
 
 
 def _serialize_verdict(verdict: Verdict) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "stage": verdict.stage,
         "verdict": verdict.verdict,
         "reasons": list(verdict.reasons),
     }
     if verdict.preview:
         decision, ninja = verdict.preview.decision, verdict.preview.ninja
-        told["folder"] = {
+        document["folder"] = {
             "decision": decision.action,
             "changes": list(decision.changes),
             "objects": ninja.objects if ninja else None,
             "steps": ninja.steps if ninja else None,
             "last_whole_build": verdict.preview.last_object_count or None,
         }
-    return told
+    return document

@@ -32,20 +32,20 @@ _HISTORY_GAP = "  "
 def run(subject: SelectedProfile, json: str = "") -> None:
     """Print a line per run; `json` is the path of a file for all runs."""
     folder = subject.build / "records" / "runs"
-    known = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
+    rows = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     if json:
-        runs = [_serialize_run(one, outcome) for one, outcome in known]
+        runs = [_serialize_run(one, outcome) for one, outcome in rows]
         write_user_file(
             Path(json),
             redact_secrets(format_canonical_json({"profile": subject.name, "runs": runs})),
         )
-    if not known:
-        todo = f"doit build{format_profile_argument(subject.name)}"
-        print_report(f"no run of {subject.name} is on record; to begin: {todo}")
-    room = screen.read_terminal_width(_MAX_HISTORY_WIDTH)
+    if not rows:
+        command = f"doit build{format_profile_argument(subject.name)}"
+        print_report(f"no run of {subject.name} is on record; to begin: {command}")
+    width = screen.read_terminal_width(_MAX_HISTORY_WIDTH)
     glyphs = screen.choose_glyphs()
     for line in _format_history_table(
-        [_build_history_row(one, outcome) for one, outcome in known], room, glyphs
+        [_build_history_row(one, outcome) for one, outcome in rows], width, glyphs
     ):
         print_report(line)
 
@@ -60,14 +60,14 @@ def _format_outcome(one: Run, folder: PurePath) -> str:
 
 
 def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
-    what = "; ".join(_list_rebuilt_stages(one))
+    rebuilt = "; ".join(_list_rebuilt_stages(one))
     seconds = _compute_elapsed_seconds(one.when) if outcome == "at work" else one.seconds
     return (
         _format_local_time(one.when),
         " ".join(one.command),
         outcome,
         format_duration(seconds),
-        what,
+        rebuilt,
     )
 
 
@@ -79,13 +79,13 @@ def _list_rebuilt_stages(one: Run) -> Iterator[str]:
 
 
 def _format_local_time(when: str) -> str:
-    begun = _parse_start_time(when)
-    return f"{begun.astimezone():%Y-%m-%d %H:%M}" if begun else when
+    start = _parse_start_time(when)
+    return f"{start.astimezone():%Y-%m-%d %H:%M}" if start else when
 
 
 def _compute_elapsed_seconds(when: str) -> float:
-    begun = _parse_start_time(when)
-    return (datetime.datetime.now(datetime.UTC) - begun).total_seconds() if begun else 0.0
+    start = _parse_start_time(when)
+    return (datetime.datetime.now(datetime.UTC) - start).total_seconds() if start else 0.0
 
 
 def _parse_start_time(when: str) -> datetime.datetime | None:
@@ -98,12 +98,12 @@ def _parse_start_time(when: str) -> datetime.datetime | None:
 def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
     """Yield the rows. A column is as wide as its content; the last one takes the rest."""
     widths = [
-        min(max(map(measure_columns, cells)), most)
-        for cells, most in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
+        min(max(map(measure_columns, cells)), limit)
+        for cells, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
     ]
     for row in rows:
-        told = [_pad_text(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
-        yield fit_columns(_HISTORY_GAP.join([*told, row[-1]]).rstrip(), room, glyphs)
+        padded = [_pad_text(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
+        yield fit_columns(_HISTORY_GAP.join([*padded, row[-1]]).rstrip(), room, glyphs)
 
 
 def _pad_text(cell: str, width: int, glyphs: Glyphs) -> str:

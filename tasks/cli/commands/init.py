@@ -73,24 +73,24 @@ def collect_answers(
     """
     for line in wrap_text(_INTRODUCTION if ask else _explain_no_questions(given), room):
         print_report(line)
-    got = usual
+    answers = usual
     if given.card or ask:
-        got = replace(got, gpus=_ask_gpus(given, known, usual, room))
+        answers = replace(answers, gpus=_ask_gpus(given, known, usual, room))
     if given.way or ask:
-        got = replace(got, strategy=_ask_strategy(given, known, got, room))
+        answers = replace(answers, strategy=_ask_strategy(given, known, answers, room))
     if given.extensions or ask:
-        got = replace(got, extensions=_ask_extensions(given, known, room))
+        answers = replace(answers, extensions=_ask_extensions(given, known, room))
     if given.into:
         with _attribute_errors("--into"):
-            return init_answers.apply_install_target(got, given.into, known)
-    return _ask_location(known, got, room) if ask else got
+            return init_answers.apply_install_target(answers, given.into, known)
+    return _ask_location(known, answers, room) if ask else answers
 
 
 def _explain_no_questions(given: GivenOptions) -> str:
-    open_ = [f"--{name}" for name, value in asdict(given).items() if not value]
-    rest = f"; the default for {', '.join(open_)}" if open_ else ""
-    why = "--yes" if is_interactive() else "no terminal to answer in"
-    return f"nothing is asked ({why}){rest}"
+    unset = [f"--{name}" for name, value in asdict(given).items() if not value]
+    defaults = f"; the default for {', '.join(unset)}" if unset else ""
+    reason = "--yes" if is_interactive() else "no terminal to answer in"
+    return f"nothing is asked ({reason}){defaults}"
 
 
 @contextmanager
@@ -108,11 +108,11 @@ def _ask_gpus(
     if given.card:
         with _attribute_errors("--card"):
             return init_answers.parse_gpus(given.card, known.knowledge)
-    seen = ", ".join(known.visible_gpus)
-    facts = [f"in this machine: {seen}" if seen else "no NVIDIA card is seen here"]
-    if not seen:
-        new = ", ".join(f"{name} ({arch})" for name, arch in known.list_recent_gpus())
-        facts.append(f"for example {new}, or any other")
+    visible = ", ".join(known.visible_gpus)
+    facts = [f"in this machine: {visible}" if visible else "no NVIDIA card is seen here"]
+    if not visible:
+        recent = ", ".join(f"{name} ({arch})" for name, arch in known.list_recent_gpus())
+        facts.append(f"for example {recent}, or any other")
     facts.append("names or capabilities, with commas between; cpu for none")
     default = ", ".join(known.default_gpus) or "cpu"
     answer = _ask_question(
@@ -130,8 +130,8 @@ def _ask_strategy(
         with _attribute_errors("--way"):
             return init_answers.parse_strategy(given.way)
     gpus = got.gpus if got.gpus is not None else known.settings.target.gpus
-    own = known.settings.torch.strategy
-    default = own
+    configured = known.settings.torch.strategy
+    default = configured
     question = Question(
         "2. Which way to a torch?", tuple(_list_strategy_facts(known, gpus)), default, table=True
     )
@@ -141,24 +141,24 @@ def _ask_strategy(
 def _list_strategy_facts(
     known: init_answers.InitFacts, gpus: tuple[str, ...] | str
 ) -> Iterator[str]:
-    found = known.list_strategies(gpus)
-    chosen = next((way for way in found if way.chosen), None)
-    now = f"now {chosen.strategy}: {chosen.why}" if chosen else "finds none here: doit doctor"
-    yield f"auto\tthe planner chooses; {now}"
-    what = {
+    strategies = known.list_strategies(gpus)
+    chosen = next((strategy for strategy in strategies if strategy.chosen), None)
+    current = f"now {chosen.strategy}: {chosen.why}" if chosen else "finds none here: doit doctor"
+    yield f"auto\tthe planner chooses; {current}"
+    descriptions = {
         "prebuilt": "the official wheel",
         "source": "PyTorch's own tree, compiled here: a patch, your flags, one arch",
         "existing": "the torch that an interpreter of yours has already",
     }
-    for way in found:
-        time = (
-            init_answers.format_strategy_cost(way, known.disks)
-            if way.strategy != "existing"
+    for strategy in strategies:
+        cost = (
+            init_answers.format_strategy_cost(strategy, known.disks)
+            if strategy.strategy != "existing"
             else ""
         )
-        told = f"{what[way.strategy]}{f' ({time})' if time else ''}"
-        refused = not way.possible and way.strategy != "existing"
-        yield f"{way.strategy}\t{told}{f'; not here: {way.why}' if refused else ''}"
+        text = f"{descriptions[strategy.strategy]}{f' ({cost})' if cost else ''}"
+        is_refused = not strategy.possible and strategy.strategy != "existing"
+        yield f"{strategy.strategy}\t{text}{f'; not here: {strategy.why}' if is_refused else ''}"
 
 
 _SPLATTING_HELP = (
@@ -182,10 +182,10 @@ def _ask_extensions(
         "PLACE\ta folder of yours with its setup.py, or the URL of a git repository",
         "none\ttorch alone",
     )
-    own = ", ".join(one.name for one in known.settings.extensions)
-    default = "profile" if own else "none"
-    if own:
-        facts = (f"profile\twhat the profile has: {own}", *facts)
+    configured = ", ".join(one.name for one in known.settings.extensions)
+    default = "profile" if configured else "none"
+    if configured:
+        facts = (f"profile\twhat the profile has: {configured}", *facts)
     question = Question(
         "3. Which CUDA extensions, with commas between?", facts, default, table=True
     )
@@ -218,9 +218,11 @@ def _ask_location(
 
 def _list_active_environments() -> tuple[str, ...]:
     """Return the active environments of the shell, except the one that runs doit."""
-    named = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    ours = Path(sys.prefix).resolve()
-    return tuple(dict.fromkeys(one for one in named if one and Path(one).resolve() != ours))
+    prefixes = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    own_prefix = Path(sys.prefix).resolve()
+    return tuple(
+        dict.fromkeys(one for one in prefixes if one and Path(one).resolve() != own_prefix)
+    )
 
 
 @dataclass(frozen=True)
@@ -294,19 +296,19 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     ask = is_interactive() and not yes
     if ask and not force:
         _require_absent(path, format_profile_argument(subject.name))
-    known = init_answers.gather_init_facts(subject)
-    given = GivenOptions(card, way, extensions, into)
-    got = collect_answers(
-        given,
-        known,
-        init_answers.build_default_answers(known),
+    facts = init_answers.gather_init_facts(subject)
+    options = GivenOptions(card, way, extensions, into)
+    answers = collect_answers(
+        options,
+        facts,
+        init_answers.build_default_answers(facts),
         ask=ask,
         room=screen.read_terminal_width(),
     )
     text = init_answers.format_local_yaml(
-        got if known.companions.set else _add_companions(subject, got, known)
+        answers if facts.companions.set else _add_companions(subject, answers, facts)
     )
-    planned, problem = _plan_with_answers(subject, text, known.knowledge)
+    planned, problem = _plan_with_answers(subject, text, facts.knowledge)
     _write_local_settings(path, text, force=force)
     if planned:
         print_report("")
@@ -339,24 +341,24 @@ def _add_companions(
     """
     if not got.companions:
         return got
-    taken: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     _plan_with_answers(
         subject, init_answers.format_local_yaml(replace(got, companions=None)), known.knowledge
     )
     for name in got.companions:
-        tried = replace(got, companions=(*taken, name))
+        candidate = replace(got, companions=(*accepted, name))
         try:
-            _plan_with_answers(subject, init_answers.format_local_yaml(tried), known.knowledge)
+            _plan_with_answers(subject, init_answers.format_local_yaml(candidate), known.knowledge)
         except TorchyardError as error:
             print_warning(
                 f"{got.into} has {name}, which may not work with another torch: {error.message}"
             )
         else:
-            taken = tried.companions or ()
-    if taken:
-        why = f"found in {got.into}; each belongs to one torch, and moves with it"
-        print_report(f"companions: {', '.join(taken)} ({why})")
-    return replace(got, companions=taken or None)
+            accepted = candidate.companions or ()
+    if accepted:
+        reason = f"found in {got.into}; each belongs to one torch, and moves with it"
+        print_report(f"companions: {', '.join(accepted)} ({reason})")
+    return replace(got, companions=accepted or None)
 
 
 def _plan_with_answers(
@@ -371,17 +373,17 @@ def _plan_with_answers(
     except TorchyardError as error:
         try:
             _open_with_answers(subject, "", knowledge)
-        except TorchyardError as own:
-            if str(own) == str(error):
-                return None, own
-        todo = "; ".join(filter(None, (error.hint, f"{LOCAL_SETTINGS_PATH} was not written")))
-        raise TorchyardError(error.message, location=error.location, hint=todo) from error
+        except TorchyardError as profile_error:
+            if str(profile_error) == str(error):
+                return None, profile_error
+        hint = "; ".join(filter(None, (error.hint, f"{LOCAL_SETTINGS_PATH} was not written")))
+        raise TorchyardError(error.message, location=error.location, hint=hint) from error
 
 
 def _open_with_answers(subject: SelectedProfile, text: str, knowledge: Knowledge) -> Profile:
     opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=text)
-    ours = {sys.prefix, sys.base_prefix}
-    check_install(opened.loaded.settings, opened.layout, opened.choice, ours)
+    own_prefixes = {sys.prefix, sys.base_prefix}
+    check_install(opened.loaded.settings, opened.layout, opened.choice, own_prefixes)
     return opened
 
 
@@ -394,16 +396,16 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
     if before is not None:
         for line in _format_difference(before, text):
             print_report(line)
-        kept = _choose_backup_path(path)
+        copy = _choose_backup_path(path)
         if not force:
             raise TorchyardError(
                 "this file is there already, and was not changed",
                 location=LOCAL_SETTINGS_PATH,
-                hint=f"doit init --force puts the new one there, and keeps this as {kept.name}",
+                hint=f"doit init --force puts the new one there, and keeps this as {copy.name}",
             )
-        write_atomic(kept, path.read_bytes(), _read_file_mode(path))
+        write_atomic(copy, path.read_bytes(), _read_file_mode(path))
         print_report(
-            f"what {LOCAL_SETTINGS_PATH} held is in {kept.relative_to(path.parents[1]).as_posix()}"
+            f"what {LOCAL_SETTINGS_PATH} held is in {copy.relative_to(path.parents[1]).as_posix()}"
         )
     write_atomic(path.resolve(), text, _read_file_mode(path))  # write through a symbolic link
     print_report(f"wrote {LOCAL_SETTINGS_PATH}, which counts in every profile")

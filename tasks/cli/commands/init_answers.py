@@ -123,17 +123,17 @@ def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[Exten
     """
     if text.strip().lower() in _NONE_WORDS:
         return ()
-    found: dict[str, ExtensionEntry] = {}
+    entries: dict[str, ExtensionEntry] = {}
     for word in _split_names(text):
         for one in SPLATTING_EXTENSIONS if word.lower() == "3dgs" else (word,):
-            listed = _parse_extension(one, knowledge, root)
-            found[listed if isinstance(listed, str) else listed["name"]] = listed
-    return tuple(found.values())
+            entry = _parse_extension(one, knowledge, root)
+            entries[entry if isinstance(entry, str) else entry["name"]] = entry
+    return tuple(entries.values())
 
 
 def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEntry:
-    if known := find_extension(knowledge, word):
-        return known.name
+    if extension := find_extension(knowledge, word):
+        return extension.name
     if _URL_PATTERN.match(word):
         return {"name": _derive_extension_name(word.removesuffix(".git")), "git": word}
     folder = root / Path(word).expanduser()
@@ -141,9 +141,9 @@ def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEn
         return {"name": _derive_extension_name(str(folder.resolve())), "path": word}
     if "/" in word or "\\" in word or word.startswith("~"):
         raise SettingsError(f"there is no folder {folder}", hint="correct the path")
-    near = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
+    suggestion = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
     raise SettingsError(
-        f'"{word}" is no known extension{near}',
+        f'"{word}" is no known extension{suggestion}',
         hint="write a name of docs/knowledge.md, a folder, or the URL of a git repository",
     )
 
@@ -172,8 +172,8 @@ def _format_yaml_lines(answers: Answers) -> Iterator[str]:
     if answers.python:
         yield from (f"python: {_quote_yaml_scalar(answers.python)}", "")
     if answers.gpus is not None:
-        listed = answers.gpus if isinstance(answers.gpus, str) else _format_yaml_list(answers.gpus)
-        yield from ("target:", f"  gpus: {listed}", "")
+        gpus = answers.gpus if isinstance(answers.gpus, str) else _format_yaml_list(answers.gpus)
+        yield from ("target:", f"  gpus: {gpus}", "")
     if answers.strategy is not None:
         yield from ("torch:", f"  strategy: {answers.strategy}", "")
     if answers.into:
@@ -276,10 +276,12 @@ class InitFacts:
 
     def _name_gpu(self, gpu: Gpu) -> str:
         try:
-            known = resolve_gpu(self.knowledge, gpu.name)
+            gpu_entry = resolve_gpu(self.knowledge, gpu.name)
         except KnowledgeError:
             return gpu.capability
-        return shorten_gpu_name(gpu.name) if str(known.arch) == gpu.capability else gpu.capability
+        return (
+            shorten_gpu_name(gpu.name) if str(gpu_entry.arch) == gpu.capability else gpu.capability
+        )
 
     def _override_settings(self, gpus: tuple[str, ...] | str) -> Settings:
         target = self.settings.target.model_copy(update={"gpus": gpus})
@@ -321,16 +323,16 @@ def _read_companion_settings(subject: SelectedProfile) -> CompanionSettings:
         loaded = load_settings(subject.root / "config", subject.name, os.environ)
     except TorchyardError:
         return CompanionSettings(set=True)
-    where = loaded.origin.get("companions", DEFAULTS_PREFIX)
-    local = loaded.settings.companions if where.startswith(LOCAL_PREFIX) else None
-    return CompanionSettings(not where.startswith(DEFAULTS_PREFIX), local)
+    origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
+    local = loaded.settings.companions if origin.startswith(LOCAL_PREFIX) else None
+    return CompanionSettings(not origin.startswith(DEFAULTS_PREFIX), local)
 
 
 def _probe_disks(subject: SelectedProfile, settings: Settings, host: Host) -> tuple[Disk, ...]:
     layout = build_layout(subject.root, subject.name, settings)
-    lie = tuple(list_build_places(layout, layout.build))
-    into = settings.install.into or ""
-    return tuple(list_disks(ProbeRequest(subject.root, host, lie, into=into)))
+    places = tuple(list_build_places(layout, layout.build))
+    target = settings.install.into or ""
+    return tuple(list_disks(ProbeRequest(subject.root, host, places, into=target)))
 
 
 def build_default_answers(known: InitFacts) -> Answers:
@@ -338,8 +340,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
     Companions in the file to be replaced are kept.
     """
-    own = known.settings.target.gpus != "auto"
-    return Answers(gpus=None if own else known.default_gpus, companions=known.companions.local)
+    is_explicit = known.settings.target.gpus != "auto"
+    return Answers(
+        gpus=None if is_explicit else known.default_gpus, companions=known.companions.local
+    )
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
@@ -348,16 +352,16 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
     With strategy existing the interpreter has the torch, otherwise it is the install target. If its
     release differs from the profile's, the build targets that release. Raises `TorchyardError`.
     """
-    into = str(Path(text).expanduser())
-    if (folder := known.root / into).is_dir():
-        into = str(find_python_in(folder) or folder)
-    found = known.inspect_interpreter(into)
+    target = str(Path(text).expanduser())
+    if (folder := known.root / target).is_dir():
+        target = str(find_python_in(folder) or folder)
+    interpreter = known.inspect_interpreter(target)
     if answers.strategy == "existing":
-        return replace(answers, python=into)
+        return replace(answers, python=target)
     release = known.host.python.minor
-    answers = replace(answers, into=into, python=into if found.minor != release else "")
-    there = known.find_companions(found)
-    return replace(answers, companions=there) if there and not known.companions.set else answers
+    answers = replace(answers, into=target, python=target if interpreter.minor != release else "")
+    names = known.find_companions(interpreter)
+    return replace(answers, companions=names) if names and not known.companions.set else answers
 
 
 def format_strategy_cost(way: StrategyOption, on: tuple[Disk, ...]) -> str:

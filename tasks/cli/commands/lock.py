@@ -36,14 +36,16 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
     if names == [subject.name]:
         _lock_profile(subject, check=check, update=update)
         return
-    ended = {name: _lock_matrix_entry(subject, name, check=check, update=update) for name in names}
-    if failed := [name for name in names if ended[name] == "failed"]:
-        what = "not what is locked" if check else "not locked"
+    outcomes = {
+        name: _lock_matrix_entry(subject, name, check=check, update=update) for name in names
+    }
+    if failed := [name for name in names if outcomes[name] == "failed"]:
+        state = "not what is locked" if check else "not locked"
         raise TorchyardError(
-            f"{len(failed)} of {len(names)} builds of the matrix are {what}: {', '.join(failed)}",
+            f"{len(failed)} of {len(names)} builds of the matrix are {state}: {', '.join(failed)}",
             hint="each says above what to do; what is said of the others holds",
         )
-    if "done" not in ended.values():
+    if "done" not in outcomes.values():
         raise TorchyardError(
             f"nothing was {'compared' if check else 'locked'}: of the matrix nothing can be built "
             "here",
@@ -58,16 +60,16 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
     Without a matrix, only the profile.
     """
     name, cell = split_profile_name(subject.name)
-    found = (
+    entries = (
         []
         if cell
         else [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
     )
-    if not found:
+    if not entries:
         return [subject.name]
     is_built = (subject.build / "deps.json").is_file()
-    own = is_built or lock_file.parse_section(_read_lock_text(subject), name) is not None
-    return [*([name] if own else []), *found]
+    has_own_build = is_built or lock_file.parse_section(_read_lock_text(subject), name) is not None
+    return [*([name] if has_own_build else []), *entries]
 
 
 def _lock_matrix_entry(
@@ -116,40 +118,42 @@ def _read_lock_text(subject: SelectedProfile) -> str:
 
 def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> None:
     text = _read_lock_text(subject)
-    held = lock_file.parse_section(text, subject.name)
-    if (check or update) and held is None:
+    locked = lock_file.parse_section(text, subject.name)
+    if (check or update) and locked is None:
         raise TorchyardError(
             f"{LOCK_NAME} has no section {subject.name}", hint="doit lock writes it"
         )
     profile = subject.require_profile()
-    now = (
-        _update_section(profile, held) if update and held else _collect_built_section(profile, held)
+    section = (
+        _update_section(profile, locked)
+        if update and locked
+        else _collect_built_section(profile, locked)
     )
-    told = list(lock_file.compare_sections(held, now)) if held else []
-    for line in told:
+    differences = list(lock_file.compare_sections(locked, section)) if locked else []
+    for line in differences:
         print_report(line)
     if check:
-        _require_no_differences(subject.name, told)
-    elif told or held is None:
+        _require_no_differences(subject.name, differences)
+    elif differences or locked is None:
         files.write_atomic(
-            subject.root / LOCK_NAME, lock_file.replace_section(text, subject.name, now)
+            subject.root / LOCK_NAME, lock_file.replace_section(text, subject.name, section)
         )
-        print_report(f"{LOCK_NAME}: {subject.name}: {_format_lock_counts(now)}")
+        print_report(f"{LOCK_NAME}: {subject.name}: {_format_lock_counts(section)}")
     else:
         print_report(f"{LOCK_NAME}: {subject.name}: nothing moved")
-    if told and update:
+    if differences and update:
         name = format_profile_argument(subject.name)
         print_report(f"doit build{name} takes that; then doit lock{name} writes the rest")
 
 
 def _require_no_differences(name: str, told: list[str]) -> None:
     if told:
-        this = format_profile_argument(name)
-        some = f"{len(told)} difference{'s' * (len(told) > 1)}"
+        args = format_profile_argument(name)
+        count = f"{len(told)} difference{'s' * (len(told) > 1)}"
         raise TorchyardError(
-            f"{some} between {LOCK_NAME} and the build",
+            f"{count} between {LOCK_NAME} and the build",
             location=f"{LOCK_NAME}: {name}",
-            hint=f"to take the lock's: doit build{this}; to lock what was built: doit lock{this}",
+            hint=f"to take the lock's: doit build{args}; to lock what was built: doit lock{args}",
         )
     print_report(f"{LOCK_NAME}: {name} is what was built")
 
@@ -162,12 +166,12 @@ def _collect_built_section(
     Optional extensions that were not built keep their locked entries.
     """
     finished = FinishedBuild(profile)
-    for name, why in finished.left_out.items():
+    for name, reason in finished.left_out.items():
         if held and name in held.extensions:
-            means = f"what {LOCK_NAME} holds of it stays"
+            consequence = f"what {LOCK_NAME} holds of it stays"
         else:
-            means = f"{LOCK_NAME} is without it, and a build fetches it as the settings say"
-        print_warning(f"{name} is optional and was not built ({why}): {means}")
+            consequence = f"{LOCK_NAME} is without it, and a build fetches it as the settings say"
+        print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
     return lock_file.merge_kept_extensions(finished.build_section(), held, finished.left_out)
 
 
@@ -176,9 +180,9 @@ def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> loc
 
     Their submodules are known only after a build.
     """
-    moved = dict(_find_new_commits(profile, held))
-    extensions = {name: moved.get(name, made) for name, made in held.extensions.items()}
-    torch = moved.get("", held.torch)
+    updates = dict(_find_new_commits(profile, held))
+    extensions = {name: updates.get(name, locked) for name, locked in held.extensions.items()}
+    torch = updates.get("", held.torch)
     return held.model_copy(update={"torch": torch, "extensions": extensions})
 
 
@@ -189,8 +193,8 @@ def _find_new_commits(
     for stage in profile.plan.stages:
         job = stage.job
         name = job.name if isinstance(job, ExtensionJob) else ""
-        made = held.extensions.get(name) if name else held.torch
-        if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or made is None:
+        locked = held.extensions.get(name) if name else held.torch
+        if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or locked is None:
             continue
         try:
             commit = _resolve_commit(job.location, job.ref, job.mirrors)
@@ -201,8 +205,8 @@ def _find_new_commits(
                 f"{name} is optional, and what {LOCK_NAME} holds of it stays: {error.message}"
             )
             continue
-        if made.commit and commit not in ("", made.commit):
-            yield name, made.model_copy(update={"commit": commit, "submodules": {}})
+        if locked.commit and commit not in ("", locked.commit):
+            yield name, locked.model_copy(update={"commit": commit, "submodules": {}})
 
 
 def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
@@ -216,10 +220,10 @@ def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
 
 
 def _format_lock_counts(section: lock_file.LockSection) -> str:
-    made = (section.torch, *section.extensions.values())
+    components = (section.torch, *section.extensions.values())
     packages = len(section.packages) + len(section.toolkit)
-    packages += sum(len(one.packages) + len(one.requires) for one in made)
-    commits = sum(bool(one.commit) + len(one.submodules) for one in made)
-    wheels = sum(bool(one.sha256) for one in made)
+    packages += sum(len(one.packages) + len(one.requires) for one in components)
+    commits = sum(bool(one.commit) + len(one.submodules) for one in components)
+    wheels = sum(bool(one.sha256) for one in components)
     counts = {"commit": commits, "file": wheels, "package": packages}
     return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())

@@ -70,14 +70,14 @@ def _build_cached_reader() -> HostReader:
 
     A pin file is always read.
     """
-    seen: dict[host_probe.HostQuery, Host] = {}
+    hosts: dict[host_probe.HostQuery, Host] = {}
 
     def read_host(asked: host_probe.HostQuery, pin: PurePath) -> Host:
         if Path(pin).exists():
             return host_probe.read_host(asked, pin)
-        if asked not in seen:
-            seen[asked] = host_probe.read_host(asked, pin)
-        return seen[asked]
+        if asked not in hosts:
+            hosts[asked] = host_probe.read_host(asked, pin)
+        return hosts[asked]
 
     return read_host
 
@@ -88,8 +88,8 @@ def _compute_entry_status(
     try:
         plan = open_profile(root, profile, os.environ, knowledge, host_of).plan
     except TorchyardError as error:
-        where = f"{error.location}: " if error.location else ""
-        return EntryStatus(cell, profile, "impossible", f"{where}{error.message}")
+        location = f"{error.location}: " if error.location else ""
+        return EntryStatus(cell, profile, "impossible", f"{location}{error.message}")
     return EntryStatus(cell, profile, *_compute_entry_state(plan, profile))
 
 
@@ -97,8 +97,8 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
     first = next(iter(plan.stages))
     if not Path(build_record_path(first.outputs[0])).exists() and not _is_interrupted(first):
         return "not built", ""
-    if stopped := next((stage for stage in plan.stages if _is_interrupted(stage)), None):
-        return "failed", f"{stopped.name} did not come to its end: doit diagnose profile={profile}"
+    if failed := next((stage for stage in plan.stages if _is_interrupted(stage)), None):
+        return "failed", f"{failed.name} did not come to its end: doit diagnose profile={profile}"
     for verdict in explain_stages(plan):
         if verdict.verdict != "up to date":
             return "stale", f"{verdict.stage}: {'; '.join(verdict.reasons)}"
@@ -127,11 +127,11 @@ _STATE_HINTS = {
 
 def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
     """Build the entries that are not up to date, in order, and yield the new statuses."""
-    due = [one for one in found if one.state not in {"up to date", "impossible"}]
+    outdated = [one for one in found if one.state not in {"up to date", "impossible"}]
     for one in found:
-        if one in due:
-            print_report(f"{due.index(one) + 1} of {len(due)}: {one.cell}")
-        yield _build_entry(root, one) if one in due else one
+        if one in outdated:
+            print_report(f"{outdated.index(one) + 1} of {len(outdated)}: {one.cell}")
+        yield _build_entry(root, one) if one in outdated else one
 
 
 def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
@@ -145,13 +145,13 @@ def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryS
 
 def require_all_done(found: Sequence[EntryStatus]) -> None:
     """Raise `TorchyardError` if an entry is not done."""
-    left = [one for one in found if one.state not in _DONE_STATES]
-    if not left:
+    unfinished = [one for one in found if one.state not in _DONE_STATES]
+    if not unfinished:
         return
-    first = {one.state: one for one in reversed(left)}
+    first = {one.state: one for one in reversed(unfinished)}
     raise TorchyardError(
-        f"{len(left)} of {len(found)} builds of the matrix are not done: "
-        f"{', '.join(one.cell for one in left)}",
+        f"{len(unfinished)} of {len(found)} builds of the matrix are not done: "
+        f"{', '.join(one.cell for one in unfinished)}",
         location="matrix",
         hint="; ".join(
             _STATE_HINTS[state].format(one.profile) for state, one in sorted(first.items())
@@ -161,14 +161,14 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
 
 def _build_entry(root: Path, one: EntryStatus) -> EntryStatus:
     started = time.monotonic()
-    if why := _run_doit(root, "build", one.profile):
-        return replace(one, state="failed", why=why)
+    if reason := _run_doit(root, "build", one.profile):
+        return replace(one, state="failed", why=reason)
     return replace(one, state="built", why=f"in {format_duration(time.monotonic() - started)}")
 
 
 def _publish_entry(root: Path, one: EntryStatus) -> EntryStatus:
-    why = _run_doit(root, "publish", one.profile)
-    return replace(one, state="unpublished", why=why) if why else one
+    reason = _run_doit(root, "publish", one.profile)
+    return replace(one, state="unpublished", why=reason) if reason else one
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:
@@ -178,24 +178,24 @@ def _run_doit(root: Path, task: str, profile: str) -> str:
     """
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    said: list[str] = []
+    lines: list[str] = []
 
     def keep_line(line: str) -> None:
-        said.append(line.strip())
+        lines.append(line.strip())
         print_report(line)
 
     try:
         shell.run_command(Command(argv, env, f"doit {task} profile={profile}", cwd=root), keep_line)
     except CommandFailedError as error:
-        return _extract_failure_reason(said) or f"exit {error.code}"
+        return _extract_failure_reason(lines) or f"exit {error.code}"
     return ""
 
 
 def _extract_failure_reason(said: Sequence[str]) -> str:
     """Return the line below the first failed stage, or else the error at load."""
     failed = (line for before, line in pairwise(said) if before.startswith("Failed "))
-    refused = (line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: "))
-    return next(failed, "") or next(refused, "")
+    load_errors = (line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: "))
+    return next(failed, "") or next(load_errors, "")
 
 
 _WORKFLOW_TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2"}
@@ -268,8 +268,8 @@ def _warn_about_local_settings(loaded: LoadedSettings, kind: str) -> None:
     """Warn about local settings: a GitHub runner has only the repository."""
     local = sorted(
         key
-        for key, where in loaded.origin.items()
-        if kind == "github" and where.startswith(("config/local", ENV_PREFIX))
+        for key, origin in loaded.origin.items()
+        if kind == "github" and origin.startswith(("config/local", ENV_PREFIX))
     )
     if local:
         print_warning(
@@ -289,24 +289,24 @@ def run(
     if workflow:
         write_workflow(subject.root, name, workflow, out)
         return
-    found = list(list_entry_statuses(subject.root, name))
-    if not found:
+    statuses = list(list_entry_statuses(subject.root, name))
+    if not statuses:
         raise SettingsError(
             f'the profile "{name}" has no matrix',
             location="matrix",
             hint="list what varies in the profile: docs/matrix.md",
         )
     if build:
-        found = list(build_entries(subject.root, found))
+        statuses = list(build_entries(subject.root, statuses))
         if subject.read_settings().settings.publish.dest:
-            found = list(publish_entries(subject.root, found))
+            statuses = list(publish_entries(subject.root, statuses))
     if json:
         write_user_file(
             Path(json),
             redact_secrets(
-                format_canonical_json({"profile": name, "cells": convert_to_json(found)})
+                format_canonical_json({"profile": name, "cells": convert_to_json(statuses)})
             ),
         )
-    print_status_rows([(one.cell, one.state, one.why) for one in found])
+    print_status_rows([(one.cell, one.state, one.why) for one in statuses])
     if build:
-        require_all_done(found)
+        require_all_done(statuses)

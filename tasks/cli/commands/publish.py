@@ -31,24 +31,24 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
 ) -> None:
     """Publish, check, yank or unyank. Raises `TorchyardError` that lists all problems."""
     profile = subject.require_profile()
-    asked = profile.loaded.settings.publish
-    place = dest or asked.dest
-    if not place:
+    options = profile.loaded.settings.publish
+    destination = dest or options.dest
+    if not destination:
         raise TorchyardError(
             "nobody said where the index is",
             location="publish.dest",
             hint="doit publish --dest FOLDER, or user@host:path, or a command with {index} in it",
         )
-    index = _resolve_index_folder(subject, place)
+    index = _resolve_index_folder(subject, destination)
     if check:
-        _check_index(index, profile, asked.keep)
+        _check_index(index, profile, options.keep)
         return
     files.create_owned_folder(index)
     with files.lock_folder(index):
         _publish_wheels(index, profile, yank or unyank, "" if unyank else because or "yanked")
-    if not package_index_io.is_local_index(place):
-        package_index_io.upload_index(place, index, profile.layout.logs / "publish.log")
-        print_report(f"sent to {place}")
+    if not package_index_io.is_local_index(destination):
+        package_index_io.upload_index(destination, index, profile.layout.logs / "publish.log")
+        print_report(f"sent to {destination}")
 
 
 def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
@@ -61,23 +61,23 @@ def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
 def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
     if not (index / "simple").is_dir():
         raise TorchyardError("there is no index", location=str(index), hint="doit publish")
-    found = list(
+    problems = list(
         package_index_io.find_index_problems(index, profile.layout.templates / "index", newest)
     )
-    if found:
+    if problems:
         raise BadArtifactError(
-            f"the index is not what it says: {found[0]}"
-            + "".join(f"\n  {problem}" for problem in found[1:]),
+            f"the index is not what it says: {problems[0]}"
+            + "".join(f"\n  {problem}" for problem in problems[1:]),
             location=str(index),
             hint="doit publish writes the pages again; a file with other bytes is to be removed "
             "by hand first",
         )
-    named = package_index_io.read_indexed_files(index)
-    total = sum(file.size for file in named.values())
+    indexed = package_index_io.read_indexed_files(index)
+    total = sum(file.size for file in indexed.values())
     print_report(
-        f"{len(named)} wheels, {format_size(total // 2**20)}: all of it is what the pages say"
+        f"{len(indexed)} wheels, {format_size(total // 2**20)}: all of it is what the pages say"
     )
-    for file in named.values():
+    for file in indexed.values():
         if file.yanked:
             print_report(f"{file.filename}{_format_yanked_note(file)}")
 
@@ -87,25 +87,25 @@ def _format_yanked_note(file: IndexFile) -> str:
 
 
 def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) -> None:
-    named = package_index_io.read_indexed_files(index)
+    indexed = package_index_io.read_indexed_files(index)
     if judged:
-        named = package_index_io.yank_file(named, judged, because)
-        told = "only who asks for exactly it gets it" if because else "for everybody again"
-        print_report(f"{'yanked' if because else 'no longer yanked'} {judged}: {told}")
+        indexed = package_index_io.yank_file(indexed, judged, because)
+        effect = "only who asks for exactly it gets it" if because else "for everybody again"
+        print_report(f"{'yanked' if because else 'no longer yanked'} {judged}: {effect}")
     else:
         for wheel in _list_built_wheels(profile):
-            new = wheel.name not in named
+            is_new = wheel.name not in indexed
             entry = package_index_io.add_wheel(index, wheel)
-            named[wheel.name] = entry if new else named[wheel.name]
+            indexed[wheel.name] = entry if is_new else indexed[wheel.name]
             print_report(
-                f"{'published' if new else 'is there'} "
-                f"{wheel.name}{_format_yanked_note(named[wheel.name])}"
+                f"{'published' if is_new else 'is there'} "
+                f"{wheel.name}{_format_yanked_note(indexed[wheel.name])}"
             )
-    staying = select_retained(named.values(), profile.loaded.settings.publish.keep)
-    for filename in sorted(named.keys() - {file.filename for file in staying}):
+    retained = select_retained(indexed.values(), profile.loaded.settings.publish.keep)
+    for filename in sorted(indexed.keys() - {file.filename for file in retained}):
         print_report(f"leaves {filename}: older than what publish.keep says")
-    package_index_io.write_index(index, profile.layout.templates / "index", staying)
-    print_report(f"{len(staying)} wheels are on {index / 'simple'}")
+    package_index_io.write_index(index, profile.layout.templates / "index", retained)
+    print_report(f"{len(retained)} wheels are on {index / 'simple'}")
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
@@ -113,12 +113,12 @@ def _list_built_wheels(profile: Profile) -> Iterator[Path]:
 
     Raises `BadArtifactError` for one that is missing or changed.
     """
-    found = list(_list_artifacts(profile))
-    if not found:
+    artifacts = list(_list_artifacts(profile))
+    if not artifacts:
         raise TorchyardError(
             "there is no wheel to publish", location=str(profile.layout.build), hint="doit build"
         )
-    for artifact in found:
+    for artifact in artifacts:
         path = Path(profile.layout.wheelhouse) / artifact.name
         if not path.is_file() or files.read_artifact(path) != artifact:
             raise BadArtifactError(
@@ -131,8 +131,8 @@ def _list_artifacts(profile: Profile) -> Iterator[Artifact]:
     for stage in profile.plan.stages:
         if stage.kind not in ("wheel", "extensions") or not Path(stage.outputs[0]).is_file():
             continue
-        made: type[Wheel] | type[BuiltExtension] = (
+        manifest_type: type[Wheel] | type[BuiltExtension] = (
             Wheel if stage.kind == "wheel" else BuiltExtension
         )
-        if artifact := manifests.read_manifest(stage.outputs[0], made).artifact:
+        if artifact := manifests.read_manifest(stage.outputs[0], manifest_type).artifact:
             yield artifact

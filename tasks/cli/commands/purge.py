@@ -34,10 +34,10 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
     if not build.exists() and not wheels:
         print_report("nothing of this profile is there to remove")
         return
-    stays = dict(_list_kept_folders(build))
+    kept_folders = dict(_list_kept_folders(build))
     _show_removals((build, *wheels), "removing" if yes else "would remove")
-    for name, why in stays.items():
-        print_report(f"but {build / name} stays: {why}")
+    for name, reason in kept_folders.items():
+        print_report(f"but {build / name} stays: {reason}")
     if not yes:
         print_report(
             "nothing was removed; to do it: doit purge --yes"
@@ -45,7 +45,7 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
         )
         return
     if build.exists():
-        _remove_build(build, wheels, but=tuple(stays))
+        _remove_build(build, wheels, but=tuple(kept_folders))
 
 
 def _show_removals(paths: Iterable[Path], verb: str) -> None:
@@ -66,13 +66,13 @@ def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> 
 
 def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
     """Yield what must be kept, by its path in the build folder, with the reason and a hint."""
-    if why := _explain_kept_backup(build / "replaced"):
-        yield "replaced", why
+    if reason := _explain_kept_backup(build / "replaced"):
+        yield "replaced", reason
     if trees := find_user_changes(build / "src"):
-        yield "src", "; ".join(_explain_kept_work(tree, held) for tree, held in trees.items())
+        yield "src", "; ".join(_explain_kept_work(tree, changes) for tree, changes in trees.items())
     for clone in sorted(build.glob("extensions/*/clone")):
-        if held := git.list_local_changes(clone):
-            yield clone.relative_to(build).as_posix(), _explain_kept_work(clone, held)
+        if changes := git.list_local_changes(clone):
+            yield clone.relative_to(build).as_posix(), _explain_kept_work(clone, changes)
 
 
 def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
@@ -85,12 +85,12 @@ def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
 def _explain_kept_backup(replaced: Path) -> str:
     """Return why the backups must be kept, with a hint; "" if there are none."""
     stamps = list(install_journal_io.list_stamps(replaced))
-    if there := [
+    if prefixes := [
         one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
     ]:
-        return f"it holds what was in {', '.join(there)} before; doit restore puts that back"
-    own = any((stamp / install_journal_io.ASIDE_FOLDER).is_dir() for stamp in stamps)
-    return "it holds files of your own; remove it yourself once you need none" if own else ""
+        return f"it holds what was in {', '.join(prefixes)} before; doit restore puts that back"
+    has_files = any((stamp / install_journal_io.ASIDE_FOLDER).is_dir() for stamp in stamps)
+    return "it holds files of your own; remove it yourself once you need none" if has_files else ""
 
 
 def _remove_wheel(wheel: Path) -> None:
@@ -115,11 +115,11 @@ def _list_wheel_names(build: Path) -> Iterator[str]:
     """Yield the wheels that the manifests of a build folder name."""
     for manifest in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
         try:
-            found = json.loads(manifest.read_text(encoding="utf-8"))
+            document = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict) and isinstance(found.get("artifact"), dict):
-            yield Path(str(found["artifact"].get("name", ""))).name
+        if isinstance(document, dict) and isinstance(document.get("artifact"), dict):
+            yield Path(str(document["artifact"].get("name", ""))).name
 
 
 def _measure_bytes(path: Path) -> int:

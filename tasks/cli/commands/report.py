@@ -45,48 +45,50 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
         *find_worker_names(chosen.settings),
         *find_worker_names(other.settings if other else {}),
     )
-    private = Anonymizer(
+    anonymizer = Anonymizer(
         str(subject.root),
         operating_system.list_home_folders(),
         operating_system.list_user_names(),
         hosts,
     )
-    told = private.clean_value(chosen)
-    came = private.clean_value(
+    anonymized = anonymizer.clean_value(chosen)
+    results = anonymizer.clean_value(
         collect_results(merge_run_outputs(read_manifests(build), chosen), chosen)
     )
-    title = format_headline(told, is_run_active(records, chosen))
-    compared = compare_runs(told, private.clean_value(other)) if other else None
-    page = build_page_values(told, title, came, compared, newest=newest)
+    title = format_headline(anonymized, is_run_active(records, chosen))
+    comparison = compare_runs(anonymized, anonymizer.clean_value(other)) if other else None
+    page = build_page_values(anonymized, title, results, comparison, newest=newest)
     texts = {
         "report.html": render_template(subject.root / "templates" / "report.html.j2", page),
-        "trace.json": encode_embedded_json(build_trace(told)),
-        "report.md": format_markdown(told, title, came),
+        "trace.json": encode_embedded_json(build_trace(anonymized)),
+        "report.md": format_markdown(anonymized, title, results),
     }
     folder = Path(out).absolute() if out else build / "report"
     _write_report(folder, texts)
-    print_report(f"{title}: the run {told.name}" + (f", beside {other.name}" if other else ""))
+    print_report(
+        f"{title}: the run {anonymized.name}" + (f", beside {other.name}" if other else "")
+    )
     for name in texts:
         print_report(f"  {folder / name}")
 
 
 def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
     """Return the run, True if it is the last one that did something, and the earlier runs."""
-    found = read_runs(records)
+    runs = read_runs(records)
     if not name:
-        first = next(found, None)
-        one = next((one for one in found if one.active_stages), first) if _is_idle(first) else first
+        first = next(runs, None)
+        one = next((one for one in runs if one.active_stages), first) if _is_idle(first) else first
         if one is None:
             raise TorchyardError(
                 "no run of this profile is recorded",
                 location=str(records),
                 hint="doit build",
             )
-        return one, True, found
+        return one, True, runs
     before: list[Run] = []
-    for one in found:
+    for one in runs:
         if one.name == _strip_suffix(name):
-            return one, not any(later.active_stages for later in before), found
+            return one, not any(later.active_stages for later in before), runs
         before.append(one)
     raise _build_unknown_run_error(name, records, before)
 
@@ -96,10 +98,10 @@ def _is_idle(run: Run | None) -> bool:
 
 
 def _find_run(records: Path, name: str) -> Run:
-    found = list(read_runs(records))
-    one = next((one for one in found if one.name == _strip_suffix(name)), None)
+    runs = list(read_runs(records))
+    one = next((one for one in runs if one.name == _strip_suffix(name)), None)
     if one is None:
-        raise _build_unknown_run_error(name, records, found)
+        raise _build_unknown_run_error(name, records, runs)
     return one
 
 
@@ -109,8 +111,8 @@ def _strip_suffix(name: str) -> str:
 
 def _build_unknown_run_error(name: str, records: Path, found: list[Run]) -> TorchyardError:
     last = ", ".join(one.name for one in found[:_MAX_NAMED_RUNS])
-    todo = f"the last ones are {last}" if last else "doit build makes one"
-    return TorchyardError(f'no run is called "{name}"', location=str(records), hint=todo)
+    hint = f"the last ones are {last}" if last else "doit build makes one"
+    return TorchyardError(f'no run is called "{name}"', location=str(records), hint=hint)
 
 
 def _write_report(folder: Path, texts: dict[str, str]) -> None:
@@ -144,7 +146,7 @@ def _read_extension_manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 def _read_manifest(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

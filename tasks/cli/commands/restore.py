@@ -49,8 +49,8 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
         stage_record_io.note_removal(build / "install.json", "doit restore")
         problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
-        again = "install.into still names it: the next doit build puts the wheels there again"
-        print_report(add_profile_argument(again, subject.name))
+        notice = "install.into still names it: the next doit build puts the wheels there again"
+        print_report(add_profile_argument(notice, subject.name))
     for problem in problems[1:]:
         print_warning(str(problem))
     for problem in problems[:1]:
@@ -67,12 +67,12 @@ def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
 
 
 def _show_replaced(stamp: Path) -> None:
-    held, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
+    record, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
     if change and change.result:
-        held, change = change.result, None  # committed, only the record is missing
-    if held:
-        print_report(f"in {held.prefix}:")
-        for line in install_journal_io.describe_rollback(held):
+        record, change = change.result, None  # committed, only the record is missing
+    if record:
+        print_report(f"in {record.prefix}:")
+        for line in install_journal_io.describe_rollback(record):
             print_report(f"  {line}")
     if change:
         print_report(

@@ -30,12 +30,12 @@ def run(subject: SelectedProfile, json: str = "") -> None:
             redact_secrets(format_canonical_json(_build_settings_document(subject, rows, problem))),
         )
     width = max((len(row["key"]) for row in rows), default=0)
-    room = screen.read_terminal_width(
+    columns = screen.read_terminal_width(
         screen.WIDE_COLUMNS, sys.maxsize
     )  # no wrapping in a pipe: one key per line
     for row in rows:
         text = f"{_format_value(row['value'])}   # {row['from']}"
-        screen.print_labeled_text(row["key"], text, min(width + 2, room // 2), room)
+        screen.print_labeled_text(row["key"], text, min(width + 2, columns // 2), columns)
     for one in describe_unused_variables(os.environ):
         print_warning(one)
     if problem:
@@ -55,8 +55,8 @@ def _load_settings(subject: SelectedProfile) -> tuple[LoadedSettings | None, Tor
 
 def _build_setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
     return [
-        {"key": key, "value": find_setting_value(loaded.settings, key), "from": where}
-        for key, where in loaded.origin.items()
+        {"key": key, "value": find_setting_value(loaded.settings, key), "from": origin}
+        for key, origin in loaded.origin.items()
     ]
 
 

@@ -31,23 +31,23 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
     if not named:
         raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
-    room = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
-    told: list[ValidationResult] = []
+    columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
+    results: list[ValidationResult] = []
     for path in named:
         if not path.is_file():
             raise TorchyardError("there is no such wheel", location=str(path))
-        found = inspect_wheel(path, _create_code_reader(subject))
-        of_this = list(check_wheel(found, _find_recorded_wheel(subject, path), knowledge))
+        info = inspect_wheel(path, _create_code_reader(subject))
+        wheel_results = list(check_wheel(info, _find_recorded_wheel(subject, path), knowledge))
         for line in (
             path.name,
-            *check_results.format_check_rows(of_this, room, screen.colour_text),
+            *check_results.format_check_rows(wheel_results, columns, screen.colour_text),
         ):
             print_report(line)
-        told += of_this
-    if failed := [check for check in told if check.status == "failed"]:
+        results += wheel_results
+    if failed := [check for check in results if check.status == "failed"]:
         names = ", ".join(check.name for check in failed)
         raise ValidationFailedError(
-            f"{len(failed)} of {len(told)} checks failed: {names}",
+            f"{len(failed)} of {len(results)} checks failed: {names}",
             location=", ".join(path.name for path in named),
             hint=check_results.join_hints(failed),
         )
@@ -77,11 +77,12 @@ def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel
             Wheel if stage.kind == "wheel" else BuiltExtension
         )
         try:
-            left = manifests.read_manifest(stage.outputs[0], kind)
+            manifest = manifests.read_manifest(stage.outputs[0], kind)
         except TorchyardError:
             continue
-        if left.artifact and left.artifact.name == wheel.name:
+        if manifest.artifact and manifest.artifact.name == wheel.name:
             return RecordedWheel(
-                left.artifact, (left.archs or {}) if isinstance(left, BuiltExtension) else {}
+                manifest.artifact,
+                (manifest.archs or {}) if isinstance(manifest, BuiltExtension) else {},
             )
     return RecordedWheel(why=f"profile {subject.name} built no wheel of that name")

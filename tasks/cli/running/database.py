@@ -68,11 +68,11 @@ class Database:
     def _read_task(self, task_id: str) -> dict[str, Any]:
         text = self._select("task_data", task_id)
         try:
-            found = {} if text is None else self._codec.decode(text)
+            document = {} if text is None else self._codec.decode(text)
         except (TypeError, ValueError) as error:
             self._warn_once("read", error)
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def _select(self, column: str, task_id: str) -> Any:
         query = f'select {column} from "doit" where task_id=?'  # noqa: S608 - one of our columns

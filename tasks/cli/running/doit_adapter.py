@@ -115,6 +115,6 @@ def build_reporter_class(
     The instance adds the requested tasks to `selected`. At the end of a run that builds, `end` is
     called with the exit code.
     """
-    ended = end or (lambda _: console.print_summary())
-    given = {"console": console, "selected": selected, "end": staticmethod(ended)}
-    return type("TorchyardReporter", (Reporter,), given)
+    callback = end or (lambda _: console.print_summary())
+    attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}
+    return type("TorchyardReporter", (Reporter,), attributes)

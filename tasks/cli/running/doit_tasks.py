@@ -35,8 +35,8 @@ def resolve_user_path(path: str) -> str:
     Relative paths start at the folder where doit was started: `doit -f` changes the working
     directory.
     """
-    typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
-    return str(Path(get_initial_workdir() or "", typed)) if path else ""
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
+    return str(Path(get_initial_workdir() or "", expanded)) if path else ""
 
 
 def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
@@ -70,9 +70,9 @@ def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
 
 
 def _build_task(yard: Session, stage: Stage) -> DoitTask:
-    room, _, name = stage.name.partition(":")
+    kind, _, name = stage.name.partition(":")
     return {
-        "basename": room,
+        "basename": kind,
         **({"name": name} if name else {}),
         "doc": stage.doc,
         "actions": [(execute_stage, [yard, stage])],

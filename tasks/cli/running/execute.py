@@ -153,10 +153,10 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
     except TorchyardError as error:
         return TaskFailed(str(error))
     except OSError as error:
-        told = _translate_disk_error(error)
-        if told is None:
+        translated = _translate_disk_error(error)
+        if translated is None:
             raise
-        return TaskFailed(str(told))
+        return TaskFailed(str(translated))
     return None
 
 
@@ -168,10 +168,10 @@ def _run_stage(yard: Session, stage: Stage) -> None:
         return  # doit drops the state of tasks behind a failed one; other stages take seconds
     reason = rebuild_reason.format_rebuild_reason(stage)
     yard.console.begin_stage(stage, reason)
-    speaking, kept = output.label_output(stage.name), yard.record.record_stage(stage.name, reason)
-    with speaking, kept as done, add_profile_to_errors(yard.layout.profile):
+    label, entry = output.label_output(stage.name), yard.record.record_stage(stage.name, reason)
+    with label, entry as record, add_profile_to_errors(yard.layout.profile):
         outputs, outcome, auto_fix = _run_action(yard, stage, reason)
-        done.outcome, done.outputs, done.auto_fix = outcome, outputs[0], auto_fix
+        record.outcome, record.outputs, record.auto_fix = outcome, outputs[0], auto_fix
     yard.console.end_stage(stage, reason, outcome)
 
 
@@ -230,8 +230,8 @@ def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
     for stage in reversed(stages):
         if stage.name in named:
             named |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
-    every = bool(_TASKS_WITH_ALL_EXTENSIONS & yard.selected)
-    yield from (stage for stage in stages if every or stage.name in named)
+    is_all = bool(_TASKS_WITH_ALL_EXTENSIONS & yard.selected)
+    yield from (stage for stage in stages if is_all or stage.name in named)
 
 
 def is_due(stage: Stage) -> bool:
@@ -244,8 +244,8 @@ def is_due(stage: Stage) -> bool:
 
     if not all(Path(path).is_file() for path in stage.outputs):
         return True
-    known = stage_record_io.read_last_record(stage) is not None
-    return known and bool(
+    has_record = stage_record_io.read_last_record(stage) is not None
+    return has_record and bool(
         stage_record_io.find_rebuild_reasons(stage)
         or load_stage_module(stage, "up_to_date").is_stale(stage.job)
     )
@@ -260,12 +260,12 @@ def _is_current(stage: Stage) -> bool:
 
 def _translate_disk_error(error: OSError) -> TorchyardError | None:
     """Return an error that the user can act on, or None if the `OSError` is a bug."""
-    where = str(error.filename)
+    location = str(error.filename)
     if error.errno == errno.ENOSPC:
-        return NoSpaceError("the disk is full", location=where, hint="free some room")
+        return NoSpaceError("the disk is full", location=location, hint="free some room")
     if error.errno in _NOT_WRITABLE_ERRNOS:
-        todo = "see that this place can be written to, or choose another one in the settings"
-        return TorchyardError(str(error.strerror).lower(), location=where, hint=todo)
+        hint = "see that this place can be written to, or choose another one in the settings"
+        return TorchyardError(str(error.strerror).lower(), location=location, hint=hint)
     return None
 
 
@@ -298,8 +298,8 @@ def _needs_gate(yard: Session, stage: Stage) -> bool:
     Not once the gate is passed, not for validate, and not for a stage that only inspects what
     exists (a source tree on every run, an existing build).
     """
-    only_looks = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
-    return not (yard.gate_passed or only_looks or stage.kind == "validate")
+    is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
+    return not (yard.gate_passed or is_check_only or stage.kind == "validate")
 
 
 def _enter_build_folder(yard: Session, stage: Stage) -> None:
@@ -360,15 +360,15 @@ class ParallelStages(Generic[_Failure]):
         self._begin_others()
         from concurrent.futures import wait  # noqa: PLC0415 - only where stages run
 
-        ended = self._at_work[stage.name]
+        future = self._at_work[stage.name]
         try:
-            while not ended.done():
-                wait([ended], _POLL_SECONDS)
+            while not future.done():
+                wait([future], _POLL_SECONDS)
         except (SystemExit, KeyboardInterrupt):
             if self._threads:
                 self._threads.shutdown(cancel_futures=True)
             raise
-        return ended.result()
+        return future.result()
 
     def _begin_others(self) -> None:
         with self._lock:
@@ -382,9 +382,9 @@ class ParallelStages(Generic[_Failure]):
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where stages run
 
             self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="stage")
-        begun = self._threads.submit(self._run_in_thread, stage)
-        self._at_work[stage.name] = begun
-        begun.add_done_callback(lambda _: self._begin_others())
+        future = self._threads.submit(self._run_in_thread, stage)
+        self._at_work[stage.name] = future
+        future.add_done_callback(lambda _: self._begin_others())
 
     def _run_in_thread(self, stage: Stage) -> _Failure | None:
         with output.label_output(stage.name), shell.stop_commands_when(self.stopped):
@@ -398,16 +398,16 @@ class ParallelStages(Generic[_Failure]):
         """Call `is_due` once per unblocked stage and cache a False: it reads a source folder."""
         if stage.name in self._idle:
             return False
-        due = self.is_due(stage)
-        if not due:
+        needs_run = self.is_due(stage)
+        if not needs_run:
             self._idle.add(stage.name)
-        return due
+        return needs_run
 
     def _list_predecessors(self, stage: Stage) -> Iterable[Stage]:
         return (other for other in self.stages if set(other.outputs) & set(stage.inputs))
 
     def _is_satisfied(self, stage: Stage) -> bool:
-        ended = self._at_work.get(stage.name)
-        if ended is None:
+        future = self._at_work.get(stage.name)
+        if future is None:
             return not self._is_blocked(stage) and not self._is_due(stage)
-        return ended.done() and not ended.exception() and ended.result() is None
+        return future.done() and not future.exception() and future.result() is None

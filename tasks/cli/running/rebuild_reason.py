@@ -17,8 +17,8 @@ def format_rebuild_reason(stage: Stage) -> str:
 
     If the stage's up-to-date check finds no change, the last run did not finish.
     """
-    if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
-        return format_short_reasons(found)
+    if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
+        return format_short_reasons(reasons)
     if stage.uptodate_check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(
         stage.job
     ):
@@ -34,10 +34,10 @@ def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
     if not hasattr(up_to_date, "list_unlocked"):
         return ()
     try:
-        found: tuple[str, ...] = up_to_date.list_unlocked(stage.job)
+        unlocked: tuple[str, ...] = up_to_date.list_unlocked(stage.job)
     except TorchyardError:
         return ()
-    return found
+    return unlocked
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:

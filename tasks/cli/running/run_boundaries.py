@@ -60,9 +60,11 @@ def _describe_resolution(choice: Resolution) -> Json:
 
 def _build_stage_graph(plan: Plan, selected: Collection[str]) -> Iterator[Json]:
     stages = [*plan.stages, *([plan.validate] if plan.validate.name in selected else [])]
-    left: dict[PurePath, str] = {path: stage.name for stage in stages for path in stage.outputs}
+    producers: dict[PurePath, str] = {
+        path: stage.name for stage in stages for path in stage.outputs
+    }
     for stage in stages:
-        yield {"name": stage.name, "after": _find_predecessors(stage, left)}
+        yield {"name": stage.name, "after": _find_predecessors(stage, producers)}
 
 
 def _find_predecessors(stage: Stage, left: dict[PurePath, str]) -> list[Json]:
@@ -75,13 +77,13 @@ _LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be 
 def finalize_run(yard: Session, code: int) -> None:
     """Record the end of the run, print the summary and notify. `code` is doit's exit code."""
     console = yard.console
-    took, ran = time.monotonic() - console.started, console.ran > 0
-    stopped = console.interrupted
-    _record_end(yard, "interrupted" if stopped else "failed" if code else "done", code)
+    seconds, has_run = time.monotonic() - console.started, console.ran > 0
+    was_interrupted = console.interrupted
+    _record_end(yard, "interrupted" if was_interrupted else "failed" if code else "done", code)
     console.print_summary()
-    if (ran or (code and yard.entered)) and not stopped:
+    if (has_run or (code and yard.entered)) and not was_interrupted:
         yard.lock_stack.close()  # first: the notified user may start another build
-        _notify_user(yard, took, code)
+        _notify_user(yard, seconds, code)
 
 
 def _record_end(yard: Session, outcome: str, code: int) -> None:
