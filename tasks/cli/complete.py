@@ -95,8 +95,8 @@ def _list_profile_names(root: Path) -> list[str]:
 
 
 def _read_profile_name(before: list[str]) -> str:
-    named = [one.partition("=")[2] for one in before if one.startswith("profile=")]
-    return named[-1] if named else os.environ.get("TORCHYARD_PROFILE", "quickstart")
+    names = [one.partition("=")[2] for one in before if one.startswith("profile=")]
+    return names[-1] if names else os.environ.get("TORCHYARD_PROFILE", "quickstart")
 
 
 def _complete_extensions(root: Path, profile: str) -> Completions:

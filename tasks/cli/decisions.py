@@ -207,11 +207,11 @@ class ExpectedCost:
             else "",
         ]
         costs = ", ".join(filter(None, parts))
-        by = f" ({self.known.by})" if costs and self.known.by else ""
+        source = f" ({self.known.by})" if costs and self.known.by else ""
         missing = f"not known: {', '.join(self.unknown)}" if self.unknown else ""
         if missing and not costs:
             return "not known: no stage that runs has run here before"
-        return "; and ".join(filter(None, (f"{costs}{by}", missing))) or "nothing to do"
+        return "; and ".join(filter(None, (f"{costs}{source}", missing))) or "nothing to do"
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
@@ -230,10 +230,10 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
             () if facts.seconds is not None else unknown,
             at_most,
         )
-    timed = [one.seconds for one in costs if one.seconds is not None]
-    by = "last time" if timed or memory else ""
+    durations = [one.seconds for one in costs if one.seconds is not None]
+    source = "last time" if durations or memory else ""
     return ExpectedCost(
-        CostEstimate(sum(timed) if timed else None, memory, by=by), unknown, at_most
+        CostEstimate(sum(durations) if durations else None, memory, by=source), unknown, at_most
     )
 
 

@@ -134,8 +134,8 @@ def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
 
 def _list_groups(rest: Mapping[str, TaskRow]) -> Iterator[tuple[str, list[str]]]:
     stages = ["build", *(stage.name for stage in help_pages.STAGE_PAGES)]
-    below = {stage: [name for name in rest if name.startswith(f"{stage}:")] for stage in stages}
-    yield "build", [name for stage in stages for name in (stage, *below[stage])]
+    children = {stage: [name for name in rest if name.startswith(f"{stage}:")] for stage in stages}
+    yield "build", [name for stage in stages for name in (stage, *children[stage])]
     for group in help_pages.COMMAND_GROUPS:
         yield group, [one.name for one in help_pages.COMMAND_PAGES if one.group == group]
 

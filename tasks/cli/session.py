@@ -342,8 +342,8 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return False
-    named = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
-    return not named or not named.isdisjoint(_INSTALLING_TASKS)
+    tasks = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
+    return not tasks or not tasks.isdisjoint(_INSTALLING_TASKS)
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:

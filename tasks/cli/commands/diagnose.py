@@ -76,8 +76,8 @@ def find_logs_folder(subject: SelectedProfile) -> Path:
 
 
 def _find_stage_log(one: StageRun) -> Path | None:
-    named = one.diagnosis.get("log")
-    log = Path(named) if isinstance(named, str) else None
+    log_path = one.diagnosis.get("log")
+    log = Path(log_path) if isinstance(log_path, str) else None
     return log if log and log.is_file() else None
 
 

@@ -107,8 +107,8 @@ def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs
 
 
 def _pad_text(cell: str, width: int, glyphs: Glyphs) -> str:
-    cut = fit_columns(cell, width, glyphs)
-    return cut + " " * (width - measure_columns(cut))
+    fitted = fit_columns(cell, width, glyphs)
+    return fitted + " " * (width - measure_columns(fitted))
 
 
 def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:

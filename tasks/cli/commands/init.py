@@ -195,23 +195,23 @@ def _ask_extensions(
 def _ask_location(
     known: init_answers.InitFacts, got: init_answers.Answers, room: int
 ) -> init_answers.Answers:
-    existing = got.strategy == "existing"
-    title = "4. Which Python has the torch?" if existing else "4. Where shall it be?"
-    facts = [] if existing else [f"own\tan environment of its own: {known.build}"]
+    is_existing = got.strategy == "existing"
+    title = "4. Which Python has the torch?" if is_existing else "4. Where shall it be?"
+    facts = [] if is_existing else [f"own\tan environment of its own: {known.build}"]
     facts.append("PYTHON\tthe Python of an environment of yours (conda, a project's venv)")
     facts += [f"\tactive here: {place}" for place in _list_active_environments()]
-    default = next(iter(_list_active_environments()), "") if existing else "own"
+    default = next(iter(_list_active_environments()), "") if is_existing else "own"
     question = Question(title, tuple(facts), default, table=True)
 
     def apply_answer(text: str) -> init_answers.Answers:
         return (
             got
-            if text == "own" and not existing
+            if text == "own" and not is_existing
             else init_answers.apply_install_target(got, text, known)
         )
 
     answer = _ask_question(question, apply_answer, room)
-    if answer is None and existing:
+    if answer is None and is_existing:
         return apply_answer(default)
     return answer or got
 

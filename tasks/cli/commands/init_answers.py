@@ -276,12 +276,10 @@ class InitFacts:
 
     def _name_gpu(self, gpu: Gpu) -> str:
         try:
-            gpu_entry = resolve_gpu(self.knowledge, gpu.name)
+            entry = resolve_gpu(self.knowledge, gpu.name)
         except KnowledgeError:
             return gpu.capability
-        return (
-            shorten_gpu_name(gpu.name) if str(gpu_entry.arch) == gpu.capability else gpu.capability
-        )
+        return shorten_gpu_name(gpu.name) if str(entry.arch) == gpu.capability else gpu.capability
 
     def _override_settings(self, gpus: tuple[str, ...] | str) -> Settings:
         target = self.settings.target.model_copy(update={"gpus": gpus})

@@ -106,8 +106,8 @@ def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
         return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
     except SettingsError as error:
         if split_profile_name(name)[1]:
-            also = "matrix.exclude leaves out this build alone"
-            error.hint = "; ".join(filter(None, (error.hint, also)))
+            advice = "matrix.exclude leaves out this build alone"
+            error.hint = "; ".join(filter(None, (error.hint, advice)))
         raise
 
 

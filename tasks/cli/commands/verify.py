@@ -27,13 +27,13 @@ from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
     """Print a table per wheel. Raises `ValidationFailedError` if a check failed."""
-    named = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
-    if not named:
+    paths = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
+    if not paths:
         raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     results: list[ValidationResult] = []
-    for path in named:
+    for path in paths:
         if not path.is_file():
             raise TorchyardError("there is no such wheel", location=str(path))
         info = inspect_wheel(path, _create_code_reader(subject))
@@ -48,7 +48,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
         names = ", ".join(check.name for check in failed)
         raise ValidationFailedError(
             f"{len(failed)} of {len(results)} checks failed: {names}",
-            location=", ".join(path.name for path in named),
+            location=", ".join(path.name for path in paths),
             hint=check_results.join_hints(failed),
         )
 

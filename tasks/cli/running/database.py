@@ -140,8 +140,8 @@ def set_aside_damaged_database(path: Path) -> None:
 def _is_damaged(path: Path) -> bool:
     """Return True if SQLite reports damage, not for a full disk, a lock or denied access."""
     try:
-        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as opened:
-            return bool(opened.execute("pragma quick_check(1)").fetchone() != ("ok",))
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as connection:
+            return bool(connection.execute("pragma quick_check(1)").fetchone() != ("ok",))
     except sqlite3.OperationalError as error:
         return any(words in str(error) for words in _DAMAGE_MESSAGES)
     except sqlite3.DatabaseError:

@@ -183,18 +183,18 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
 
-    started = time.monotonic()
-    before = [_read_bytes(path) for path in stage.outputs]
+    start = time.monotonic()
+    old_contents = [_read_bytes(path) for path in stage.outputs]
     if stage.uptodate_check != "always":
         manifests.remove_manifests(*stage.outputs)
     outputs, auto_fix = yard.attempt(stage, load_stage_module(stage, "run").run)
     for path, content in zip(stage.outputs, outputs, strict=True):
         manifests.write_manifest(path, content)
     stage_record_io.write_stage_record(
-        stage, reason, time.monotonic() - started, __version__, auto_fix
+        stage, reason, time.monotonic() - start, __version__, auto_fix
     )
-    changed = before != [_read_bytes(path) for path in stage.outputs]
-    return outputs, _classify_outcome(outputs, changed=changed), auto_fix
+    has_changed = old_contents != [_read_bytes(path) for path in stage.outputs]
+    return outputs, _classify_outcome(outputs, changed=has_changed), auto_fix
 
 
 def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
@@ -226,12 +226,12 @@ def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
 def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
     """Yield the requested extensions: all, or those named and the ones they read from."""
     stages = yard.plan.find_stages("extensions")
-    named = {name for name in yard.selected if name.startswith("extensions:")}
+    names = {name for name in yard.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
-        if stage.name in named:
-            named |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
+        if stage.name in names:
+            names |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
     is_all = bool(_TASKS_WITH_ALL_EXTENSIONS & yard.selected)
-    yield from (stage for stage in stages if is_all or stage.name in named)
+    yield from (stage for stage in stages if is_all or stage.name in names)
 
 
 def is_due(stage: Stage) -> bool:
@@ -373,8 +373,8 @@ class ParallelStages(Generic[_Failure]):
     def _begin_others(self) -> None:
         with self._lock:
             for stage in () if self.stopped() else self.stages:
-                new = stage.name not in self._at_work
-                if new and not self._is_blocked(stage) and self._is_due(stage):
+                is_new = stage.name not in self._at_work
+                if is_new and not self._is_blocked(stage) and self._is_due(stage):
                     self._begin_stage(stage)
 
     def _begin_stage(self, stage: Stage) -> None:
