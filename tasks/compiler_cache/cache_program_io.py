@@ -108,17 +108,13 @@ class HitRateReader:
 def find_cache(program: str) -> CompilerCache | None:
     """Find a cache by name or path. Return None if it is missing, too old or unknown."""
     kind = parse_cache_kind(program)
-    compiler_cache = toolchain.find_program(program) if kind else None
-    if (
-        not compiler_cache
-        or not kind
-        or parse_major_minor(compiler_cache.version) < _MIN_VERSIONS[kind]
-    ):
+    installed = toolchain.find_program(program) if kind else None
+    if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
     configured_keys = (
-        _read_ccache_settings(compiler_cache.path) if kind == "ccache" else _find_sccache_settings()
+        _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
     )
-    return CompilerCache(kind, compiler_cache.path, compiler_cache.version, configured_keys)
+    return CompilerCache(kind, installed.path, installed.version, configured_keys)
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
@@ -257,17 +253,13 @@ def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
 def _find_sccache_settings() -> tuple[str, ...]:
     """Return all keys if the user has a configuration file of sccache."""
     home = Path.home()
-    config_files = (
+    paths = (
         os.environ.get("SCCACHE_CONF", ""),
         Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "sccache" / "config",
         home / "Library" / "Application Support" / "Mozilla.sccache" / "config",
         Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
     )
-    return (
-        ("basedirs", "size")
-        if any(config_file and Path(config_file).is_file() for config_file in config_files)
-        else ()
-    )
+    return ("basedirs", "size") if any(path and Path(path).is_file() for path in paths) else ()
 
 
 # ccache caches nothing for cl.exe if CL is set, and torchyard sets CL for CUDA 13.2 and later

@@ -149,9 +149,8 @@ def _compare_worker(
         "DISTCC_SKIP_LOCAL_RETRY": "1",
         "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
     }
-    state_folder = (
-        folder / f"distcc-{one.user}-{one.name}-{one.port}"
-    )  # without a backoff of this worker
+    # a new folder, so that no earlier failure of this worker counts
+    state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     for (source, compiler), expected in mine.items():
         try:

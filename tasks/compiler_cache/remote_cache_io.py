@@ -138,10 +138,10 @@ def _is_usable(found: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
 def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> str:
     features = _read_ccache_features(found) if found.kind == "ccache" else ""
     if url != _USER_CACHE and (
-        obstacle := cache_urls.explain_unsupported_url(found.kind, features, url)
+        reason := cache_urls.explain_unsupported_url(found.kind, features, url)
         or _probe_server(url)
     ):
-        return obstacle
+        return reason
     return _check_sccache_server(found, env) if found.kind == "sccache" else ""
 
 

@@ -113,11 +113,11 @@ def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterato
     If the kind of the input's object changed, most inputs differ; only those that exist before and
     after are reported.
     """
-    shown = list(changes)
-    names = {change.path[0] for change in shown}
+    items = list(changes)
+    names = {change.path[0] for change in items}
     if "kind" in names:
-        shown = [item for item in shown if ABSENT not in (item.before, item.after)]
-    described = [item for item in shown if not _DERIVED_FROM.get(item.path[0], set()) & names]
+        items = [item for item in items if ABSENT not in (item.before, item.after)]
+    described = [item for item in items if not _DERIVED_FROM.get(item.path[0], set()) & names]
     yield from describe_changes(described, {**INPUT_LABELS[""], **INPUT_LABELS.get(room, {})})
 
 

@@ -106,8 +106,8 @@ def format_progress_line(
     name, cells = _split_columns(columns - measure_columns(f"{head}  {count}"))
     bar = f"[{format_bar(progress.done / progress.total, cells, glyphs)}] " if cells else ""
     text = ", ".join(filter(None, (*progress.at_work.counts, text)))
-    at_work = f", {fit_columns(text, name, glyphs)}" if name and text else ""
-    return fit_columns(f"{head} {bar}{count}{at_work}", columns, glyphs)
+    activity = f", {fit_columns(text, name, glyphs)}" if name and text else ""
+    return fit_columns(f"{head} {bar}{count}{activity}", columns, glyphs)
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
@@ -126,8 +126,8 @@ def _split_columns(columns: int) -> tuple[int, int]:
 def format_bar(share: float, cells: int, glyphs: Glyphs) -> str:
     """Return a bar such as `███▌  ` for `share` of 1."""
     shades = glyphs.shades
-    full_cells, shade = divmod(int(share * cells * (len(shades) - 1)), len(shades) - 1)
-    edge = shades[shade] if shade else ""
+    full_cells, shade_index = divmod(int(share * cells * (len(shades) - 1)), len(shades) - 1)
+    edge = shades[shade_index] if shade_index else ""
     return f"{shades[-1] * full_cells}{edge}".ljust(cells, shades[0])
 
 

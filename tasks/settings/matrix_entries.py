@@ -98,11 +98,11 @@ def _list_combinations(matrix: Matrix) -> Iterator[MatrixEntry]:
     axes = {axis: values for axis in AXIS_KEYS if (values := getattr(matrix, axis))}
     if not axes:
         return
-    excluded = [_list_axis_values(entry) for entry in matrix.exclude]
+    excluded = [_list_axis_values(exclusion) for exclusion in matrix.exclude]
     for values in product(*axes.values()):
-        cell = dict(zip(axes, values, strict=True))
-        if not any(entry.items() <= cell.items() for entry in excluded):
-            yield cell
+        combination = dict(zip(axes, values, strict=True))
+        if not any(exclusion.items() <= combination.items() for exclusion in excluded):
+            yield combination
 
 
 def _list_axis_values(entry: MatrixCombination) -> MatrixEntry:
