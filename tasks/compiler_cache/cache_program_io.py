@@ -60,19 +60,19 @@ class CacheCounts:
 
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
         """Return the counts as an entry of a record."""
-        told = {
+        counts = {
             name: count
             for name, count in asdict(self).items()
             if count or name not in _OPTIONAL_COUNTS
         }
-        return {"kind": cache.kind, **told}
+        return {"kind": cache.kind, **counts}
 
     def format_summary(self, cache: CompilerCache) -> str:
         """Return the counts as a sentence."""
-        beside = f", {self.uncacheable} could not be cached" if self.uncacheable else ""
-        shared = f", {self.shared} of them from the shared cache" if self.shared else ""
-        told = f"{self.hits} of {self.hits + self.misses} compilations{shared}{beside}"
-        return f"{cache.kind} served {told}"
+        uncacheable = f", {self.uncacheable} could not be cached" if self.uncacheable else ""
+        remote_hits = f", {self.shared} of them from the shared cache" if self.shared else ""
+        summary = f"{self.hits} of {self.hits + self.misses} compilations{remote_hits}{uncacheable}"
+        return f"{cache.kind} served {summary}"
 
 
 @dataclass
@@ -108,11 +108,13 @@ class HitRateReader:
 def find_cache(program: str) -> CompilerCache | None:
     """Find a cache by name or path. Return None if it is missing, too old or unknown."""
     kind = parse_cache_kind(program)
-    found = toolchain.find_program(program) if kind else None
-    if not found or not kind or parse_major_minor(found.version) < _MIN_VERSIONS[kind]:
+    installed = toolchain.find_program(program) if kind else None
+    if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
-    own = _read_ccache_settings(found.path) if kind == "ccache" else _find_sccache_settings()
-    return CompilerCache(kind, found.path, found.version, own)
+    configured_keys = (
+        _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
+    )
+    return CompilerCache(kind, installed.path, installed.version, configured_keys)
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
@@ -132,8 +134,12 @@ def is_program_installed(program: str) -> bool:
 
 def find_outdated_version(kind: str) -> str:
     """Return the version of an installed cache that is too old to use, else ""."""
-    found = toolchain.find_program(kind)
-    return found.version if found and parse_major_minor(found.version) < _MIN_VERSIONS[kind] else ""
+    installed = toolchain.find_program(kind)
+    return (
+        installed.version
+        if installed and parse_major_minor(installed.version) < _MIN_VERSIONS[kind]
+        else ""
+    )
 
 
 @contextlib.contextmanager
@@ -145,24 +151,24 @@ def measure_cache(
     `log` is a file for the counting. The counts of sccache include all other users of its server.
     The counts are set even if the block fails.
     """
-    measured = CacheMeasurement(env)
+    measurement = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
         Path(log).unlink(missing_ok=True)
-        measured.env = {**env, "CCACHE_STATSLOG": str(log)}
-        measured.hit_rate = HitRateReader(Path(log)).read_hit_rate
+        measurement.env = {**env, "CCACHE_STATSLOG": str(log)}
+        measurement.hit_rate = HitRateReader(Path(log)).read_hit_rate
         try:
-            yield measured
+            yield measurement
         finally:
-            measured.counts = read_log_counts(Path(log))
+            measurement.counts = read_log_counts(Path(log))
     elif cache.kind == "sccache":
         start_server(cache, env)
-        before = _read_server_counts(cache, env)
+        initial_counts = _read_server_counts(cache, env)
         try:
-            yield measured
+            yield measurement
         finally:
-            measured.counts = _subtract_counts(before, _read_server_counts(cache, env))
+            measurement.counts = _subtract_counts(initial_counts, _read_server_counts(cache, env))
     else:
-        yield measured
+        yield measurement
 
 
 def read_log_counts(log: Path) -> CacheCounts:
@@ -174,11 +180,11 @@ def read_log_counts(log: Path) -> CacheCounts:
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
     misses = sum("cache_miss" in call for call in calls)
-    rest = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
-    shared = sum(bool(call & _HIT_EVENTS and call & _REMOTE_HIT_EVENTS) for call in calls)
-    unreached = sum(bool(call & _REMOTE_ERROR_EVENTS) for call in calls)
-    uncacheable = sum(not call & _NON_COMPILATIONS for call in rest)
-    return CacheCounts(hits, misses, uncacheable, shared, unreached)
+    other_calls = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
+    remote_hits = sum(bool(call & _HIT_EVENTS and call & _REMOTE_HIT_EVENTS) for call in calls)
+    remote_errors = sum(bool(call & _REMOTE_ERROR_EVENTS) for call in calls)
+    uncacheable = sum(not call & _NON_COMPILATIONS for call in other_calls)
+    return CacheCounts(hits, misses, uncacheable, remote_hits, remote_errors)
 
 
 def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
@@ -223,8 +229,8 @@ def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
 def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
     argv = (cache.path, "--show-stats", "--stats-format", "json")
     try:
-        told = json.loads(shell.capture_output(Command(argv, env, "ask sccache")))
-        return parse_stats_counts(told["stats"])
+        output = json.loads(shell.capture_output(Command(argv, env, "ask sccache")))
+        return parse_stats_counts(output["stats"])
     except (TorchyardError, ValueError, KeyError):  # TorchyardError: also if the run is stopped
         return None
 
@@ -240,20 +246,20 @@ def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
         )
     except CommandFailedError:
         return ()
-    found = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
-    return tuple(sorted(found))
+    keys = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
+    return tuple(sorted(keys))
 
 
 def _find_sccache_settings() -> tuple[str, ...]:
     """Return all keys if the user has a configuration file of sccache."""
     home = Path.home()
-    places = (
+    paths = (
         os.environ.get("SCCACHE_CONF", ""),
         Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "sccache" / "config",
         home / "Library" / "Application Support" / "Mozilla.sccache" / "config",
         Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
     )
-    return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()
+    return ("basedirs", "size") if any(path and Path(path).is_file() for path in paths) else ()
 
 
 # ccache caches nothing for cl.exe if CL is set, and torchyard sets CL for CUDA 13.2 and later
@@ -266,14 +272,14 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
     Raises `MissingToolError` if a cache was requested by name and is neither installed nor
     downloadable.
     """
-    named = _find_named_launcher(job.launchers)
-    if named:
-        return named
+    configured = _find_named_launcher(job.launchers)
+    if configured:
+        return configured
     if job.cache == "off":
         return CompilerCache()
     for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
-        if found := find_cache(kind):
-            return found
+        if installed := find_cache(kind):
+            return installed
     if job.cache_package:
         return None
     if job.cache != "auto":
@@ -287,10 +293,10 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
     If that fails, build.cache: auto continues without a cache.
     """
     # a build from source would need a Rust compiler and minutes
-    ready_made = InstallOptions(options=("--only-binary", ":all:"))
-    into = PackageInstaller(python, environments.find_uv(), job.log)
+    wheels_only = InstallOptions(options=("--only-binary", ":all:"))
+    installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:
-        into.install_requirements([job.cache_package], ready_made, "install a compiler cache")
+        installer.install_requirements([job.cache_package], wheels_only, "install a compiler cache")
     except TorchyardError as error:
         if job.cache != "auto":
             raise _build_missing_error(job) from error
@@ -305,7 +311,7 @@ def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
     Raises `MissingToolError` if a launcher is missing: CMake would only report that the compiler is
     not able to compile.
     """
-    known = None
+    compiler_cache = None
     for variable, value in launchers.items():
         program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
         kind = parse_cache_kind(program)
@@ -317,8 +323,8 @@ def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
                     f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env"
                 ),
             )
-        known = known or find_cache(program)
-    return known or (CompilerCache() if launchers else None)
+        compiler_cache = compiler_cache or find_cache(program)
+    return compiler_cache or (CompilerCache() if launchers else None)
 
 
 def _build_missing_error(job: DepsJob) -> MissingToolError:

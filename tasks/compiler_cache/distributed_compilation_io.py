@@ -86,11 +86,11 @@ def find_usable_workers(
     key = (asked, program, *compilers)
     with _PROBE_LOCK:
         if key not in _usable_workers:
-            hindrances = _find_worker_obstacles(asked, program, compilers, env)
-            for one, why in hindrances:
-                if why:
-                    print_warning(f"{one.name} is left out of the build: {why}")
-            _usable_workers[key] = tuple(one for one, why in hindrances if not why)
+            obstacles = _find_worker_obstacles(asked, program, compilers, env)
+            for worker, obstacle in obstacles:
+                if obstacle:
+                    print_warning(f"{worker.name} is left out of the build: {obstacle}")
+            _usable_workers[key] = tuple(worker for worker, obstacle in obstacles if not obstacle)
             if not _usable_workers[key]:
                 print_warning("no other machine is left: everything is compiled here")
         return _usable_workers[key]
@@ -102,8 +102,8 @@ def _find_worker_obstacles(
     if asked.kind == "distcc":
         return _check_distcc_workers(asked.hosts, program, compilers, env)
     return [
-        (one, _check_scheduler(one) or _check_icecream_daemon(program, compilers, env))
-        for one in asked.hosts
+        (worker, _check_scheduler(worker) or _check_icecream_daemon(program, compilers, env))
+        for worker in asked.hosts
     ]
 
 
@@ -118,19 +118,21 @@ def _check_distcc_workers(
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
             (folder / source).write_text(text, encoding="utf-8")
-        mine = {}
+        local_objects = {}
         for source, compiler in zip(_PROBE_SOURCES, compilers, strict=True):
             try:
-                mine[source, compiler] = _compile_probe(folder, (compiler,), source, env)
+                local_objects[source, compiler] = _compile_probe(folder, (compiler,), source, env)
             except TorchyardError as error:
                 return [(one, f"the probe does not compile here: {error.message}") for one in hosts]
         with ThreadPoolExecutor(len(hosts)) as threads:
 
             def compare_objects(one: Worker) -> str:
-                return _compare_worker(one, program, folder, mine, env)
+                return _compare_worker(one, program, folder, local_objects, env)
 
-            asking = [threads.submit(bind_current_context(compare_objects), one) for one in hosts]
-            return [(one, answer.result()) for one, answer in zip(hosts, asking, strict=True)]
+            comparisons = [
+                threads.submit(bind_current_context(compare_objects), one) for one in hosts
+            ]
+            return [(one, answer.result()) for one, answer in zip(hosts, comparisons, strict=True)]
 
 
 def _compare_worker(
@@ -141,21 +143,24 @@ def _compare_worker(
     env: Mapping[str, str],
 ) -> str:
     """Return why the objects of a worker cannot be used, "" if they equal those of this machine."""
-    alone = {
+    worker_only = {
         "DISTCC_HOSTS": one.distcc_host,
         "DISTCC_FALLBACK": "0",
         "DISTCC_SKIP_LOCAL_RETRY": "1",
         "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
     }
-    own = folder / f"distcc-{one.user}-{one.name}-{one.port}"  # without a backoff of this worker
-    own.mkdir()
+    # a new folder, so that no earlier failure of this worker counts
+    state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
+    state_folder.mkdir()
     for (source, compiler), expected in mine.items():
         try:
-            there = {**env, **alone, "DISTCC_DIR": str(own)}
-            found = _compile_probe(folder, (program, compiler), source, there, own.name)
+            worker_env = {**env, **worker_only, "DISTCC_DIR": str(state_folder)}
+            object_code = _compile_probe(
+                folder, (program, compiler), source, worker_env, state_folder.name
+            )
         except CommandFailedError as error:
             return _explain_probe_failure(error, compiler)
-        if found != expected:
+        if object_code != expected:
             return f"its {compiler} is another than that of this machine: it makes other code"
     return ""
 
@@ -163,20 +168,23 @@ def _compare_worker(
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
     """Return the last message of distcc, or of the compiler on the worker."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
-    told = [line for line in lines if "fallbacks are disabled" not in line]
-    why = next((line.partition("ERROR: ")[2] for line in told if "ERROR: " in line), "")
-    return f"it compiled nothing with {compiler}: {why or (told or [error.exit_description])[-1]}"
+    relevant = [line for line in lines if "fallbacks are disabled" not in line]
+    reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
+    return (
+        f"it compiled nothing with {compiler}: "
+        f"{reason or (relevant or [error.exit_description])[-1]}"
+    )
 
 
 def _compile_probe(
     folder: Path, words: Sequence[str], source: str, env: Mapping[str, str], name: str = "here"
 ) -> bytes:
-    made = folder / f"{name}-{source}.o"
-    argv = (*words, *_PROBE_OPTIONS, source, "-o", str(made))
-    what = f"compile {source} with {' '.join(words)}"
-    clean = {key: value for key, value in env.items() if key not in {"DISTCC_LOG", "CPPFLAGS"}}
-    shell.capture_output(Command(argv, clean, what, cwd=folder, timeout=_PROBE_TIMEOUT))
-    return made.read_bytes()
+    object_file = folder / f"{name}-{source}.o"
+    argv = (*words, *_PROBE_OPTIONS, source, "-o", str(object_file))
+    description = f"compile {source} with {' '.join(words)}"
+    probe_env = {key: value for key, value in env.items() if key not in {"DISTCC_LOG", "CPPFLAGS"}}
+    shell.capture_output(Command(argv, probe_env, description, cwd=folder, timeout=_PROBE_TIMEOUT))
+    return object_file.read_bytes()
 
 
 def _check_scheduler(one: Worker) -> str:
@@ -194,14 +202,16 @@ def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[st
         folder, log = Path(name), Path(name, "icecc.log")
         (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
         argv = (icecc, compilers[-1], *_PROBE_OPTIONS, "probe.cpp", "-o", "probe.o")
-        logged = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
-        what = "compile probe.cpp with icecc"
+        logging_env = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
+        description = "compile probe.cpp with icecc"
         try:
-            shell.capture_output(Command(argv, logged, what, cwd=folder, timeout=_PACKING_TIMEOUT))
+            shell.capture_output(
+                Command(argv, logging_env, description, cwd=folder, timeout=_PACKING_TIMEOUT)
+            )
         except TorchyardError as error:
             return f"icecc cannot compile a test file: {error.message}"
-        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    if "asking for host to use" in said:
+        output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    if "asking for host to use" in output:
         return ""
     return "iceccd is not running on this machine: sudo systemctl start iceccd"
 
@@ -241,20 +251,20 @@ def distribute_compilations(
     `launcher` is the compiler launcher that the commands already have. `log` is a file for the
     counting. The counts are printed and recorded even if the block fails.
     """
-    handed = CompileDistribution(env)
-    there = _select_workers(asked, launcher, compilers, env)
-    if not there:
-        yield handed
+    distribution = CompileDistribution(env)
+    workers = _select_workers(asked, launcher, compilers, env)
+    if not workers:
+        yield distribution
         return
-    own = Path(log)
-    own.unlink(missing_ok=True)
-    handed.slots = sum(one.slots for one in there)
-    handed.env = {**env, **_build_variables(asked, there, launcher, env, own)}
+    log_file = Path(log)
+    log_file.unlink(missing_ok=True)
+    distribution.slots = sum(worker.slots for worker in workers)
+    distribution.env = {**env, **_build_variables(asked, workers, launcher, env, log_file)}
     try:
-        yield handed
+        yield distribution
     finally:
-        if own.is_file():
-            handed.noted = _record_counts(asked.kind, own)
+        if log_file.is_file():
+            distribution.noted = _record_counts(asked.kind, log_file)
 
 
 def _record_counts(kind: DistributorKind, log: Path) -> dict[str, Json]:
@@ -286,8 +296,8 @@ def _select_workers(
     if asked.kind == "off":
         return ()
     program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
-    if why := _find_distribution_obstacle(asked, launcher, program, env):
-        print_warning(f"nothing is handed to other machines: {why}")
+    if obstacle := _find_distribution_obstacle(asked, launcher, program, env):
+        print_warning(f"nothing is handed to other machines: {obstacle}")
         return ()
     write_wrapper_script(asked.script)
     return find_usable_workers(asked, program, compilers, env)
@@ -296,17 +306,17 @@ def _select_workers(
 def _find_distribution_obstacle(
     asked: DistributionSettings, launcher: str, program: str, env: Mapping[str, str]
 ) -> str:
-    before = parse_cache_kind(launcher)
+    cache_kind = parse_cache_kind(launcher)
     if not program:
         return (
             f"{DISTRIBUTOR_PROGRAMS[asked.kind]} is not here ({format_install_command(asked.kind)})"
         )
-    if before == "sccache":
+    if cache_kind == "sccache":
         return (
             f"sccache caches here, which hands nothing on to {asked.kind}: install ccache and set "
             "build.cache: ccache, or off"
         )
-    if before == "ccache":
+    if cache_kind == "ccache":
         return _check_ccache_prefix(asked, env)
     if launcher != asked.script:
         return (
@@ -336,7 +346,7 @@ def _build_variables(
     The user's distcc variables stay, except the hosts, because some hosts may be left out.
     """
     program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
-    given = {
+    variables = {
         compile_workers.DISTRIBUTE_VARIABLE: program,
         **compile_workers.build_distcc_variables(asked.kind, there, capacity.count_usable_cores()),
         **_build_log_variables(asked.kind, env, log),
@@ -344,9 +354,9 @@ def _build_variables(
     if parse_cache_kind(launcher) == "ccache":
         # In depend mode ccache looks up results by the headers that the compiler lists. Otherwise
         # ccache would preprocess, and distcc would preprocess again; the hits are the same
-        depend = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
-        given |= {_CCACHE_PREFIX: asked.script, **depend}
-    return given
+        depend_mode = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
+        variables |= {_CCACHE_PREFIX: asked.script, **depend_mode}
+    return variables
 
 
 def _build_log_variables(
@@ -354,9 +364,9 @@ def _build_log_variables(
 ) -> dict[str, str]:
     """Return the variables of a log for the counting, none if the user has set such a log."""
     name, level = _LOG_VARIABLES[kind]
-    if theirs := [one for one in (name, *level) if one in env]:
+    if fixed := [variable for variable in (name, *level) if variable in env]:
         print_line(
-            f"who compiles what is not counted: {' and '.join(theirs)} of build.env stays as it is"
+            f"who compiles what is not counted: {' and '.join(fixed)} of build.env stays as it is"
         )
         return {}
     return {name: str(log), **level}

@@ -40,18 +40,18 @@ def open_remote_environment(
     no credentials: only sccache's server gets them, and ccache reads them from a file in `folder`
     that only this user can read. The file is removed after the block.
     """
-    rest, store = _split_remote_variables(found, url, env)
+    plain_env, store = _split_remote_variables(found, url, env)
     if found.kind == "sccache" or not store:
         if store:
-            start_server(found, {**rest, **store})
-        yield rest
+            start_server(found, {**plain_env, **store})
+        yield plain_env
     elif all(redact_secrets(value) == value for value in store.values()):
-        yield {**rest, **store}
+        yield {**plain_env, **store}
     else:
         file = Path(folder, "ccache.conf")
-        files.write_atomic(file, _build_ccache_config(found, rest, store), mode=0o600)
+        files.write_atomic(file, _build_ccache_config(found, plain_env, store), mode=0o600)
         try:
-            yield {**rest, "CCACHE_CONFIGPATH": str(file)}
+            yield {**plain_env, "CCACHE_CONFIGPATH": str(file)}
         finally:
             file.unlink(missing_ok=True)
 
@@ -65,22 +65,22 @@ def _split_remote_variables(
     """
     if not found.kind:
         return dict(env), {}
-    own = {
+    remote_variables = {
         n: v
         for n, v in {**shell.read_remote_cache_variables(), **env}.items()
         if n.startswith(shell.REMOTE_CACHE_VARIABLES)
     }
-    rest = {name: value for name, value in env.items() if name not in own}
-    store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
-    if cache_urls.is_configured_by_user(found.kind, own):
+    plain_env = {name: value for name, value in env.items() if name not in remote_variables}
+    store = {n: v for n, v in remote_variables.items() if n.startswith(f"{found.kind.upper()}_")}
+    if cache_urls.is_configured_by_user(found.kind, remote_variables):
         url = _USER_CACHE
     elif url:  # the user's variables add what a URL cannot express, such as a region
         store |= cache_urls.build_cache_variables(found.kind, found.version, url)
     else:
-        return rest, {}
+        return plain_env, {}
     if "SCCACHE_BUCKET" in store:
         store |= {name: value for name, value in os.environ.items() if name.startswith(_AWS_PREFIX)}
-    return rest, store if _is_usable(found, url, {**rest, **store}) else {}
+    return plain_env, store if _is_usable(found, url, {**plain_env, **store}) else {}
 
 
 def _build_ccache_config(
@@ -95,10 +95,10 @@ def _build_ccache_config(
     with contextlib.suppress(CommandFailedError, MissingToolError):
         output = shell.capture_output(Command((found.path, "--show-config"), env, "ask ccache"))
     lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", output, re.MULTILINE)
-    named = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
-    kept = [line for line in lines if line.partition(" ")[0] not in named]
-    kept += [f"{key} = {value.replace('$', '%24')}" for key, value in named.items()]
-    return "".join(f"{line}\n" for line in kept)
+    overrides = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
+    retained = [line for line in lines if line.partition(" ")[0] not in overrides]
+    retained += [f"{key} = {value.replace('$', '%24')}" for key, value in overrides.items()]
+    return "".join(f"{line}\n" for line in retained)
 
 
 def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -> None:
@@ -108,7 +108,14 @@ def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -
     from the user's variables takes precedence.
     """
     with _CHECK_LOCK:
-        url = next((one for one in (_USER_CACHE, url) if _usable_by_url.get((found.path, one))), "")
+        url = next(
+            (
+                candidate
+                for candidate in (_USER_CACHE, url)
+                if _usable_by_url.get((found.path, candidate))
+            ),
+            "",
+        )
         if not counts.unreached or not url:
             return
         _usable_by_url[found.path, url] = False
@@ -119,51 +126,52 @@ def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -
 def _is_usable(found: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
     with _CHECK_LOCK:
         if (found.path, url) not in _usable_by_url:
-            why = _find_obstacle(found, url, env)
-            if why:
+            obstacle = _find_obstacle(found, url, env)
+            if obstacle:
                 print_warning(
-                    f"{url} is not used, and what is compiled is cached here alone: {why}"
+                    f"{url} is not used, and what is compiled is cached here alone: {obstacle}"
                 )
-            _usable_by_url[found.path, url] = not why
+            _usable_by_url[found.path, url] = not obstacle
         return _usable_by_url[found.path, url]
 
 
 def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> str:
     features = _read_ccache_features(found) if found.kind == "ccache" else ""
     if url != _USER_CACHE and (
-        why := cache_urls.explain_unsupported_url(found.kind, features, url) or _probe_server(url)
+        reason := cache_urls.explain_unsupported_url(found.kind, features, url)
+        or _probe_server(url)
     ):
-        return why
+        return reason
     return _check_sccache_server(found, env) if found.kind == "sccache" else ""
 
 
 def _read_ccache_features(found: CompilerCache) -> str:
     """Return the features of this ccache build, "file-storage http-storage redis-storage"."""
     try:
-        told = shell.capture_output(
+        output = shell.capture_output(
             Command((found.path, "--version"), shell.build_host_env(), "ask ccache")
         )
     except (CommandFailedError, MissingToolError):
         return ""
-    lines = (line.partition(":") for line in told.splitlines())
-    return next((rest for name, _, rest in lines if name == "Features"), "")
+    lines = (line.partition(":") for line in output.splitlines())
+    return next((value for name, _, value in lines if name == "Features"), "")
 
 
 def _probe_server(url: str) -> str:
     """Return why the server cannot be used, "" if it answers."""
-    place = cache_urls.parse_cache_address(url)
-    if place is None:
+    address = cache_urls.parse_cache_address(url)
+    if address is None:
         return ""
-    said: list[str] = []
+    results: list[str] = []
 
     def run_probe() -> None:
-        said.append(_connect_to_server(url, place))
+        results.append(_connect_to_server(url, address))
 
     # in a thread, because a DNS lookup has no time limit
-    asking = threading.Thread(target=run_probe, daemon=True)
-    asking.start()
-    asking.join(_CONNECT_TIMEOUT)
-    return said[0] if said else _format_timeout()
+    probe_thread = threading.Thread(target=run_probe, daemon=True)
+    probe_thread.start()
+    probe_thread.join(_CONNECT_TIMEOUT)
+    return results[0] if results else _format_timeout()
 
 
 def _format_timeout() -> str:
@@ -189,8 +197,8 @@ def _ping_redis(line: socket.socket, who: cache_urls.CacheAccount) -> str:
 
     Arguments are sent with their lengths, so that a password can contain any character.
     """
-    login = [word for word in (who.user, who.password) if word]
-    for words in (["AUTH", *login] if login else [], ["PING"]):
+    credentials = [word for word in (who.user, who.password) if word]
+    for words in (["AUTH", *credentials] if credentials else [], ["PING"]):
         if words:
             parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
             line.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
@@ -206,18 +214,20 @@ def _check_sccache_server(found: CompilerCache, env: Mapping[str, str]) -> str:
     Either the server cannot start with it, and every compilation would fail, or a server without it
     is already running.
     """
-    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
-    ask = Command((found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache")
+    start_command = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
+    stats_command = Command(
+        (found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache"
+    )
     try:
-        shell.capture_output(start)
+        shell.capture_output(start_command)
     except (CommandFailedError, MissingToolError) as error:
         if _ADDRESS_IN_USE not in error.message:
             return error.message
     else:
         return ""
     try:
-        where = str(json.loads(shell.capture_output(ask))["cache_location"])
+        cache_location = str(json.loads(shell.capture_output(stats_command))["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
         return "sccache's server does not say what it uses"
-    stop = f"its server was started without it: {found.path} --stop-server"
-    return stop if where.startswith("Local disk") else ""
+    message = f"its server was started without it: {found.path} --stop-server"
+    return message if cache_location.startswith("Local disk") else ""

@@ -74,8 +74,8 @@ class GovernorDecision:
 
 def find_output_path(command: str) -> str:
     """Return the output file that a Ninja command line names, "" if it names none."""
-    found = _OUTPUT_OPTION.search(command)
-    return next(filter(None, found.groups()), "") if found else ""
+    match = _OUTPUT_OPTION.search(command)
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def classify_command(command: str) -> JobKind:
@@ -165,16 +165,18 @@ class BuildActivity:
         """
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         verb = "compiler is" if self.paused == 1 else "compilers are"
-        paused = f"{self.paused} {verb} paused" if self.paused else ""
+        paused_text = f"{self.paused} {verb} paused" if self.paused else ""
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
-            return f"{paused} until there is room ({use} in use)" if paused else ""
-        return f"memory is full ({use}){f', {paused}' if paused else _FEWER_JOBS_HINT}"
+            return f"{paused_text} until there is room ({use} in use)" if paused_text else ""
+        return f"memory is full ({use}){f', {paused_text}' if paused_text else _FEWER_JOBS_HINT}"
 
     @property
     def counts(self) -> tuple[str, ...]:
         """Return the known counts: `6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`."""
-        held = f" ({self.held_back} held back)" if self.held_back else ""
-        jobs = f"{self.jobs} job{'s' * (self.jobs != 1)}{held}" if self.jobs is not None else ""
+        held_back = f" ({self.held_back} held back)" if self.held_back else ""
+        jobs = (
+            f"{self.jobs} job{'s' * (self.jobs != 1)}{held_back}" if self.jobs is not None else ""
+        )
         memory = (
             f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
             if self.limit_mib
@@ -184,30 +186,30 @@ class BuildActivity:
         return tuple(filter(None, (jobs, memory, hits)))
 
     def __str__(self) -> str:
-        heaviest = (f"{_truncate_name(one.name)} {one.summary}" for one in self.heavy[:1])
+        heaviest = (f"{_truncate_name(job.name)} {job.summary}" for job in self.heavy[:1])
         return ", ".join((*self.counts, *heaviest))
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
     """Return the two jobs that use most memory in whole GiB; among equals, the oldest."""
-    known = (
+    measured = (
         HeavyJob(_strip_object_suffix(job.output), job.resident_mib, job.age)
         for job in jobs
         if job.output
     )
-    found = [one for one in known if one.summary]
+    heavy_jobs = [one for one in measured if one.summary]
     return tuple(
-        sorted(found, key=lambda one: (-(one.mib // 1024), -one.seconds))[: _SHOWN_COUNTS[0]]
+        sorted(heavy_jobs, key=lambda one: (-(one.mib // 1024), -one.seconds))[: _SHOWN_COUNTS[0]]
     )
 
 
 def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
     """Return the three slowest outputs, without those that took less than 30 s."""
-    found = nlargest(_SHOWN_COUNTS[1], seconds.items(), key=lambda item: item[1])
+    slowest = nlargest(_SHOWN_COUNTS[1], seconds.items(), key=lambda item: item[1])
     return tuple(
-        SlowOutput(_strip_object_suffix(output), took)
-        for output, took in found
-        if took >= _SLOW_SECONDS
+        SlowOutput(_strip_object_suffix(output), duration)
+        for output, duration in slowest
+        if duration >= _SLOW_SECONDS
     )
 
 

@@ -54,8 +54,10 @@ def convert_to_redacted_json(value: Any) -> Json:
     Stages are compared and reported in this form: a new token for the same index does not cause a
     rebuild.
     """
-    found: Json = json.loads(redact_secrets(json.dumps(convert_to_json(value), ensure_ascii=False)))
-    return found
+    redacted: Json = json.loads(
+        redact_secrets(json.dumps(convert_to_json(value), ensure_ascii=False))
+    )
+    return redacted
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:

@@ -112,7 +112,7 @@ class DepsManifest:
     @property
     def compilers(self) -> tuple[Program, ...]:
         """Return the C and C++ compilers that were found."""
-        return tuple(one for one in dict.fromkeys((self.cc, self.cxx)) if one.path)
+        return tuple(compiler for compiler in dict.fromkeys((self.cc, self.cxx)) if compiler.path)
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ def redact_secrets(text: str) -> str:
 def _redact_line(line: str) -> str:
     if _has_token_prefix(line):
         line = _TOKEN_PREFIX.sub("***", line)
-    low = line.lower()
-    if "authorization" in low or "bearer" in low:
+    lowered = line.lower()
+    if "authorization" in lowered or "bearer" in lowered:
         line = _AUTH_HEADER.sub(r"\1***", line)
-    if _has_secret_word(low):
+    if _has_secret_word(lowered):
         line = _SECRET_ASSIGNMENT.sub(r"\1\2\3***", line)
     return line
 

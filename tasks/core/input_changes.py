@@ -113,12 +113,12 @@ def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterato
     If the kind of the input's object changed, most inputs differ; only those that exist before and
     after are reported.
     """
-    found = list(changes)
-    names = {change.path[0] for change in found}
+    items = list(changes)
+    names = {change.path[0] for change in items}
     if "kind" in names:
-        found = [one for one in found if ABSENT not in (one.before, one.after)]
-    told = [one for one in found if not _DERIVED_FROM.get(one.path[0], set()) & names]
-    yield from describe_changes(told, {**INPUT_LABELS[""], **INPUT_LABELS.get(room, {})})
+        items = [item for item in items if ABSENT not in (item.before, item.after)]
+    described = [item for item in items if not _DERIVED_FROM.get(item.path[0], set()) & names]
+    yield from describe_changes(described, {**INPUT_LABELS[""], **INPUT_LABELS.get(room, {})})
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
@@ -126,31 +126,31 @@ def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -
 
     Example: `build.type: now Debug, was Release`.
     """
-    order = {key: place for place, key in enumerate(words)}
+    order = {key: position for position, key in enumerate(words)}
     ordered = sorted(changes, key=lambda one: order.get(one.path[0], len(order)))
     return (_format_change(change, words) for change in ordered)
 
 
 def _format_change(change: ValueChange, words: Mapping[str, str]) -> str:
-    first, *rest = change.path
-    if first == "recipe":
+    root, *subkeys = change.path
+    if root == "recipe":
         return "this version of torchyard does it in another way"
-    named = words.get(first, first)
-    name = (" " if " " in named else ".").join((named, *rest))
+    label = words.get(root, root)
+    name = (" " if " " in label else ".").join((label, *subkeys))
     if isinstance(change.before, list) and isinstance(change.after, list):
         return redact_secrets(f"{name}: {_format_list_change(change.before, change.after)}")
-    before, after = (_format_value(value, first) for value in (change.before, change.after))
+    before, after = (_format_value(value, root) for value in (change.before, change.after))
     return redact_secrets(f"{name}: now {_truncate_value(after)}, was {_truncate_value(before)}")
 
 
 def _format_list_change(before: list[Any], after: list[Any]) -> str:
     """Return short lists as they are, and only the difference of long ones."""
     old, new = _format_value(before), _format_value(after)
-    more = [f"with {_format_value(item)}" for item in after if item not in before]
-    less = [f"without {_format_value(item)}" for item in before if item not in after]
-    if max(len(old), len(new)) <= _MAX_VALUE_LENGTH or not (more or less):
+    additions = [f"with {_format_value(item)}" for item in after if item not in before]
+    removals = [f"without {_format_value(item)}" for item in before if item not in after]
+    if max(len(old), len(new)) <= _MAX_VALUE_LENGTH or not (additions or removals):
         return f"now {_truncate_value(new)}, was {_truncate_value(old)}"
-    return f"now {_truncate_value(', '.join((*more, *less)))}"
+    return f"now {_truncate_value(', '.join((*additions, *removals)))}"
 
 
 def _format_value(value: Any, key: str = "") -> str:

@@ -39,12 +39,12 @@ class Arch:
 
         Raises `KnowledgeError` for other text.
         """
-        found = _CAPABILITY_TEXT.fullmatch(text.strip()) or _MACHINE_CODE_NAME.fullmatch(
+        match = _CAPABILITY_TEXT.fullmatch(text.strip()) or _MACHINE_CODE_NAME.fullmatch(
             text.strip()
         )
-        if not found:
+        if not match:
             raise KnowledgeError(f'"{text}" is not a compute capability', hint='write it as "12.0"')
-        return cls(int(found[1]), int(found[2]), found[3])
+        return cls(int(match[1]), int(match[2]), match[3])
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}{self.suffix}"

@@ -33,20 +33,20 @@ class NinjaStep:
 
 def parse_ninja_step(line: str) -> NinjaStep | None:
     """Parse a Ninja step line. Return None for any other line."""
-    found = _STEP_LINE.match(line)
-    return NinjaStep(int(found[1]), int(found[2]), found[3] or "") if found else None
+    match = _STEP_LINE.match(line)
+    return NinjaStep(int(match[1]), int(match[2]), match[3] or "") if match else None
 
 
 def find_step_output(line: str) -> str:
     """Return the output that a step line names, "" if it names none."""
-    found = _STEP_OUTPUT.search(line) or _COMMAND_OUTPUT.search(line)
-    return found[1] if found else ""
+    match = _STEP_OUTPUT.search(line) or _COMMAND_OUTPUT.search(line)
+    return match[1] if match else ""
 
 
 def find_failed_output(line: str) -> str:
     """Return the first output that a `FAILED:` line names, "" for any other line."""
-    found = _FAILED_LINE.match(line)
-    return found[1] if found else ""
+    match = _FAILED_LINE.match(line)
+    return match[1] if match else ""
 
 
 _ESTIMATE_BASIS = (20.0, 10)  # seconds and steps; a quarter of the steps is enough in a short build
@@ -75,9 +75,9 @@ class Progress:
         """Return how long no step has finished, and why; "" if that is less than two minutes."""
         if self.silent < _STALL_SECONDS or self.at_work.jobs == 0:
             return ""
-        why = self.at_work.memory_shortage
+        shortage = self.at_work.memory_shortage
         text = f"no compiler has finished for {format_rough_duration(self.silent)}"
-        return f"{text}: {why}" if why else text
+        return f"{text}: {shortage}" if shortage else text
 
     @property
     def percent(self) -> int:
@@ -100,9 +100,9 @@ class Progress:
         return replace(self, eta=eta, silent=self.silent + seconds)
 
     def __str__(self) -> str:
-        left = f"about {self.time_left}" if self.time_left else ""
+        remaining = f"about {self.time_left}" if self.time_left else ""
         count = f"{self.done}/{self.total} ({self.percent} %)" if self.total else ""
-        return ", ".join(filter(None, (count, left, str(self.at_work), self.stall_message)))
+        return ", ".join(filter(None, (count, remaining, str(self.at_work), self.stall_message)))
 
 
 @dataclass
@@ -119,10 +119,10 @@ class ProgressMeter:
         `now` is in seconds of a monotonic clock. A total of one step (CMake, or the install, run by
         Ninja) does not count as progress.
         """
-        found = parse_ninja_step(line)
-        if not found or found.total < 2:
+        step = parse_ninja_step(line)
+        if not step or step.total < 2:
             return None
-        done, total = found.done, found.total
+        done, total = step.done, step.total
         if not self._last or total > self._total or done < self._last[-1][1]:
             self._start = (now, done)
             self._last.clear()
@@ -142,8 +142,8 @@ class ProgressMeter:
         return (self._total - done) * (seconds / steps + self._compute_recent_pace(now, done)) / 2
 
     def _compute_recent_pace(self, now: float, done: int) -> float:
-        since, first = self._last[0]
-        return (now - since) / (done - first)  # seconds a step
+        start_time, start_count = self._last[0]
+        return (now - start_time) / (done - start_count)  # seconds a step
 
 
 @dataclass

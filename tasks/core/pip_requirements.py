@@ -21,10 +21,10 @@ def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
     """Yield the parsed requirements, without those that are not valid under PEP 508."""
     for line in lines:
         try:
-            asked = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        yield asked
+        yield requirement
 
 
 def is_requirement_applicable(
@@ -35,8 +35,8 @@ def is_requirement_applicable(
     Marker variables that are missing in `where` have the values of the running Python.
     """
     marker = asked.marker
-    given = ("", *extras)
-    return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in given)
+    candidates = ("", *extras)
+    return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in candidates)
 
 
 def select_applicable_requirements(
@@ -46,10 +46,12 @@ def select_applicable_requirements(
 
     `machine` is an ELF machine name, by default the machine of this host.
     """
-    where = dict(_SYSTEM_MARKERS[system])
+    markers = dict(_SYSTEM_MARKERS[system])
     if machine in _ELF_MACHINES:
-        where["platform_machine"] = _ELF_MACHINES[machine]
-    return [one for one in requires if is_requirement_applicable(one, where)]
+        markers["platform_machine"] = _ELF_MACHINES[machine]
+    return [
+        requirement for requirement in requires if is_requirement_applicable(requirement, markers)
+    ]
 
 
 def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:

@@ -68,8 +68,8 @@ class ToolkitResolution:
 
         None means that there is no toolkit.
         """
-        found = {kit.home: kit.version for kit in host.toolkits if kit.home}
-        return found.get(self.home) or self.version or None
+        versions = {kit.home: kit.version for kit in host.toolkits if kit.home}
+        return versions.get(self.home) or self.version or None
 
 
 @dataclass(frozen=True)

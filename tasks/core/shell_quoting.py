@@ -30,9 +30,9 @@ def require_representable(text: str, where: str) -> str:
 
 def create_value_error(text: str, where: str, why: str) -> TorchyardError:
     """Return the error for a value that `where` cannot hold."""
-    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    excerpt = text if len(text) <= 60 else f"{text[:59]}…"
     return TorchyardError(
-        f"{where} cannot hold the value {shown!r}: {why}",
+        f"{where} cannot hold the value {excerpt!r}: {why}",
         hint="take it out of the setting that the value comes from (doit settings names it)",
     )
 
@@ -158,15 +158,15 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
     Quotes in `text` toggle quoting in cmd. Where they leave it off, special characters get a caret.
     """
     _check_single_line(text)
-    marked = delayed and "!" in text
-    ready = text.replace("^", "^^").replace("!", "^!") if marked else text
-    out, quoted = [], True
-    for character in ready.replace("%", "%%"):
-        quoted ^= character == '"'
-        out.append(
-            f"^{character}" if not quoted and character in _CMD_SPECIAL_CHARACTERS else character
+    has_delayed_mark = delayed and "!" in text
+    escaped = text.replace("^", "^^").replace("!", "^!") if has_delayed_mark else text
+    characters, in_quotes = [], True
+    for character in escaped.replace("%", "%%"):
+        in_quotes ^= character == '"'
+        characters.append(
+            f"^{character}" if not in_quotes and character in _CMD_SPECIAL_CHARACTERS else character
         )
-    return "".join(out) + ('"' if quoted else '^"')
+    return "".join(characters) + ('"' if in_quotes else '^"')
 
 
 def check_cmd_name(text: str) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 
 def format_duration(seconds: float) -> str:
     """Return a duration as text: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
-    whole = round(seconds)
+    whole_seconds = round(seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    if whole_seconds < 60:
+        return f"{whole_seconds} s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60} min {whole_seconds % 60:02} s"
+    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60:02} min"
 
 
 def format_rough_duration(seconds: float) -> str:
@@ -54,26 +54,26 @@ def format_gib(mib: float) -> str:
 
 def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
     """Return the first `most` names and the number of others: `a, b and 3 more`."""
-    left = len(names) - most
-    return between.join(names[:most]) + (f" and {left} more" if left > 0 else "")
+    remaining = len(names) - most
+    return between.join(names[:most]) + (f" and {remaining} more" if remaining > 0 else "")
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
     """Return `most` reasons and the number of others: `the archs changed (and 2 more)`."""
-    left = len(reasons) - most
-    return ", ".join(reasons[:most]) + (f" (and {left} more)" if left > 0 else "")
+    remaining = len(reasons) - most
+    return ", ".join(reasons[:most]) + (f" (and {remaining} more)" if remaining > 0 else "")
 
 
 def find_nearest_word(word: str, known: Iterable[str]) -> str:
     """Return the known word that is most similar to `word`, "" if none is similar."""
     import difflib  # noqa: PLC0415 - only for mistakes
 
-    by_lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[near[0]] if near else ""
+    names_by_lowercase = {name.lower(): name for name in known}
+    matches = difflib.get_close_matches(word.lower(), names_by_lowercase, n=1, cutoff=0.6)
+    return names_by_lowercase[matches[0]] if matches else ""
 
 
 def format_did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean "gpus"?`, or "" if no known word is similar."""
-    near = find_nearest_word(word, known)
-    return f'; did you mean "{near}"?' if near else ""
+    suggestion = find_nearest_word(word, known)
+    return f'; did you mean "{suggestion}"?' if suggestion else ""

@@ -59,14 +59,17 @@ def format_progress_lines(
     columns, glyphs = space.columns, space.glyphs
     if not progress or columns < _MIN_TERMINAL_SIZE[0] or space.rows < _MIN_TERMINAL_SIZE[1]:
         return format_progress_line(head, text, progress, columns, glyphs)
-    first = format_progress_line(head, text, progress.without_activity, columns, glyphs)
+    progress_line = format_progress_line(head, text, progress.without_activity, columns, glyphs)
     counts = glyphs.between.join(progress.at_work.counts)
-    named = progress.stall_message or _format_activity(
+    activity = progress.stall_message or _format_activity(
         progress.at_work, columns - len(_DETAIL_INDENT), glyphs
     )
-    below = (counts, named)
+    details = (counts, activity)
     return "\n".join(
-        [first, *(fit_columns(f"{_DETAIL_INDENT}{row}", columns, glyphs) for row in below if row)]
+        [
+            progress_line,
+            *(fit_columns(f"{_DETAIL_INDENT}{row}", columns, glyphs) for row in details if row),
+        ]
     )
 
 
@@ -76,9 +79,9 @@ def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> st
     Example: `heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s`.
     """
     text = ""
-    for many, slow in _SHOWN_ITEM_COUNTS:
-        heavy = _format_named_items("heavy", at_work.heavy[:many], glyphs)
-        slowest = _format_named_items("slowest", at_work.slowest[:slow], glyphs)
+    for heavy_count, slowest_count in _SHOWN_ITEM_COUNTS:
+        heavy = _format_named_items("heavy", at_work.heavy[:heavy_count], glyphs)
+        slowest = _format_named_items("slowest", at_work.slowest[:slowest_count], glyphs)
         text = glyphs.between.join(filter(None, (heavy, slowest)))
         if measure_columns(text) <= columns:
             break
@@ -87,7 +90,7 @@ def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> st
 
 def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs: Glyphs) -> str:
     text = ", ".join(
-        f"{fit_columns(one.name, _MAX_NAME_COLUMNS, glyphs)} {one.summary}" for one in ones
+        f"{fit_columns(item.name, _MAX_NAME_COLUMNS, glyphs)} {item.summary}" for item in ones
     )
     return f"{what}: {text}" if text else ""
 
@@ -103,8 +106,8 @@ def format_progress_line(
     name, cells = _split_columns(columns - measure_columns(f"{head}  {count}"))
     bar = f"[{format_bar(progress.done / progress.total, cells, glyphs)}] " if cells else ""
     text = ", ".join(filter(None, (*progress.at_work.counts, text)))
-    at_work = f", {fit_columns(text, name, glyphs)}" if name and text else ""
-    return fit_columns(f"{head} {bar}{count}{at_work}", columns, glyphs)
+    activity = f", {fit_columns(text, name, glyphs)}" if name and text else ""
+    return fit_columns(f"{head} {bar}{count}{activity}", columns, glyphs)
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
@@ -112,20 +115,20 @@ def _split_columns(columns: int) -> tuple[int, int]:
 
     The length of the name does not move the bar.
     """
-    least, most = _BAR_COLUMNS
-    cells = min(columns - len("[], ") - _MIN_NAME_COLUMNS, most)
-    if cells >= least:
+    minimum, maximum = _BAR_COLUMNS
+    cells = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
+    if cells >= minimum:
         return columns - len("[], ") - cells, cells
-    alone = min(columns - len("[]"), most)
-    return 0, alone if alone >= least else 0
+    bar_only = min(columns - len("[]"), maximum)
+    return 0, bar_only if bar_only >= minimum else 0
 
 
 def format_bar(share: float, cells: int, glyphs: Glyphs) -> str:
     """Return a bar such as `███▌  ` for `share` of 1."""
     shades = glyphs.shades
-    whole, part = divmod(int(share * cells * (len(shades) - 1)), len(shades) - 1)
-    edge = shades[part] if part else ""
-    return f"{shades[-1] * whole}{edge}".ljust(cells, shades[0])
+    full_cells, shade_index = divmod(int(share * cells * (len(shades) - 1)), len(shades) - 1)
+    edge = shades[shade_index] if shade_index else ""
+    return f"{shades[-1] * full_cells}{edge}".ljust(cells, shades[0])
 
 
 def fit_columns(text: str, columns: int, glyphs: Glyphs) -> str:
@@ -133,10 +136,10 @@ def fit_columns(text: str, columns: int, glyphs: Glyphs) -> str:
     text = _CONTROL_SEQUENCE.sub(lambda found: "" if found[0][0] == "\x1b" else " ", text)
     if measure_columns(text) <= columns:
         return text
-    kept = text[: max(columns - len(glyphs.more), 0)]
-    while measure_columns(kept) > columns - len(glyphs.more) and kept:
-        kept = kept[:-1]
-    return f"{kept}{glyphs.more}"[:columns]
+    prefix = text[: max(columns - len(glyphs.more), 0)]
+    while measure_columns(prefix) > columns - len(glyphs.more) and prefix:
+        prefix = prefix[:-1]
+    return f"{prefix}{glyphs.more}"[:columns]
 
 
 def measure_columns(text: str) -> int:
@@ -177,12 +180,12 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
     """
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
-    first, *more = wrap_text(text, columns - indent)
+    first_line, *other_lines = wrap_text(text, columns - indent)
     if key.strip() and measure_columns(key.rstrip()) >= indent:
         yield key.rstrip()
         key = ""
-    yield f"{key}{' ' * (indent - measure_columns(key))}{first}".rstrip()
-    yield from (f"{'':{indent}}{line}".rstrip() for line in more)
+    yield f"{key}{' ' * (indent - measure_columns(key))}{first_line}".rstrip()
+    yield from (f"{'':{indent}}{line}".rstrip() for line in other_lines)
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
@@ -196,15 +199,17 @@ def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], st
 
 
 def _wrap_indented_line(line: str, columns: int, encode: Callable[[str], str]) -> Iterable[str]:
-    shown = encode(line)
-    begun = _LINE_START.match(shown)
-    begin = begun[0] if begun else ""
+    encoded = encode(line)
+    match = _LINE_START.match(encoded)
+    indentation = match[0] if match else ""
     is_command = (
-        len(begin) >= _COMMAND_INDENT and begin.isspace() and measure_columns(line) > columns
+        len(indentation) >= _COMMAND_INDENT
+        and indentation.isspace()
+        and measure_columns(line) > columns
     )
-    if is_command or measure_columns(shown) <= columns:
-        return [shown]
-    return format_labeled_lines(begin, shown[len(begin) :], len(begin), columns)
+    if is_command or measure_columns(encoded) <= columns:
+        return [encoded]
+    return format_labeled_lines(indentation, encoded[len(indentation) :], len(indentation), columns)
 
 
 def _wrap_line(text: str, columns: int) -> Iterator[str]:
@@ -222,7 +227,7 @@ def _wrap_line(text: str, columns: int) -> Iterator[str]:
 def _split_words(text: str, columns: int) -> Iterator[tuple[str, str]]:
     for gap, piece in _WORD_OR_COMMAND.findall(text):
         if " " in piece and measure_columns(piece) > columns:
-            first, *more = _SINGLE_WORD.findall(piece)
-            yield from ((gap, first[1]), *more)
+            first_word, *other_words = _SINGLE_WORD.findall(piece)
+            yield from ((gap, first_word[1]), *other_words)
         else:
             yield gap, piece

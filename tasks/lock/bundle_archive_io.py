@@ -53,28 +53,31 @@ def read_bundle(place: Path) -> Bundle:
     Raises `SettingsError` if there is no bundle or its format is unknown.
     """
     try:
-        found: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
+        bundle: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
-        meant = "name the bundle itself, a folder with bundle.json or a tar"
+        name_hint = "name the bundle itself, a folder with bundle.json or a tar"
         raise SettingsError(
             f"there is no bundle in {place}" if place.exists() else f"there is no {place}",
             location="offline",
-            hint=f"{meant if place.exists() else 'correct the path'}; or {_CREATE_HINT}",
+            hint=f"{name_hint if place.exists() else 'correct the path'}; or {_CREATE_HINT}",
         ) from error
-    names = [*found.files, *found.repositories.values(), *found.archives.values()]
-    if found.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
+    names = [*bundle.files, *bundle.repositories.values(), *bundle.archives.values()]
+    if bundle.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
         raise SettingsError(
             f"the bundle {place} is of another make", location="offline", hint=_CREATE_HINT
         )
-    return found
+    return bundle
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
     """Raise `SettingsError` for a truncated tar, whose beginning can still be valid."""
-    there, least = place.stat().st_size, sum(packed.size for packed in bundle.files.values())
-    if place.is_file() and there < least:
+    size, minimum = (
+        place.stat().st_size,
+        sum(bundled_file.size for bundled_file in bundle.files.values()),
+    )
+    if place.is_file() and size < minimum:
         raise SettingsError(
-            f"the bundle {place} is cut off: {there} bytes, and its files alone have {least}",
+            f"the bundle {place} is cut off: {size} bytes, and its files alone have {minimum}",
             location="offline",
             hint=f"copy it again; or {_CREATE_HINT}",
         )
@@ -84,8 +87,8 @@ def _read_manifest(place: Path) -> bytes:
     if place.is_dir():
         return (place / MANIFEST_NAME).read_bytes()
     with tarfile.open(place, "r:") as tar:
-        first = tar.next()
-        stream = tar.extractfile(first) if first and first.name == MANIFEST_NAME else None
+        member = tar.next()
+        stream = tar.extractfile(member) if member and member.name == MANIFEST_NAME else None
         if stream is None:
             raise KeyError(MANIFEST_NAME)
         return stream.read()
@@ -107,17 +110,21 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     Raises `BadArtifactError` for the first file that was changed or is not in the manifest.
     """
     folder = resolve_bundle_folder(place, build)
-    seen = Path(build) / "offline.json"
+    record_path = Path(build) / "offline.json"
     if folder != place:
         _unpack_bundle(place, bundle, folder)
     _require_listed(place, bundle, folder)
     show_progress("verifying the bundle")
     wheels = files.create_owned_folder(Path(build) / "offline-wheels")
-    before = manifests.read_manifest(seen, VerifiedFiles) if seen.is_file() else VerifiedFiles()
+    previous = (
+        manifests.read_manifest(record_path, VerifiedFiles)
+        if record_path.is_file()
+        else VerifiedFiles()
+    )
     paths = {name: folder / name for name in bundle.files}
     paths |= _collect_wheels(paths, wheels)
-    stamps = dict(_verify_files(bundle, folder, paths, before.stamps))
-    manifests.write_manifest(seen, VerifiedFiles(str(place), stamps))
+    stamps = dict(_verify_files(bundle, folder, paths, previous.stamps))
+    manifests.write_manifest(record_path, VerifiedFiles(str(place), stamps))
     network_access.start_offline_mode(wheels)
 
 
@@ -146,10 +153,10 @@ def try_read_bundle(folder: Path) -> Bundle | None:
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
     """Raise `BadArtifactError` for a link or a file whose exact name is not in the manifest."""
-    known = {*bundle.files, MANIFEST_NAME, files.TAG}
+    listed_names = {*bundle.files, MANIFEST_NAME, files.TAG}
     for path in _iterate_files(folder):
         name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or name not in known:
+        if path.is_symlink() or name not in listed_names:
             if folder != place:
                 files.remove_owned(folder)  # a corrected archive is then unpacked again
             raise BadArtifactError(
@@ -173,14 +180,16 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
 
     Everything else in `dest` is removed, because pip and uv install whatever they find in a folder.
     """
-    listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)]
-    found = {name: dest / PurePosixPath(name).name for name in listed}
+    wheel_names = [
+        name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)
+    ]
+    wheels = {name: dest / PurePosixPath(name).name for name in wheel_names}
     for path in dest.iterdir():
-        if path not in found.values():
+        if path not in wheels.values():
             files.remove_owned(path)
-    for name, path in found.items():
+    for name, path in wheels.items():
         _link_or_copy(paths[name], path)
-    return found
+    return wheels
 
 
 def _link_or_copy(source: Path, dest: Path) -> None:
@@ -205,17 +214,17 @@ def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Verify the files and yield the size and time of each. Unchanged files are not read again."""
-    for name, packed in bundle.files.items():
+    for name, bundled_file in bundle.files.items():
         path = paths[name]
-        key = f"{path} {packed.sha256}"
+        key = f"{path} {bundled_file.sha256}"
         if not path.is_file():
             raise _build_bundle_error(path, "is not there")
         stamp = _format_file_stamp(path)
-        if before.get(key) != stamp and files.read_artifact(path).sha256 != packed.sha256:
+        if before.get(key) != stamp and files.read_artifact(path).sha256 != bundled_file.sha256:
             if path != folder / name:
                 path.unlink()  # otherwise a corrected bundle would not be copied again
             raise _build_bundle_error(
-                folder / name, f"has other bytes than its sha256 {packed.sha256} says"
+                folder / name, f"has other bytes than its sha256 {bundled_file.sha256} says"
             )
         yield key, stamp
 
@@ -258,29 +267,29 @@ def _is_bundle(place: Path) -> bool:
 
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     """Write the manifest and move the bundle to `dest`."""
-    known = dict(_list_files(folder))
-    whole = replace(bundle, files=known)
-    manifests.write_manifest(folder / MANIFEST_NAME, whole)
+    bundled_files = dict(_list_files(folder))
+    finished_bundle = replace(bundle, files=bundled_files)
+    manifests.write_manifest(folder / MANIFEST_NAME, finished_bundle)
     if dest.suffix == _TAR_SUFFIX:
-        part = dest.with_name(f"{dest.name}.part")
-        _write_tar(folder, part, [MANIFEST_NAME, *sorted(known)])
-        files.replace_path(part, dest)
+        partial_tar = dest.with_name(f"{dest.name}.part")
+        _write_tar(folder, partial_tar, [MANIFEST_NAME, *sorted(bundled_files)])
+        files.replace_path(partial_tar, dest)
         files.remove_owned(folder)
-        return whole
-    old = dest.with_name(f"{dest.name}.old")
-    files.remove_owned(old)
+        return finished_bundle
+    previous = dest.with_name(f"{dest.name}.old")
+    files.remove_owned(previous)
     if dest.exists():
-        dest.rename(old)
+        dest.rename(previous)
     folder.rename(dest)
-    files.remove_owned(old)
-    return whole
+    files.remove_owned(previous)
+    return finished_bundle
 
 
 def _list_files(folder: Path) -> Iterator[tuple[str, BundledFile]]:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
-            known = files.read_artifact(path)
-            yield path.relative_to(folder).as_posix(), BundledFile(known.sha256, known.size)
+            artifact = files.read_artifact(path)
+            yield path.relative_to(folder).as_posix(), BundledFile(artifact.sha256, artifact.size)
 
 
 def _write_tar(folder: Path, part: Path, names: list[str]) -> None:
@@ -320,16 +329,16 @@ class PackageCollector:
                 location=str(file),
                 hint="doit clean, doit build, and the same command again",
             )
-        arriving = target.with_name(f"{target.name}.part")
-        shutil.copyfile(file, arriving)
-        files.replace_path(arriving, target)
+        partial_file = target.with_name(f"{target.name}.part")
+        shutil.copyfile(file, partial_file)
+        files.replace_path(partial_file, target)
 
     def download_packages(self, locked: LockedPackages, index: str = "") -> None:
         """Download the locked packages from an index. pip skips files that are in the folder."""
         if not locked:
             return
-        listed = self.scratch / "bundle.txt"
-        files.write_atomic(listed, format_hashed_requirements(locked))
+        requirements_file = self.scratch / "bundle.txt"
+        files.write_atomic(requirements_file, format_hashed_requirements(locked))
         argv = (self.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps")
         options = ("--require-hashes", "--progress-bar", "off", "-d", str(self.folder))
         command = (
@@ -337,7 +346,7 @@ class PackageCollector:
             *options,
             *package_indexes.build_extra_index_options(index),
             "-r",
-            str(listed),
+            str(requirements_file),
         )
         index_client.run_index_client(command, "fetch the packages", self.log)
 
@@ -376,9 +385,9 @@ def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
 
 def build_repository_name(url: str) -> str:
     """Return a folder name from the name of the repository and a digest of its URL."""
-    called = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
+    base_name = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
     digest = hashlib.sha256(redact_secrets(url).encode()).hexdigest()[:10]
-    return f"{called.removesuffix('.git') or 'repository'}-{digest}.git"
+    return f"{base_name.removesuffix('.git') or 'repository'}-{digest}.git"
 
 
 def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
@@ -394,9 +403,11 @@ def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
     bare.mkdir(parents=True, exist_ok=True)
     run_git("init", "--quiet", "--bare")
     run_git("config", "uploadpack.allowAnySHA1InWant", "true")
-    allowed = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
+    fetch_options = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
     source = one.tree.absolute().as_uri()
-    run_git(*allowed, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit)
+    run_git(
+        *fetch_options, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit
+    )
     run_git("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
     if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
         for kind in ("heads", "tags"):  # the kind of the ref is not known here

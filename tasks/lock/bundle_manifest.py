@@ -61,8 +61,8 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 def _redirect_job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
     if not isinstance(job, SourceJob | ExtensionJob):
         return job
-    there = {**bundle.repositories, **bundle.archives}
-    mirrors = {url: str(folder / place) for url, place in there.items()}
-    if own := mirrors.get(redact_secrets(job.location)):
-        mirrors[job.location] = own  # with credentials, as in the settings
+    paths = {**bundle.repositories, **bundle.archives}
+    mirrors = {url: str(folder / path) for url, path in paths.items()}
+    if mirror := mirrors.get(redact_secrets(job.location)):
+        mirrors[job.location] = mirror  # with credentials, as in the settings
     return replace(job, mirrors={**job.mirrors, **mirrors})

@@ -40,8 +40,8 @@ class FinishedBuild:
     def __init__(self, profile: Opened) -> None:
         self.profile, self.layout = profile, profile.layout
         self.choice = profile.choice
-        asked = [stage.job for stage in self.profile.plan.find_stages("extensions")]
-        self.left_out = {job.name: why for job in asked if (why := _explain_left_out(job))}
+        jobs = [stage.job for stage in self.profile.plan.find_stages("extensions")]
+        self.left_out = {job.name: reason for job in jobs if (reason := _explain_left_out(job))}
         self._require_built()
         if profile.pinned_plan:  # the digests then also come from the bundle's files
             activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
@@ -54,17 +54,19 @@ class FinishedBuild:
         )
 
     def _require_built(self) -> None:
-        without = {f"extensions:{name}" for name in self.left_out}
+        left_out_names = {f"extensions:{name}" for name in self.left_out}
         for stage in self.profile.plan.stages:
-            if stage.name in without or (without and stage.kind == "install"):
+            if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
                 continue  # a failed extension prevents the install into the user's environment
-            there = all(Path(path).is_file() for path in stage.outputs)
-            moved = (
-                stage_record_io.find_rebuild_reasons(stage) if there else ("it was not built yet",)
+            has_outputs = all(Path(path).is_file() for path in stage.outputs)
+            reasons = (
+                stage_record_io.find_rebuild_reasons(stage)
+                if has_outputs
+                else ("it was not built yet",)
             )
-            if moved:
+            if reasons:
                 raise TorchyardError(
-                    f"there is no finished build: {stage.name}: {moved[0]}",
+                    f"there is no finished build: {stage.name}: {reasons[0]}",
                     hint="doit build, then the same command again",
                 )
 
@@ -99,16 +101,16 @@ class FinishedBuild:
 
         Packages that nothing requires (pip, a compiler cache) are in deps.
         """
-        here, left = (
+        installed, remaining = (
             self._installed_packages,
-            {one.name for one in self._installed_packages.values() if not one.is_file},
+            {package.name for package in self._installed_packages.values() if not package.is_file},
         )
         groups: dict[str, tuple[InstalledPackage, ...]] = {}
-        for name, roots in self._list_roots(here):
-            brought = left & environments.resolve_required_names(roots, here)
-            groups[name] = tuple(here[one] for one in sorted(brought))
-            left -= brought
-        groups["deps"] += tuple(here[one] for one in sorted(left))
+        for name, roots in self._list_roots(installed):
+            required = remaining & environments.resolve_required_names(roots, installed)
+            groups[name] = tuple(installed[package] for package in sorted(required))
+            remaining -= required
+        groups["deps"] += tuple(installed[package] for package in sorted(remaining))
         return groups
 
     @cached_property
@@ -127,8 +129,8 @@ class FinishedBuild:
         for extension in self.extensions:
             built = manifests.read_manifest(extension.manifest, BuiltExtension)
             name = built.artifact.name.partition("-")[0] if built.artifact else ""
-            found = here.get(canonicalize_name(name))
-            yield extension.name, found.requires if found else ()
+            package = here.get(canonicalize_name(name))
+            yield extension.name, package.requires if package else ()
 
     def _lock_group(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
         return dict(self.lister.find_digests(self.groups[group], index))
@@ -151,14 +153,14 @@ class FinishedBuild:
         if job.kind == "path":
             return {"path": self._format_relative_path(job.location)}
         if job.kind == "tarball":
-            known = {"tarball": redact_secrets(job.location), "sha256": tree.digest}
+            source = {"tarball": redact_secrets(job.location), "sha256": tree.digest}
         else:
-            known = {"git": redact_secrets(job.location), "ref": job.ref, "commit": tree.commit}
-        return {**known, "submodules": dict(tree.submodules), "patches": tree.patches}
+            source = {"git": redact_secrets(job.location), "ref": job.ref, "commit": tree.commit}
+        return {**source, "submodules": dict(tree.submodules), "patches": tree.patches}
 
     def _lock_extension(self, job: ExtensionJob) -> LockedInputs:
-        built = manifests.read_manifest(job.manifest, BuiltExtension)
-        if built.status != "built":
+        extension = manifests.read_manifest(job.manifest, BuiltExtension)
+        if extension.status != "built":
             raise TorchyardError(
                 f"there is no finished build: extensions:{job.name}: {_UNREACHABLE}",
                 hint="doit build, then the same command again; optional: true, where it may be "
@@ -166,8 +168,10 @@ class FinishedBuild:
             )
         requires = environments.read_installed_packages(job.work / "requires").values()
         return LockedInputs(
-            **self._lock_extension_source(job, built.source),
-            requires=dict(self.lister.find_digests(one for one in requires if not one.is_file)),
+            **self._lock_extension_source(job, extension.source),
+            requires=dict(
+                self.lister.find_digests(package for package in requires if not package.is_file)
+            ),
             packages=self._lock_group(job.name),
         )
 
@@ -182,9 +186,9 @@ class FinishedBuild:
                 return {"wheel": source["wheel"], "sha256": source["sha256"]}
             case "sdist":
                 return {"sdist": job.location, "sha256": source["sha256"], "patches": patches}
-        known = {"git": source["git"], "ref": job.ref, "commit": source["commit"]}
+        git_source = {"git": source["git"], "ref": job.ref, "commit": source["commit"]}
         submodules = dict(git.read_git_state(job.clone).submodules) if job.submodules else {}
-        return {**known, "submodules": submodules, "patches": patches}
+        return {**git_source, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
         """Return the path relative to the checkout, or only the name of an outside folder.
@@ -192,8 +196,8 @@ class FinishedBuild:
         The location of an outside folder differs on other machines.
         """
         path = Path(location)
-        inside = path.is_relative_to(self.layout.root)
-        return path.relative_to(self.layout.root).as_posix() if inside else f"…/{path.name}"
+        is_inside_root = path.is_relative_to(self.layout.root)
+        return path.relative_to(self.layout.root).as_posix() if is_inside_root else f"…/{path.name}"
 
 
 def _explain_left_out(job: ExtensionJob) -> str:

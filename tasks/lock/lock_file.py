@@ -71,9 +71,9 @@ def merge_kept_extensions(
     now: LockSection, held: LockSection | None, names: Container[str]
 ) -> LockSection:
     """Return the section `now` with the extensions `names` of `held` that it lacks."""
-    before = held.extensions if held else {}
-    kept = {name: made for name, made in before.items() if name in names}
-    return now.model_copy(update={"extensions": {**kept, **now.extensions}})
+    locked = held.extensions if held else {}
+    retained = {name: inputs for name, inputs in locked.items() if name in names}
+    return now.model_copy(update={"extensions": {**retained, **now.extensions}})
 
 
 _FILE_HEADER = f"""\
@@ -86,21 +86,21 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
     """Return the unparsed lines of each profile, and the number of lines before them."""
-    found: dict[str, tuple[int, list[str]]] = {}
-    current: list[str] | None = None
+    sections: dict[str, tuple[int, list[str]]] = {}
+    section_lines: list[str] | None = None
     for number, line in enumerate(text.splitlines(keepends=True)):
-        if begins := _SECTION_KEY.match(line):
-            if begins["name"] in found:
+        if header := _SECTION_KEY.match(line):
+            if header["name"] in sections:
                 raise _build_lock_error(
-                    f"{LOCK_NAME}:{number + 1}", f'"{begins["name"]}" is there twice'
+                    f"{LOCK_NAME}:{number + 1}", f'"{header["name"]}" is there twice'
                 )
-            current = []
-            found[begins["name"]] = (number, current)
+            section_lines = []
+            sections[header["name"]] = (number, section_lines)
         elif line[0] not in " #\r\n":
             raise _build_lock_error(f"{LOCK_NAME}:{number + 1}", "this is no section of a profile")
-        if current is not None:
-            current.append(line)
-    return {name: (number, "".join(lines)) for name, (number, lines) in found.items()}
+        if section_lines is not None:
+            section_lines.append(line)
+    return {name: (number, "".join(lines)) for name, (number, lines) in sections.items()}
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
@@ -108,10 +108,10 @@ def parse_section(text: str, profile: str) -> LockSection | None:
 
     Raises `SettingsError` with the line of a key or value that is invalid.
     """
-    if (found := split_sections(text).get(profile)) is None:
+    if (section := split_sections(text).get(profile)) is None:
         return None
-    number, own = found
-    tree = parse_yaml_tree("\n" * number + own, LOCK_NAME)
+    number, section_text = section
+    tree = parse_yaml_tree("\n" * number + section_text, LOCK_NAME)
     values, _ = split_tree(tree)
     try:
         return LockSection.model_validate(values[profile])
@@ -129,20 +129,24 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
 
     Other sections stay as they are.
     """
-    others = {
-        name: own.rstrip() for name, (_, own) in split_sections(text).items() if name != profile
+    sections = {
+        name: section_text.rstrip()
+        for name, (_, section_text) in split_sections(text).items()
+        if name != profile
     }
     if section:
-        others[profile] = _render_section(profile, section)
-    return "\n\n".join([_FILE_HEADER.rstrip(), *(others[name] for name in sorted(others))]) + "\n"
+        sections[profile] = _render_section(profile, section)
+    return (
+        "\n\n".join([_FILE_HEADER.rstrip(), *(sections[name] for name in sorted(sections))]) + "\n"
+    )
 
 
 def _render_section(profile: str, section: LockSection) -> str:
-    told = _strip_empty(section.model_dump(mode="json"))
-    dumped: str = yaml.dump(
-        {profile: told}, Dumper=_LockDumper, sort_keys=True, width=10_000, allow_unicode=True
+    fields = _strip_empty(section.model_dump(mode="json"))
+    yaml_text: str = yaml.dump(
+        {profile: fields}, Dumper=_LockDumper, sort_keys=True, width=10_000, allow_unicode=True
     )
-    return dumped.rstrip()
+    return yaml_text.rstrip()
 
 
 class _LockDumper(yaml.SafeDumper):
@@ -157,8 +161,8 @@ def _strip_empty(value: Any) -> Any:
     """Return the value without empty entries."""
     if not isinstance(value, dict):
         return value
-    below = {key: _strip_empty(item) for key, item in value.items()}
-    return {key: item for key, item in below.items() if item not in ("", {}, [])}
+    stripped = {key: _strip_empty(item) for key, item in value.items()}
+    return {key: item for key, item in stripped.items() if item not in ("", {}, [])}
 
 
 def _build_lock_error(where: str, what: str) -> SettingsError:
@@ -215,5 +219,5 @@ def _parse_versions(packages: Mapping[str, Any]) -> dict[str, str]:
 
 def _shorten_value(value: Any) -> str:
     text = redact_secrets(str(value)) or "none"
-    is_digest = len(text) >= 40 and all(c in "0123456789abcdef" for c in text)
+    is_digest = len(text) >= 40 and all(character in "0123456789abcdef" for character in text)
     return text[:_SHORT_LENGTH] if is_digest else text

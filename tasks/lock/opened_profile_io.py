@@ -59,27 +59,27 @@ def load_pinned_plan(
         from tasks.lock.plan_pinning import pin_plan  # noqa: PLC0415 - most have no lock
 
         plan = pin_plan(plan, section, choice)
-    place = resolve_bundle_path(settings, layout)
-    if place is None:
+    bundle_path = resolve_bundle_path(settings, layout)
+    if bundle_path is None:
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock import bundle_archive_io  # noqa: PLC0415
     from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most use the network
 
-    bundle = bundle_archive_io.read_bundle(place)
-    bundle_archive_io.require_complete_bundle(place, bundle)
-    _require_same_platform(bundle, choice, place)
-    folder = bundle_archive_io.resolve_bundle_folder(place, layout.build)
+    bundle = bundle_archive_io.read_bundle(bundle_path)
+    bundle_archive_io.require_complete_bundle(bundle_path, bundle)
+    _require_same_platform(bundle, choice, bundle_path)
+    folder = bundle_archive_io.resolve_bundle_folder(bundle_path, layout.build)
     return PinnedPlan(redirect_plan(plan, bundle, folder), section, bundle)
 
 
 def activate_sources(settings: Settings, layout: Layout, held: PinnedPlan) -> None:
     """Activate the bundle or the mirrors. Must be called before anything is downloaded."""
-    place = resolve_bundle_path(settings, layout)
-    if place and held.bundle:
+    bundle_path = resolve_bundle_path(settings, layout)
+    if bundle_path and held.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
 
-        bundle_archive_io.activate_bundle(place, held.bundle, layout.build)
+        bundle_archive_io.activate_bundle(bundle_path, held.bundle, layout.build)
     elif held.mirrors:
         from tasks.system.network import package_indexes  # noqa: PLC0415 - most have no mirror
 
@@ -104,13 +104,13 @@ def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> N
 
     python, platform = identify_platform(choice)
     if (bundle.python, bundle.platform) != (python, platform):
-        alike = "make a bundle on a machine like this one"
-        other = f'choose that Python (python: "{bundle.python}"), or {alike}'
+        machine_hint = "make a bundle on a machine like this one"
+        python_hint = f'choose that Python (python: "{bundle.python}"), or {machine_hint}'
         raise SettingsError(
             f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, and this is "
             f"Python {python} on {platform}",
             location="offline",
-            hint=other if bundle.platform == platform else alike,
+            hint=python_hint if bundle.platform == platform else machine_hint,
         )
 
 
@@ -134,9 +134,9 @@ class Profile:
         """Return the estimated cost of the build on one core, as far as the facts allow."""
         from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - not needed to list tasks
 
-        choice = self.choice
+        resolution = self.choice
         return estimate_strategy_cost(
-            self.loaded.settings, self.knowledge, choice.strategy, choice.targets
+            self.loaded.settings, self.knowledge, resolution.strategy, resolution.targets
         )
 
 
@@ -169,8 +169,8 @@ class SelectedProfile:
         """
         if self.opened:
             return self.opened.loaded
-        loaded = load_settings(self.root / "config", self.name, os.environ)
+        loaded_settings = load_settings(self.root / "config", self.name, os.environ)
         try:
-            return apply_tree_version(loaded, self.root)
+            return apply_tree_version(loaded_settings, self.root)
         except SettingsError:
-            return loaded
+            return loaded_settings

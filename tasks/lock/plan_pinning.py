@@ -28,13 +28,13 @@ from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
 
 def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
     """Return the plan with the pins in its jobs, and a warning for each pin that is not used."""
-    if away := _check_machine(section, choice):
-        return replace(plan, warnings=(*plan.warnings, _format_warning(away)))
-    fits = not _check_torch(plan, section, choice)
-    pairs = [(stage, _pin_job(stage.job, section, torch=fits)) for stage in plan.stages]
+    if machine_mismatch := _check_machine(section, choice):
+        return replace(plan, warnings=(*plan.warnings, _format_warning(machine_mismatch)))
+    is_torch_locked = not _check_torch(plan, section, choice)
+    pairs = [(stage, _pin_job(stage.job, section, torch=is_torch_locked)) for stage in plan.stages]
     stages = tuple(replace(stage, job=job) if job else stage for stage, job in pairs)
-    told = (_format_warning(line) for line in _list_differences(plan, section, choice))
-    return replace(plan, stages=stages, warnings=(*plan.warnings, *told))
+    warnings = (_format_warning(line) for line in _list_differences(plan, section, choice))
+    return replace(plan, stages=stages, warnings=(*plan.warnings, *warnings))
 
 
 def identify_platform(choice: Resolution) -> tuple[str, str]:
@@ -50,20 +50,25 @@ def _check_machine(section: LockSection, choice: Resolution) -> str:
     python, platform = identify_platform(choice)
     if (section.python, section.platform) == (python, platform):
         return ""
-    held = f"Python {section.python} on {section.platform}"
-    return f"this profile is locked for {held}, and this is Python {python} on {platform}"
+    locked = f"Python {section.python} on {section.platform}"
+    return f"this profile is locked for {locked}, and this is Python {python} on {platform}"
 
 
 def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
-    held, asked = section.release, _strip_local_version(choice)
-    if (section.strategy, held) == (choice.strategy, asked):
+    locked, requested = section.release, _strip_local_version(choice)
+    if (section.strategy, locked) == (choice.strategy, requested):
         wheel = section.torch.wheel
-        wanted = next((one.job for one in plan.stages if isinstance(one.job, PrebuiltJob)), None)
-        if not (wheel and wanted) or _meets_requirement(wheel, wanted.requirement):
+        prebuilt_job = next(
+            (stage.job for stage in plan.stages if isinstance(stage.job, PrebuiltJob)), None
+        )
+        if not (wheel and prebuilt_job) or _meets_requirement(wheel, prebuilt_job.requirement):
             return ""
-        held = str(_parse_wheel_version(wheel) or wheel)
-        asked = wanted.requirement.partition("==")[2]
-    return f"torch {section.strategy} {held} is locked, and {choice.strategy} {asked} is asked for"
+        locked = str(_parse_wheel_version(wheel) or wheel)
+        requested = prebuilt_job.requirement.partition("==")[2]
+    return (
+        f"torch {section.strategy} {locked} is locked, "
+        f"and {choice.strategy} {requested} is asked for"
+    )
 
 
 def _meets_requirement(wheel: str, requirement: str) -> bool:
@@ -92,13 +97,15 @@ def _pin_job(job: Any, section: LockSection, *, torch: bool) -> Any:
         case DepsJob() if not _find_unmet_requirement(job, section):
             return replace(job, locked=section.packages, locked_toolkit=section.toolkit)
         case PrebuiltJob() if torch:
-            own = section.torch
-            return replace(job, locked=own.packages, locked_sha256=own.sha256)
+            locked_torch = section.torch
+            return replace(job, locked=locked_torch.packages, locked_sha256=locked_torch.sha256)
         case BuiltJob() if torch:
             return replace(job, locked=section.torch.packages)
         case SourceJob() if torch and not _check_source(job, section.torch):
-            own = section.torch
-            return replace(job, commit=own.commit, sha256=job.sha256 or own.sha256 or None)
+            locked_torch = section.torch
+            return replace(
+                job, commit=locked_torch.commit, sha256=job.sha256 or locked_torch.sha256 or None
+            )
         case ExtensionJob():
             return _pin_extension(job, section.extensions.get(job.name), torch=torch)
     return None
@@ -121,39 +128,44 @@ def _pin_extension(
 def _list_differences(plan: Plan, section: LockSection, choice: Resolution) -> Iterator[str]:
     if torch := _check_torch(plan, section, choice):
         yield torch
-    listed = set()
+    extension_names = set()
     for stage in plan.stages:
         match stage.job:
-            case DepsJob() if unmet := _find_unmet_requirement(stage.job, section):
-                yield unmet
-            case SourceJob() if not torch and (other := _check_source(stage.job, section.torch)):
-                yield other
+            case DepsJob() if unmet_requirement := _find_unmet_requirement(stage.job, section):
+                yield unmet_requirement
+            case SourceJob() if not torch and (
+                source_mismatch := _check_source(stage.job, section.torch)
+            ):
+                yield source_mismatch
             case ExtensionJob():
-                listed.add(stage.job.name)
+                extension_names.add(stage.job.name)
                 yield from _list_extension_differences(stage.job, section)
-    if gone := sorted(section.extensions.keys() - listed):
-        yield f"{', '.join(gone)} is locked, and the settings do not list it"
+    if missing_names := sorted(section.extensions.keys() - extension_names):
+        yield f"{', '.join(missing_names)} is locked, and the settings do not list it"
 
 
 def _list_extension_differences(job: ExtensionJob, section: LockSection) -> Iterator[str]:
-    made = section.extensions.get(job.name)
-    if made is None:
+    locked = section.extensions.get(job.name)
+    if locked is None:
         yield f"{job.name} is not in it"
-    elif other := _check_extension_source(job, made):
-        yield other
+    elif mismatch := _check_extension_source(job, locked):
+        yield mismatch
 
 
 def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
     """Describe the first requirement of the environment that its locked packages do not meet."""
-    held = {**parse_pinned_versions(section.toolkit), **parse_pinned_versions(section.packages)}
-    wanted = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
-    for text in wanted:
-        asked = Requirement(text)
-        version = held.get(canonicalize_name(asked.name))
+    locked_versions = {
+        **parse_pinned_versions(section.toolkit),
+        **parse_pinned_versions(section.packages),
+    }
+    requirements = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
+    for text in requirements:
+        requirement = Requirement(text)
+        version = locked_versions.get(canonicalize_name(requirement.name))
         if version is None and not job.existing:  # an existing environment may have it already
-            return f"{asked} is asked for, and no {asked.name} is locked"
-        if version is not None and not asked.specifier.contains(version, prereleases=True):
-            return f"{asked.name} {version} is locked, and {asked} is asked for"
+            return f"{requirement} is asked for, and no {requirement.name} is locked"
+        if version is not None and not requirement.specifier.contains(version, prereleases=True):
+            return f"{requirement.name} {version} is locked, and {requirement} is asked for"
     return ""
 
 
@@ -194,8 +206,8 @@ def _is_locked_wheel(job: ExtensionJob, made: LockedInputs) -> bool:
 
 
 def _format_mismatch(what: str, held: Iterable[str], asked: Iterable[str]) -> str:
-    before, now = tuple(held), tuple(map(redact_secrets, asked))
-    if before == now:
+    locked, requested = tuple(held), tuple(map(redact_secrets, asked))
+    if locked == requested:
         return ""
-    told = " at ".join(filter(None, before)) or "nothing of the kind"
-    return f"of {what} {told} is locked, and {' at '.join(now)} is asked for"
+    description = " at ".join(filter(None, locked)) or "nothing of the kind"
+    return f"of {what} {description} is locked, and {' at '.join(requested)} is asked for"

@@ -46,26 +46,26 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
     if kind == "ccache":
         old = parse_major_minor(version) < _REMOTE_STORAGE_SINCE
         return {_USER_VARIABLES["ccache"][1 if old else 0]: _format_ccache_url(url)}
-    parts, who = urlsplit(url), parse_cache_account(url)
+    parts, account = urlsplit(url), parse_cache_account(url)
     path = parts.path.strip("/")
     match parts.scheme:
         case "s3":
-            found = {"SCCACHE_BUCKET": parts.netloc, "SCCACHE_S3_KEY_PREFIX": path}
+            variables = {"SCCACHE_BUCKET": parts.netloc, "SCCACHE_S3_KEY_PREFIX": path}
         case "http" | "https":
-            found = {
+            variables = {
                 "SCCACHE_WEBDAV_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
                 "SCCACHE_WEBDAV_KEY_PREFIX": path,
-                "SCCACHE_WEBDAV_USERNAME": who.user,
-                "SCCACHE_WEBDAV_PASSWORD": who.password,
+                "SCCACHE_WEBDAV_USERNAME": account.user,
+                "SCCACHE_WEBDAV_PASSWORD": account.password,
             }
         case _:
-            found = {
+            variables = {
                 "SCCACHE_REDIS_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
                 "SCCACHE_REDIS_DB": path,
-                "SCCACHE_REDIS_USERNAME": who.user,
-                "SCCACHE_REDIS_PASSWORD": who.password,
+                "SCCACHE_REDIS_USERNAME": account.user,
+                "SCCACHE_REDIS_PASSWORD": account.password,
             }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in variables.items() if value}
 
 
 def _format_ccache_url(url: str) -> str:
@@ -74,8 +74,8 @@ def _format_ccache_url(url: str) -> str:
     ccache reads `redis://:PASSWORD` as a user with an empty name, which redis does not know, so the
     colon is removed.
     """
-    given = url.replace("redis://:", "redis://", 1)
-    return given if "-timeout=" in given else f"{given}{_CCACHE_TIMEOUTS}"
+    storage_url = url.replace("redis://:", "redis://", 1)
+    return storage_url if "-timeout=" in storage_url else f"{storage_url}{_CCACHE_TIMEOUTS}"
 
 
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:

@@ -68,8 +68,8 @@ class Worker:
     @property
     def distcc_host(self) -> str:
         """Return the worker as an entry of DISTCC_HOSTS."""
-        place = f"{self.user}@{self.name}" if self.user else f"{self.name}:{self.port}"
-        return f"{place}/{self.slots}{',lzo' * self.packed}"
+        address = f"{self.user}@{self.name}" if self.user else f"{self.name}:{self.port}"
+        return f"{address}/{self.slots}{',lzo' * self.packed}"
 
 
 @dataclass(frozen=True)
@@ -97,32 +97,34 @@ class CompilationCounts:
 
     def format_summary(self, kind: DistributorKind) -> str:
         """Return the counts as a sentence."""
-        there = {name: count for name, count in self.by_host.items() if name != LOCAL_MACHINE}
-        parts = [f"{count} at {name}" for name, count in sorted(there.items())]
+        remote_counts = {
+            name: count for name, count in self.by_host.items() if name != LOCAL_MACHINE
+        }
+        parts = [f"{count} at {name}" for name, count in sorted(remote_counts.items())]
         parts.append(f"{self.by_host.get(LOCAL_MACHINE, 0)} here")
         return f"{DISTRIBUTOR_PROGRAMS[kind]} had {', '.join(parts)} compiled"
 
 
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
-    found = _WORKER_TEXT.fullmatch(text)
-    if not found:
+    match = _WORKER_TEXT.fullmatch(text)
+    if not match:
         raise ValueError(f'"{text}" is no host')
-    user, port = found["user"] or "", found["port"]
+    user, port = match["user"] or "", match["port"]
     if user and port:
         raise ValueError(f'"{text}": with ssh the port belongs into ~/.ssh/config')
     if port and not 0 < int(port) < _PORT_LIMIT:
         raise ValueError(f'"{text}": a port is a number from 1 to {_PORT_LIMIT - 1}')
-    if found["name"] == "localhost":
+    if match["name"] == "localhost":
         raise ValueError("this machine has its own slots already: leave localhost out")
-    if (user or found["packed"]) and kind == "icecream":
+    if (user or match["packed"]) and kind == "icecream":
         raise ValueError(f'"{text}": {kind} takes its scheduler and a number: "host:port/slots"')
     return Worker(
-        name=found["name"],
+        name=match["name"],
         port=int(port or DISTRIBUTOR_PORTS.get(kind, DISTRIBUTOR_PORTS["distcc"])),
-        slots=int(found["slots"] or DEFAULT_SLOTS),
+        slots=int(match["slots"] or DEFAULT_SLOTS),
         user=user,
-        packed=bool(found["packed"]),
+        packed=bool(match["packed"]),
     )
 
 
@@ -130,21 +132,21 @@ def find_distribution_mistake(
     kind: DistributorKind, hosts: Sequence[str], cache: str
 ) -> SettingMistake | None:
     """Return the first contradiction between these settings, None if they are consistent."""
-    found = []
-    for at, host in enumerate(hosts):
+    workers = []
+    for index, host in enumerate(hosts):
         try:
-            found.append(parse_worker(host, kind))
+            workers.append(parse_worker(host, kind))
         except ValueError as error:
-            return ("hosts", at), str(error)
+            return ("hosts", index), str(error)
     if kind == "off":
         return None
-    return _find_hosts_mistake(kind, found) or _find_cache_mistake(kind, cache)
+    return _find_hosts_mistake(kind, workers) or _find_cache_mistake(kind, cache)
 
 
 def _find_hosts_mistake(kind: DistributorKind, found: Sequence[Worker]) -> SettingMistake | None:
     if not found:
         return ("distribute",), f'{kind} needs build.hosts, such as ["10.0.0.5/8"]'
-    if len({(one.user, one.name, one.port) for one in found}) < len(found):
+    if len({(worker.user, worker.name, worker.port) for worker in found}) < len(found):
         return ("hosts",), "a host is listed twice"
     if kind == "icecream" and len(found) > 1:
         return ("hosts",), f"{kind} takes one entry, the scheduler: it knows the machines"
@@ -153,8 +155,8 @@ def _find_hosts_mistake(kind: DistributorKind, found: Sequence[Worker]) -> Setti
 
 def _find_cache_mistake(kind: DistributorKind, cache: str) -> SettingMistake | None:
     if cache == "sccache":
-        why = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
-        return ("distribute",), why
+        reason = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
+        return ("distribute",), reason
     return None
 
 
@@ -168,7 +170,7 @@ def build_distribution_settings(
     if kind == "off":
         return DistributionSettings()
     return DistributionSettings(
-        kind, tuple(parse_worker(one, kind) for one in hosts), str(folder / "distribute")
+        kind, tuple(parse_worker(host, kind) for host in hosts), str(folder / "distribute")
     )
 
 
@@ -179,31 +181,31 @@ def build_distcc_variables(
     if kind != "distcc":
         return {}  # icecream's scheduler knows its machines
     # this machine preprocesses, and compiles the jobs that no worker accepts
-    own = f"--localslots={local} --localslots_cpp={local}"
-    return {"DISTCC_HOSTS": " ".join([own, *(one.distcc_host for one in workers)])}
+    local_options = f"--localslots={local} --localslots_cpp={local}"
+    return {"DISTCC_HOSTS": " ".join([local_options, *(worker.distcc_host for worker in workers)])}
 
 
 def count_compilations(kind: DistributorKind, log: Iterable[str]) -> CompilationCounts:
     """Count compilations by host from the log that distcc or icecream wrote."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in log:
-        if kind == "distcc" and (done := _DISTCC_COMPILED.search(line)):
-            where = _parse_worker_name(done["where"]) if done["what"] != "(null)" else ""
-        elif kind == "icecream" and (done := _ICECC_REMOTE.search(line)):
-            where = done["where"]
+        if kind == "distcc" and (match := _DISTCC_COMPILED.search(line)):
+            machine = _parse_worker_name(match["where"]) if match["what"] != "(null)" else ""
+        elif kind == "icecream" and (match := _ICECC_REMOTE.search(line)):
+            machine = match["where"]
         elif kind == "icecream" and _ICECC_LOCAL.search(line):
-            where = LOCAL_MACHINE
+            machine = LOCAL_MACHINE
         else:
             continue
-        if where:
-            found[where] = found.get(where, 0) + 1
-    return CompilationCounts(found)
+        if machine:
+            counts[machine] = counts.get(machine, 0) + 1
+    return CompilationCounts(counts)
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the host names in settings, given by dotted key, so that reports can hide them."""
-    found = settings.get("build.hosts", ())
-    hosts = [_WORKER_TEXT.fullmatch(text) for text in found if isinstance(text, str)]
+    entries = settings.get("build.hosts", ())
+    hosts = [_WORKER_TEXT.fullmatch(text) for text in entries if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)
 
 
@@ -211,5 +213,5 @@ def _parse_worker_name(place: str) -> str:
     """Return only the host name of `me@10.0.0.5:3632/8,lzo`."""
     if place == "localhost":
         return LOCAL_MACHINE
-    found = _WORKER_TEXT.fullmatch(place)
-    return found["name"] if found else place
+    match = _WORKER_TEXT.fullmatch(place)
+    return match["name"] if match else place

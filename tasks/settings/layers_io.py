@@ -45,17 +45,17 @@ def load_settings(
     If `local` is given, it is used as the text of local.yaml. Raises `SettingsError` with the file,
     line, dotted key and a hint.
     """
-    name, at, entry = profile.partition("@")
+    name, separator, entry = profile.partition("@")
     merged: Tree = {}
     warnings: list[str] = []
     for tree in (*_read_layer_files(config, name, local), _build_environment_tree(environ)):
         warnings += rename_old_keys(tree)
         merge_tree(merged, tree)
-    loaded = _validate_tree(profile, merged)
-    if at:
-        merge_tree(merged, _build_entry_tree(loaded, name, entry))
-        loaded = _validate_tree(profile, merged)
-    return replace(loaded, warnings=tuple(warnings))
+    loaded_settings = _validate_tree(profile, merged)
+    if separator:
+        merge_tree(merged, _build_entry_tree(loaded_settings, name, entry))
+        loaded_settings = _validate_tree(profile, merged)
+    return replace(loaded_settings, warnings=tuple(warnings))
 
 
 def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
@@ -73,11 +73,11 @@ def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
 def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
     """Reject a password in a settings file, because these files are shared and displayed."""
     key = "build.cache_remote"
-    remote, where = settings.build.cache_remote or "", origin.get(key, "")
-    if redact_secrets(remote) != remote and not where.upper().startswith(ENV_PREFIX):
+    url, location = settings.build.cache_remote or "", origin.get(key, "")
+    if redact_secrets(url) != url and not location.upper().startswith(ENV_PREFIX):
         raise SettingsError(
             f"{key}: this URL has a password in it",
-            location=where,
+            location=location,
             hint=f"give it in the environment: {ENV_PREFIX}BUILD__CACHE_REMOTE",
         )
 
@@ -88,33 +88,33 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
 
     tree: Tree = {}
     for axis, value in find_matrix_entry(loaded.settings.matrix, profile, name).items():
-        *above, last = AXIS_KEYS[axis].split(".")
+        *parents, leaf_key = AXIS_KEYS[axis].split(".")
         branch: Any = tree
-        for key in above:
+        for key in parents:
             branch = branch.setdefault(key, {})
-        branch[last] = Leaf(value, f"{_find_axis_origin(loaded, axis)} (cell {name})")
+        branch[leaf_key] = Leaf(value, f"{_find_axis_origin(loaded, axis)} (cell {name})")
     return tree
 
 
 def _find_axis_origin(loaded: LoadedSettings, axis: str) -> str:
     """Return where the values of the axis, or the entry that adds one, were set."""
-    listed = getattr(loaded.settings.matrix, axis)
-    return loaded.origin.get(f"matrix.{axis if listed else 'include'}", "matrix")
+    values = getattr(loaded.settings.matrix, axis)
+    return loaded.origin.get(f"matrix.{axis if values else 'include'}", "matrix")
 
 
 def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tree]:
-    known = list_profiles(config)
-    if profile not in known:
+    profiles = list_profiles(config)
+    if profile not in profiles:
         local = "config/local.yaml counts in every profile; " if profile == "local" else ""
         raise SettingsError(
-            f'there is no profile "{profile}"{format_did_you_mean(profile, known)}',
+            f'there is no profile "{profile}"{format_did_you_mean(profile, profiles)}',
             location="config/profiles",
-            hint=f"{local}choose one of: {', '.join(known)}",
+            hint=f"{local}choose one of: {', '.join(profiles)}",
         )
-    own = config / "local.yaml"
+    local_file = config / "local.yaml"
     paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]
-    if local is None and own.is_file():
-        paths.append(own)
+    if local is None and local_file.is_file():
+        paths.append(local_file)
     trees = [read_yaml_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
     return trees if local is None else [*trees, parse_yaml_tree(local, "config/local.yaml")]
 
@@ -125,15 +125,15 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
         if not name.upper().startswith(ENV_PREFIX):
             continue
         branch = tree
-        *above, last = _split_variable_name(name)
-        for key in above:
+        *parents, leaf_key = _split_variable_name(name)
+        for key in parents:
             step = branch.setdefault(key, {})
             if not isinstance(step, dict):
                 raise _create_duplicate_error(name)
             branch = step
-        if last in branch:
+        if leaf_key in branch:
             raise _create_duplicate_error(name)
-        branch[last] = parse_variable_value(text, name)
+        branch[leaf_key] = parse_variable_value(text, name)
     return tree
 
 

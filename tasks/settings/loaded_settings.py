@@ -30,9 +30,9 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
     try:
         yield
     except TorchyardError as error:
-        key, place = _find_setting_location(error, loaded)
-        if place:
-            error.location = f"{place}: {key}"
+        key, location = _find_setting_location(error, loaded)
+        if location:
+            error.location = f"{location}: {key}"
         raise
 
 
@@ -41,33 +41,37 @@ def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tup
 
     Both are "" if only defaults are involved or the error names no setting.
     """
-    found = _SETTING_KEY.fullmatch(error.location)
-    if found is None or found["list"] not in Settings.model_fields:
+    match = _SETTING_KEY.fullmatch(error.location)
+    if match is None or match["list"] not in Settings.model_fields:
         return "", ""
-    section, below = found["list"], found["below"]
+    section, subkeys = match["list"], match["below"]
     value: Any = getattr(loaded.settings, section)
-    index = found["index"] or (_find_item_index(value, found["name"]) if found["name"] else "")
+    index = match["index"] or (_find_item_index(value, match["name"]) if match["name"] else "")
     if not index:
-        for part in below.split(".")[1:]:
+        for part in subkeys.split(".")[1:]:
             value = getattr(value, part, None)
-        below += _find_item_index(value, error.message)
-    given = {one: at for one, at in loaded.places.items() if not at.startswith(DEFAULTS_PREFIX)}
-    beside = (key for key in given if key.startswith(f"{section}."))
-    for key in (*_list_parent_keys(f"{section}{index}{below}"), *beside):
-        if key in given:
-            return error.location, given[key]
-    related = (key for key in _RELATED_KEYS.get(section, ()) if key in given)
-    return next(((key, given[key]) for key in related), ("", ""))
+        subkeys += _find_item_index(value, error.message)
+    locations = {
+        name: location
+        for name, location in loaded.places.items()
+        if not location.startswith(DEFAULTS_PREFIX)
+    }
+    siblings = (key for key in locations if key.startswith(f"{section}."))
+    for key in (*_list_parent_keys(f"{section}{index}{subkeys}"), *siblings):
+        if key in locations:
+            return error.location, locations[key]
+    related = (key for key in _RELATED_KEYS.get(section, ()) if key in locations)
+    return next(((key, locations[key]) for key in related), ("", ""))
 
 
 def _find_item_index(value: Any, text: str) -> str:
     """Return `.1` for the list item that `text` names first, "" if it names none."""
-    found = []
-    for index, one in enumerate(value if isinstance(value, tuple) else ()):
-        name = re.escape(str(getattr(one, "name", one)))
-        if named := re.search(rf"(?<![\w.-]){name}(?![\w-])", text):
-            found.append((named.start(), f".{index}"))
-    return min(found, default=(0, ""))[1]
+    candidates = []
+    for index, item in enumerate(value if isinstance(value, tuple) else ()):
+        name = re.escape(str(getattr(item, "name", item)))
+        if match := re.search(rf"(?<![\w.-]){name}(?![\w-])", text):
+            candidates.append((match.start(), f".{index}"))
+    return min(candidates, default=(0, ""))[1]
 
 
 def _list_parent_keys(key: str) -> Iterator[str]:
@@ -82,8 +86,10 @@ _KEY_ASSIGNMENT = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 def list_nondefault_settings(loaded: LoadedSettings) -> dict[str, Any]:
     """Return every setting that does not come from config/default.yaml, by dotted key."""
-    given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS_PREFIX))
-    return {key: find_setting_value(loaded.settings, key) for key in given}
+    keys = (
+        key for key, location in loaded.origin.items() if not location.startswith(DEFAULTS_PREFIX)
+    )
+    return {key: find_setting_value(loaded.settings, key) for key in keys}
 
 
 def find_setting_value(settings: Settings, key: str) -> Any:
@@ -123,18 +129,18 @@ def mask_settings_text(text: str) -> list[str]:
     The value of a key with a secret name is masked, to the end of the line and in the deeper lines
     below it.
     """
-    found, depth = [], -1
+    lines, depth = [], -1
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))
         if depth >= 0 and (not line.strip() or indent > depth or line[indent:].startswith("- ")):
-            found.append(f"{line[:indent]}***" if line.strip() else line)
+            lines.append(f"{line[:indent]}***" if line.strip() else line)
             continue
         secret = next(
             (key for key in _KEY_ASSIGNMENT.finditer(line) if is_secret_name(key[1])), None
         )
         depth = indent if secret else -1
-        found.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
-    return found
+        lines.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
+    return lines
 
 
 # The beginning of the origin of a leaf from these files

@@ -34,8 +34,8 @@ _MAX_GPU_NAMES_LENGTH = 40  # characters; a longer list is replaced by the numbe
 
 def split_profile_name(profile: str) -> tuple[str, str]:
     """Split `mine@torch2.15.0-py3.12` into the profile and the matrix entry, "" for no entry."""
-    name, _, cell = profile.partition("@")
-    return name, cell
+    name, _, entry = profile.partition("@")
+    return name, entry
 
 
 def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
@@ -43,17 +43,17 @@ def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
 
     Raises `SettingsError` if two entries would have the same name.
     """
-    found = [_drop_unused_cuda(cell) for cell in _apply_includes(matrix)]
-    different = list(dict.fromkeys(tuple(cell.items()) for cell in found if cell))
-    named = [(_format_entry_name(dict(cell)), dict(cell)) for cell in different]
-    for name, times in Counter(name for name, _ in named).items():
-        if times > 1:
+    entries = [_drop_unused_cuda(entry) for entry in _apply_includes(matrix)]
+    unique_entries = list(dict.fromkeys(tuple(entry.items()) for entry in entries if entry))
+    named_entries = [(_format_entry_name(dict(entry)), dict(entry)) for entry in unique_entries]
+    for name, count in Counter(name for name, _ in named_entries).items():
+        if count > 1:
             raise SettingsError(
-                f'{times} builds of the matrix would be called "{name}"',
+                f'{count} builds of the matrix would be called "{name}"',
                 location="matrix",
                 hint="write the same thing once: a GPU by one of its names",
             )
-    return dict(named)
+    return dict(named_entries)
 
 
 def find_matrix_entry(matrix: Matrix, profile: str, name: str) -> MatrixEntry:
@@ -61,32 +61,36 @@ def find_matrix_entry(matrix: Matrix, profile: str, name: str) -> MatrixEntry:
 
     Raises `SettingsError` if the matrix has no such entry.
     """
-    known = expand_matrix(matrix)
-    if name in known:
-        return known[name]
-    if not known:
+    entries = expand_matrix(matrix)
+    if name in entries:
+        return entries[name]
+    if not entries:
         raise SettingsError(
             f'the profile "{profile}" has no matrix', location="matrix", hint="see docs/matrix.md"
         )
     raise SettingsError(
-        f'the matrix of "{profile}" has no "{name}"{format_did_you_mean(name, known)}',
+        f'the matrix of "{profile}" has no "{name}"{format_did_you_mean(name, entries)}',
         location="matrix",
-        hint=f"choose one of: {', '.join(known)}",
+        hint=f"choose one of: {', '.join(entries)}",
     )
 
 
 def _apply_includes(matrix: Matrix) -> Iterator[MatrixEntry]:
-    original = list(_list_combinations(matrix))
-    grown = [dict(cell) for cell in original]
-    more = []
-    for entry in map(_list_axis_values, matrix.include):
-        fits = [place for place, cell in enumerate(original) if _is_compatible_entry(entry, cell)]
-        for place in fits:
-            grown[place].update(entry)
-        if not fits:
-            more.append(entry)
+    combinations = list(_list_combinations(matrix))
+    extended = [dict(entry) for entry in combinations]
+    added = []
+    for included in map(_list_axis_values, matrix.include):
+        positions = [
+            position
+            for position, entry in enumerate(combinations)
+            if _is_compatible_entry(included, entry)
+        ]
+        for position in positions:
+            extended[position].update(included)
+        if not positions:
+            added.append(included)
     yield from (
-        {axis: cell[axis] for axis in AXIS_KEYS if axis in cell} for cell in [*grown, *more]
+        {axis: entry[axis] for axis in AXIS_KEYS if axis in entry} for entry in [*extended, *added]
     )
 
 
@@ -94,11 +98,11 @@ def _list_combinations(matrix: Matrix) -> Iterator[MatrixEntry]:
     axes = {axis: values for axis in AXIS_KEYS if (values := getattr(matrix, axis))}
     if not axes:
         return
-    out = [_list_axis_values(entry) for entry in matrix.exclude]
+    excluded = [_list_axis_values(exclusion) for exclusion in matrix.exclude]
     for values in product(*axes.values()):
-        cell = dict(zip(axes, values, strict=True))
-        if not any(entry.items() <= cell.items() for entry in out):
-            yield cell
+        combination = dict(zip(axes, values, strict=True))
+        if not any(exclusion.items() <= combination.items() for exclusion in excluded):
+            yield combination
 
 
 def _list_axis_values(entry: MatrixCombination) -> MatrixEntry:
@@ -112,8 +116,8 @@ def _is_compatible_entry(entry: MatrixEntry, cell: MatrixEntry) -> bool:
 
 def _drop_unused_cuda(cell: MatrixEntry) -> MatrixEntry:
     """Remove the CUDA axis from a CPU build, which is the same with every toolkit."""
-    for_cpu = cell.get("gpus") == ()
-    return {axis: value for axis, value in cell.items() if not (for_cpu and axis == "cuda")}
+    is_cpu_only = cell.get("gpus") == ()
+    return {axis: value for axis, value in cell.items() if not (is_cpu_only and axis == "cuda")}
 
 
 def _format_entry_name(cell: MatrixEntry) -> str:
@@ -145,6 +149,6 @@ def _format_gpu_names(names: tuple[str, ...]) -> str:
 
 
 def _format_gpu_name(name: str) -> str:
-    if found := _GPU_CAPABILITY.fullmatch(name):
-        return f"sm{found[1]}{found[2]}"
+    if match := _GPU_CAPABILITY.fullmatch(name):
+        return f"sm{match[1]}{match[2]}"
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -94,8 +94,8 @@ class Build(Section):
 
     @model_validator(mode="after")
     def _check_distribution(self) -> Self:
-        if found := find_distribution_mistake(self.distribute, self.hosts, self.cache):
-            raise InvalidKeyError(*found)
+        if mistake := find_distribution_mistake(self.distribute, self.hosts, self.cache):
+            raise InvalidKeyError(*mistake)
         return self
 
 
@@ -161,10 +161,10 @@ class Extension(Section):
 
     @model_validator(mode="after")
     def _check_single_source(self) -> Self:
-        given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
-        if len(given) > 1:
-            found = " and ".join(given)
-            raise ValueError(f"give at most one of git, path and sdist (found {found})")
+        sources = [key for key in ("git", "path", "sdist") if getattr(self, key)]
+        if len(sources) > 1:
+            names = " and ".join(sources)
+            raise ValueError(f"give at most one of git, path and sdist (found {names})")
         if self.subdirectory and (
             self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
         ):

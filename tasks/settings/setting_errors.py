@@ -36,7 +36,7 @@ def describe_problem(
             ]
     if value is None:
         return "it has no value", f"{_format_expected_values(alike)}, or leave the key out"
-    if any(other["type"] == "string_type" for other in alike) and _is_scalar(value):
+    if any(candidate["type"] == "string_type" for candidate in alike) and _is_scalar(value):
         kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
         return f"{format_yaml_value(value)} is {kind}", f'quote it: "{format_yaml_value(value)}"'
     return f"{format_yaml_value(value)} is not accepted", _format_expected_values(alike)
@@ -98,31 +98,33 @@ _TEST_PREFIXES = ("TORCHYARD_TEST_", "TORCHYARD_BENCHMARK_")
 def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each TORCHYARD_ variable that nothing reads."""
     for name in sorted(names):
-        ours = name.startswith("TORCHYARD_") and not name.startswith((ENV_PREFIX, *_TEST_PREFIXES))
-        if ours and name != PROFILE_VARIABLE and name not in _EXPORTED_VARIABLES:
-            right = find_nearest_variable(name)
-            near = f"; did you mean {right}?" if right else ""
-            yield f"{name} is set, and nothing reads it{near}"
+        is_torchyard_name = name.startswith("TORCHYARD_") and not name.startswith(
+            (ENV_PREFIX, *_TEST_PREFIXES)
+        )
+        if is_torchyard_name and name != PROFILE_VARIABLE and name not in _EXPORTED_VARIABLES:
+            nearest = find_nearest_variable(name)
+            suggestion = f"; did you mean {nearest}?" if nearest else ""
+            yield f"{name} is set, and nothing reads it{suggestion}"
 
 
 def find_nearest_variable(name: str) -> str:
     """Return the known variable that is most similar to `name`, "" if none is similar."""
-    read = (PROFILE_VARIABLE, *_list_setting_variables())
-    rest = name[len("TORCHYARD") :].lstrip("_")
-    if ENV_PREFIX + "__".join(rest.split("__")[:2]).upper() in read:
-        return ENV_PREFIX + rest  # a mapping such as build.env accepts any name
-    alone = [one for one in read if one.endswith(f"__{rest.upper()}")]
-    if len(alone) == 1:
-        return alone[0]
-    known = {_normalize_variable_name(one): one for one in read}
-    near = find_nearest_word(_normalize_variable_name(name), known)
-    return known[near] if near else ""
+    variables = (PROFILE_VARIABLE, *_list_setting_variables())
+    suffix = name[len("TORCHYARD") :].lstrip("_")
+    if ENV_PREFIX + "__".join(suffix.split("__")[:2]).upper() in variables:
+        return ENV_PREFIX + suffix  # a mapping such as build.env accepts any name
+    matches = [variable for variable in variables if variable.endswith(f"__{suffix.upper()}")]
+    if len(matches) == 1:
+        return matches[0]
+    by_normalized_name = {_normalize_variable_name(variable): variable for variable in variables}
+    nearest = find_nearest_word(_normalize_variable_name(name), by_normalized_name)
+    return by_normalized_name[nearest] if nearest else ""
 
 
 def _list_setting_variables() -> Iterator[str]:
     for name, field in Settings.model_fields.items():
-        inside = isinstance(field.default, Section)
-        keys = type(field.default).model_fields if inside else ("",)
+        is_section = isinstance(field.default, Section)
+        keys = type(field.default).model_fields if is_section else ("",)
         yield from (f"{ENV_PREFIX}{name}__{key}".rstrip("_").upper() for key in keys)
 
 
@@ -145,16 +147,20 @@ def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsErro
     problem = _select_main_problem(problems)
     path = _find_key_path(problem)
     if problem["type"] == "extra_forbidden":
-        what, todo = _describe_unknown_key(path, find_key_location(path, tree))
+        message, hint = _describe_unknown_key(path, find_key_location(path, tree))
     else:
-        what, todo = describe_problem(problem, [p for p in problems if _find_key_path(p) == path])
-    if others := [
-        _format_key_location(one, tree) for one in _find_wrong_keys(problems) if one != path
+        message, hint = describe_problem(
+            problem, [candidate for candidate in problems if _find_key_path(candidate) == path]
+        )
+    if other_keys := [
+        _format_key_location(key, tree) for key in _find_wrong_keys(problems) if key != path
     ]:
-        also = f"wrong as well: {format_short_list(sorted(others), _MAX_OTHER_PROBLEMS)}"
-        todo = "; ".join(part for part in (todo, also) if part)
+        other_problems = (
+            f"wrong as well: {format_short_list(sorted(other_keys), _MAX_OTHER_PROBLEMS)}"
+        )
+        hint = "; ".join(part for part in (hint, other_problems) if part)
     return SettingsError(
-        f"{_join_key_path(path)}: {what}", location=find_key_location(path, tree), hint=todo
+        f"{_join_key_path(path)}: {message}", location=find_key_location(path, tree), hint=hint
     )
 
 
@@ -172,8 +178,10 @@ def _select_main_problem(problems: Sequence[ValidationProblem]) -> ValidationPro
     A value with several accepted forms fails each of them. The problem at the deepest key belongs
     to the form that was meant.
     """
-    first = problems[0]["loc"]
-    return max((p for p in problems if p["loc"][:2] == first[:2]), key=_rank_problem)
+    first_path = problems[0]["loc"]
+    return max(
+        (problem for problem in problems if problem["loc"][:2] == first_path[:2]), key=_rank_problem
+    )
 
 
 def _rank_problem(problem: ValidationProblem) -> tuple[bool, bool, int]:
@@ -184,12 +192,16 @@ def _rank_problem(problem: ValidationProblem) -> tuple[bool, bool, int]:
 def _find_wrong_keys(problems: Sequence[ValidationProblem]) -> set[KeyPath]:
     """Return the keys to fix; a list is left out if one of its items is wrong."""
     paths = {_find_key_path(problem) for problem in problems}
-    return {p for p in paths if not any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
+    return {
+        path
+        for path in paths
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+    }
 
 
 def _find_key_path(problem: ValidationProblem) -> KeyPath:
-    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of an `InvalidKeyError`
-    return (*(part for part in problem["loc"] if not _is_union_variant(part)), *within)
+    subkeys = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of an `InvalidKeyError`
+    return (*(part for part in problem["loc"] if not _is_union_variant(part)), *subkeys)
 
 
 def _is_union_variant(part: Any) -> bool:
@@ -198,7 +210,8 @@ def _is_union_variant(part: Any) -> bool:
     Examples: "literal['auto']", "tuple[str, ...]".
     """
     return isinstance(part, str) and (
-        any(c in part for c in "[(") or part in {"str", "int", "bool", "constrained-int"}
+        any(character in part for character in "[(")
+        or part in {"str", "int", "bool", "constrained-int"}
     )
 
 
@@ -206,12 +219,15 @@ def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
     if (
         len(path) == 1
         and where.upper().startswith(ENV_PREFIX)
-        and (right := find_nearest_variable(where))
+        and (nearest := find_nearest_variable(where))
     ):
-        return "unknown key", f"did you mean {right}?"
-    known = _list_known_keys(path[:-1])
-    today = _RENAMED_KEYS.get(path, str(path[-1]))
-    return f"unknown key{format_did_you_mean(today, known)}", f"known here: {', '.join(known)}"
+        return "unknown key", f"did you mean {nearest}?"
+    known_keys = _list_known_keys(path[:-1])
+    current_name = _RENAMED_KEYS.get(path, str(path[-1]))
+    return (
+        f"unknown key{format_did_you_mean(current_name, known_keys)}",
+        f"known here: {', '.join(known_keys)}",
+    )
 
 
 def _list_known_keys(path: KeyPath) -> list[str]:
@@ -257,5 +273,5 @@ def find_key_location(path: KeyPath, tree: Tree) -> str:
 
 
 def _find_item_location(leaf: Leaf, path: KeyPath) -> str:
-    inner = (leaf.lines.get(path[:length]) for length in range(len(path), 0, -1))
-    return next((where for where in inner if where), leaf.location)
+    locations = (leaf.lines.get(path[:length]) for length in range(len(path), 0, -1))
+    return next((location for location in locations if location), leaf.location)

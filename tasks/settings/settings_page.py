@@ -29,9 +29,11 @@ def render_json_schema() -> str:
     """Return the content of config/schema.json."""
     schema = Settings.model_json_schema()
     for model in _list_models(Section):
-        described = schema if model is Settings else schema["$defs"][model.__name__]
-        for name, said in _read_field_docstrings(model):
-            described["properties"][model.model_fields[name].alias or name]["description"] = said
+        model_schema = schema if model is Settings else schema["$defs"][model.__name__]
+        for name, docstring in _read_field_docstrings(model):
+            model_schema["properties"][model.model_fields[name].alias or name]["description"] = (
+                docstring
+            )
     schema = _normalize_schema_node(schema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "torchyard settings"
@@ -47,13 +49,13 @@ def _list_models(base: type[Section]) -> Iterator[type[Section]]:
 def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
     """Yield the fields of a class, each with the docstring that follows it."""
     source = ast.parse(textwrap.dedent(inspect.getsource(model)))
-    for statement, after in pairwise(getattr(source.body[0], "body", ())):
-        match statement, after:
+    for statement, following in pairwise(getattr(source.body[0], "body", ())):
+        match statement, following:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(said))),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
             ):
-                yield name, inspect.cleandoc(said)
+                yield name, inspect.cleandoc(docstring)
 
 
 def _normalize_schema_node(node: Any) -> Any:
@@ -62,12 +64,12 @@ def _normalize_schema_node(node: Any) -> Any:
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
         return node
-    tidy = {key: _normalize_schema_node(value) for key, value in node.items()}
-    if isinstance(tidy.get("description"), str):
-        tidy["description"] = " ".join(tidy["description"].split())
-    if "patternProperties" in tidy:
-        tidy["additionalProperties"] = False
-    return tidy
+    normalized = {key: _normalize_schema_node(value) for key, value in node.items()}
+    if isinstance(normalized.get("description"), str):
+        normalized["description"] = " ".join(normalized["description"].split())
+    if "patternProperties" in normalized:
+        normalized["additionalProperties"] = False
+    return normalized
 
 
 _EXAMPLE_SHA256 = "0" * 64
@@ -255,15 +257,15 @@ def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
     section = schema["$defs"]["Extension"]
     yield f"## One of extensions\n\n{section['description']}\n\n"
     for key, example in EXTENSION_EXAMPLES.items():
-        described = section["properties"][key]
-        yield _render_key(f"extensions.{key}", described, example, [build_example_extension(key)])
+        key_schema = section["properties"][key]
+        yield _render_key(f"extensions.{key}", key_schema, example, [build_example_extension(key)])
 
 
 def build_example_extension(key: str) -> dict[str, Any]:
     """Return an extension that has this key and the keys that it needs."""
-    told = EXTENSION_EXAMPLES[key].value
+    value = EXTENSION_EXAMPLES[key].value
     source = {} if key in {"git", "sdist"} else {"path": EXTENSION_EXAMPLES["path"].value}
-    return {"name": "mine", **source, key: told}
+    return {"name": "mine", **source, key: value}
 
 
 def _render_key(
@@ -271,13 +273,13 @@ def _render_key(
 ) -> str:
     name, _, key = dotted.partition(".")
     value = whole or ({**example.required_keys, key: example.value} if key else example.value)
-    again = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
+    stages = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
     default = (
         f" **Default** {_format_default(described['default'])}." if "default" in described else ""
     )
     return (
         f"### {dotted}\n\n{described['description']}\n\n"
-        f"**Type** {_describe_type(described)}.{default} **Runs again** {again}.\n\n"
+        f"**Type** {_describe_type(described)}.{default} **Runs again** {stages}.\n\n"
         f"```yaml\n{name}: {_dump_yaml_line(value)}\n```\n\n"
     )
 

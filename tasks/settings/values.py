@@ -121,8 +121,8 @@ def _check_distributor(value: object) -> object:
 
 
 def _check_cache_port(url: str) -> str:
-    if why := find_url_mistake(url):
-        raise ValueError(why)
+    if mistake := find_url_mistake(url):
+        raise ValueError(mistake)
     return url
 
 

@@ -74,9 +74,11 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                where = _format_location(name, event.start_mark.line) if event.start_mark else name
+                location = (
+                    _format_location(name, event.start_mark.line) if event.start_mark else name
+                )
                 raise SettingsError(
-                    "a YAML alias is not accepted", location=where, hint="write the value out"
+                    "a YAML alias is not accepted", location=location, hint="write the value out"
                 )
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
@@ -85,8 +87,8 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
             f"not readable as YAML: {error.reason}", location=_format_location(name, line)
         ) from error
     except yaml.MarkedYAMLError as error:
-        where = _format_location(name, error.problem_mark.line) if error.problem_mark else name
-        raise SettingsError(f"not readable as YAML: {error.problem}", location=where) from error
+        location = _format_location(name, error.problem_mark.line) if error.problem_mark else name
+        raise SettingsError(f"not readable as YAML: {error.problem}", location=location) from error
     return node
 
 
@@ -98,29 +100,29 @@ def _format_location(name: str, line: int) -> str:
 def _build_tree(node: yaml.MappingNode, name: str) -> Tree:
     _require_plain_tag(node, name)
     tree: Tree = {}
-    for key, below in _list_mapping_pairs(node, name):
-        if isinstance(below, yaml.MappingNode) and below.value:
-            tree[key] = _build_tree(below, name)
+    for key, child in _list_mapping_pairs(node, name):
+        if isinstance(child, yaml.MappingNode) and child.value:
+            tree[key] = _build_tree(child, name)
         else:
-            lines = dict(_find_item_locations(below, name))
+            lines = dict(_find_item_locations(child, name))
             tree[key] = Leaf(
-                _convert_node(below, name), _format_location(name, below.start_mark.line), lines
+                _convert_node(child, name), _format_location(name, child.start_mark.line), lines
             )
     return tree
 
 
 def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
     pairs: dict[str, yaml.Node] = {}
-    for key_node, below in node.value:
-        where = _format_location(name, key_node.start_mark.line)
+    for key_node, child in node.value:
+        location = _format_location(name, key_node.start_mark.line)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
         if not key or key == "<<":
-            raise SettingsError("a key must be a plain word", location=where)
+            raise SettingsError("a key must be a plain word", location=location)
         if key in pairs:
             raise SettingsError(
-                f'the key "{key}" is there twice', location=where, hint="keep one of them"
+                f'the key "{key}" is there twice', location=location, hint="keep one of them"
             )
-        pairs[key] = below
+        pairs[key] = child
     return list(pairs.items())
 
 
@@ -131,9 +133,11 @@ def _find_item_locations(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any
         items = list(enumerate(node.value))
     elif isinstance(node, yaml.MappingNode):
         items = list(_list_mapping_pairs(node, name))
-    for key, below in items:
-        yield (key,), _format_location(name, below.start_mark.line)
-        yield from (((key, *path), where) for path, where in _find_item_locations(below, name))
+    for key, child in items:
+        yield (key,), _format_location(name, child.start_mark.line)
+        yield from (
+            ((key, *path), location) for path, location in _find_item_locations(child, name)
+        )
 
 
 def _convert_node(node: yaml.Node | None, name: str) -> Any:
@@ -141,9 +145,9 @@ def _convert_node(node: yaml.Node | None, name: str) -> Any:
         return None
     _require_plain_tag(node, name)
     if isinstance(node, yaml.MappingNode):
-        return {key: _convert_node(below, name) for key, below in _list_mapping_pairs(node, name)}
+        return {key: _convert_node(child, name) for key, child in _list_mapping_pairs(node, name)}
     if isinstance(node, yaml.SequenceNode):
-        return [_convert_node(below, name) for below in node.value]
+        return [_convert_node(child, name) for child in node.value]
     kind = node.tag.rpartition(":")[2]
     if kind == "float" or (kind == "int" and not _DECIMAL_INTEGER.fullmatch(node.value)):
         return YamlNumber(node.value)
@@ -164,10 +168,10 @@ def rename_old_keys(tree: Tree) -> Iterator[str]:
     """Replace keys by their new names, and yield a warning for each."""
     for old, new in _RENAMED_KEYS.items():
         section, _, key = old.partition(".")
-        found = tree.get(section)
-        if isinstance(found, dict) and isinstance(leaf := found.get(key), Leaf):
-            del found[key]
-            found.setdefault(new.partition(".")[2], leaf)
+        subtree = tree.get(section)
+        if isinstance(subtree, dict) and isinstance(leaf := subtree.get(key), Leaf):
+            del subtree[key]
+            subtree.setdefault(new.partition(".")[2], leaf)
             yield f"{leaf.location}: {old} is now {new}; the next release will not read {old}"
 
 
@@ -178,9 +182,9 @@ def merge_tree(into: Tree, tree: Tree) -> None:
         if isinstance(present, dict) and _is_empty_mapping(value):
             continue
         if isinstance(value, dict):
-            below = present if isinstance(present, dict) else {}
-            into[key] = below
-            merge_tree(below, value)
+            branch = present if isinstance(present, dict) else {}
+            into[key] = branch
+            merge_tree(branch, value)
         else:
             into[key] = value
 
@@ -198,8 +202,8 @@ def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, 
         if isinstance(node, Leaf):
             values[key], origin[dotted] = node.value, node.location
         else:
-            values[key], below = split_tree(node, dotted)
-            origin.update(below)
+            values[key], child_origin = split_tree(node, dotted)
+            origin.update(child_origin)
     return values, origin
 
 
@@ -208,7 +212,7 @@ def list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]
     for key, node in tree.items():
         dotted = f"{prefix}{key}"
         if isinstance(node, Leaf):
-            for path, where in node.lines.items():
-                yield ".".join(map(str, (dotted, *path))), where
+            for path, location in node.lines.items():
+                yield ".".join(map(str, (dotted, *path))), location
         else:
             yield from list_item_origins(node, f"{dotted}.")
