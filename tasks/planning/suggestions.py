@@ -126,9 +126,9 @@ def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[t
     provider = settings.toolkit.provider
     yield "", ""
     version = cuda or settings.toolkit.version
-    for release in found.cudas_built if version == "auto" else (version,):
+    for candidate in found.cudas_built if version == "auto" else (version,):
         if provider != "pypi":
-            yield "", release
+            yield "", candidate
     if provider != "auto":
         yield "auto", ""
 

@@ -65,8 +65,8 @@ class WhatIf:
             resolution = self.attempt(settings, target_host, self.knowledge)
         except TorchyardError:
             return None
-        fails_known = is_known_bad(self.knowledge, resolution, target_host)
-        return resolution if self._is_known_build(resolution) and not fails_known else None
+        is_bad = is_known_bad(self.knowledge, resolution, target_host)
+        return resolution if self._is_known_build(resolution) and not is_bad else None
 
     def add_all_toolkits(self) -> WhatIf:
         """Return the same on a host that has every known toolkit."""
@@ -125,11 +125,9 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
-    required_cuda = (
-        resolution.toolkit.version if resolution else ""
-    )  # what the refusal says is needed
+    needed = resolution.toolkit.version if resolution else ""  # what the refusal says is needed
     versions = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
-    versions.sort(key=lambda cuda: cuda != required_cuda)
+    versions.sort(key=lambda cuda: cuda != needed)
     changes = [
         (cuda, keys) for keys in _list_provider_changes(trial, {}, "system") for cuda in versions
     ]
