@@ -56,8 +56,10 @@ def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
     With `ptx`, the highest arch is `120`: both cubin and PTX.
     """
     ordered = _sort_archs(archs)
-    both = _find_ptx_arch(ordered) if ptx else None
-    names = (arch.sm.removeprefix("sm_") + ("" if arch == both else "-real") for arch in ordered)
+    ptx_arch = _find_ptx_arch(ordered) if ptx else None
+    names = (
+        arch.sm.removeprefix("sm_") + ("" if arch == ptx_arch else "-real") for arch in ordered
+    )
     return ";".join(names)
 
 
@@ -73,16 +75,16 @@ def require_extension_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None
 def require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
     """Raise `KnowledgeError` if that torch's CMake does not accept `arch`."""
     if not machine_code_rules.is_cmake_arch_supported(knowledge, torch, arch):
-        plain = Arch(arch.major, arch.minor)
-        instead = (
-            f', or write "{plain}"'
-            if machine_code_rules.is_cmake_arch_supported(knowledge, torch, plain)
+        base_arch = Arch(arch.major, arch.minor)
+        alternative = (
+            f', or write "{base_arch}"'
+            if machine_code_rules.is_cmake_arch_supported(knowledge, torch, base_arch)
             else ""
         )
-        first = machine_code_rules.find_first_cmake_release(knowledge, [arch])
+        first_release = machine_code_rules.find_first_cmake_release(knowledge, [arch])
         raise KnowledgeError(
             f"the CMake of torch {torch} does not accept {arch}",
-            hint=f"choose a newer torch ({first} is the first that does){instead}",
+            hint=f"choose a newer torch ({first_release} is the first that does){alternative}",
         )
 
 
@@ -107,14 +109,14 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     Raises `KnowledgeError` if all have one: PTX with a suffix does not run on later GPUs, and PTX
     is included for them.
     """
-    plain = [arch for arch in ordered if not arch.suffix]
-    if not plain:
-        last = ordered[-1]
+    unsuffixed = [arch for arch in ordered if not arch.suffix]
+    if not unsuffixed:
+        top = ordered[-1]
         raise KnowledgeError(
-            f"PTX of {last} is for no later card",
-            hint=f'add "{last.major}.{last.minor}" to target.gpus, or leave target.ptx at false',
+            f"PTX of {top} is for no later card",
+            hint=f'add "{top.major}.{top.minor}" to target.gpus, or leave target.ptx at false',
         )
-    return plain[-1]
+    return unsuffixed[-1]
 
 
 _ARCH_LIST_EXAMPLE = 'write capabilities with ";" between them: "8.9;12.0+PTX"'
@@ -166,16 +168,16 @@ def parse_cmake_archs(
         return None
     if text in {"all", "all-major"}:
         return _expand_all_archs(knowledge, cuda, major=text == "all-major")
-    items = [_CMAKE_ARCH_PATTERN.fullmatch(item) for item in text.split(";")]
-    if not all(items):
+    matches = [_CMAKE_ARCH_PATTERN.fullmatch(item) for item in text.split(";")]
+    if not all(matches):
         raise KnowledgeError(
             f'"{text}" is no list of architectures that is the same on every machine',
             hint=_CMAKE_ARCHS_EXAMPLE,
         )
-    archs = [(Arch.parse_capability(f"sm_{item[1]}"), item[2]) for item in items if item]
+    archs = [(Arch.parse_capability(f"sm_{item[1]}"), item[2]) for item in matches if item]
     return machine_code_rules.MachineCode(
-        cubins=frozenset(arch for arch, only in archs if only != "virtual"),
-        ptx=frozenset(arch for arch, only in archs if only != "real"),
+        cubins=frozenset(arch for arch, code_kind in archs if code_kind != "virtual"),
+        ptx=frozenset(arch for arch, code_kind in archs if code_kind != "real"),
     )
 
 
@@ -187,9 +189,9 @@ def _expand_all_archs(
     nvcc counts its oldest arch as one of these (7.5, by `nvcc --dryrun -arch=all-major` of 13.0).
     The PTX of the highest major is included.
     """
-    plain = {arch for arch in find_toolkit(knowledge, cuda).makes if not arch.suffix}
-    majors = {arch for arch in plain if not arch.minor}
-    cubins = majors | {min(plain)} if major else plain
+    unsuffixed = {arch for arch in find_toolkit(knowledge, cuda).makes if not arch.suffix}
+    majors = {arch for arch in unsuffixed if not arch.minor}
+    cubins = majors | {min(unsuffixed)} if major else unsuffixed
     return machine_code_rules.MachineCode(frozenset(cubins), frozenset([max(majors)]))
 
 
@@ -197,12 +199,12 @@ def require_covered_targets(
     knowledge: Knowledge, code: machine_code_rules.MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
     """Raise `KnowledgeError` if the list `text`, parsed as `code`, leaves out a target."""
-    left = [
+    absent = [
         target for target in targets if not machine_code_rules.can_run_code(knowledge, code, target)
     ]
-    if left:
+    if absent:
         raise KnowledgeError(
-            f'the arch list "{text}" makes no code for {", ".join(map(str, left))} (target.gpus)',
+            f'the arch list "{text}" makes no code for {", ".join(map(str, absent))} (target.gpus)',
             hint="leave it out, and target.gpus decides; or add them",
         )
 
@@ -249,10 +251,10 @@ def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -
                 "adds PTX",
                 hint=f"write those that you mean, of {', '.join(map(str, family.archs))}",
             )
-    bare = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})(\d[af]?)", name)
+    number = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})(\d[af]?)", name)
     return KnowledgeError(
         f'"{name}" in the arch list "{text}" is nothing that {reader} reads',
-        hint=f'write "{bare[1]}.{bare[2]}"' if bare else _ARCH_LIST_EXAMPLE,
+        hint=f'write "{number[1]}.{number[2]}"' if number else _ARCH_LIST_EXAMPLE,
     )
 
 

@@ -44,8 +44,8 @@ class Cost:
         if self.seconds is None:
             return self
         least, most = (
-            whole - shared + math.ceil(shared / max(cores, 1))
-            for whole, shared in zip(self.seconds, self.core_seconds, strict=True)
+            total - parallel + math.ceil(parallel / max(cores, 1))
+            for total, parallel in zip(self.seconds, self.core_seconds, strict=True)
         )
         return replace(self, seconds=(least, most), core_seconds=(0, 0))
 
@@ -61,20 +61,23 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
     )
     if fact is None:
         return Cost(None, None, 0, "unverified: nothing is known of it")
-    each = knowledge.extension_cost
-    further = max(archs - 1, 0)
+    extension_cost = knowledge.extension_cost
+    more_archs = max(archs - 1, 0)
     least, most = (
-        core + further * more
-        for core, more in zip(fact.core_seconds, fact.arch_seconds, strict=True)
+        core + more_archs * extra
+        for core, extra in zip(fact.core_seconds, fact.arch_seconds, strict=True)
     )
-    fixed = [own + extensions * more for own, more in zip(fact.seconds, each.seconds, strict=True)]
+    fixed_seconds = [
+        base + extensions * extra
+        for base, extra in zip(fact.seconds, extension_cost.seconds, strict=True)
+    ]
     notes = [fact.status, fact.uncertain]
     if extensions:
-        notes += [f"extensions {each.status}", each.uncertain]
+        notes += [f"extensions {extension_cost.status}", extension_cost.uncertain]
     return Cost(
-        seconds=(fixed[0] + least, fixed[1] + most),
-        disk_usage=fact.disk_usage.add_multiple(each.disk_usage, extensions),
-        memory_mib=max(fact.memory_mib, each.memory_mib if extensions else 0),
+        seconds=(fixed_seconds[0] + least, fixed_seconds[1] + most),
+        disk_usage=fact.disk_usage.add_multiple(extension_cost.disk_usage, extensions),
+        memory_mib=max(fact.memory_mib, extension_cost.memory_mib if extensions else 0),
         known="; ".join(filter(None, notes)),
         core_seconds=(least, most),
     )

@@ -80,14 +80,14 @@ def parse_cpp_extension(text: str) -> CppExtension:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return CppExtension()
-    known = _read_assignments(tree)
-    pattern = known.get("BUILT_FROM_SOURCE_VERSION_PATTERN")
+    variables = _read_assignments(tree)
+    pattern = variables.get("BUILT_FROM_SOURCE_VERSION_PATTERN")
     return CppExtension(
         standard=_find_cxx_standard(tree),
-        gcc=dict(_parse_bounds(known.get("CUDA_GCC_VERSIONS"))),
-        clang=dict(_parse_bounds(known.get("CUDA_CLANG_VERSIONS"))),
-        least_gcc=_format_version(known.get("MINIMUM_GCC_VERSION")),
-        least_msvc=_format_version(known.get("MINIMUM_MSVC_VERSION")),
+        gcc=dict(_parse_bounds(variables.get("CUDA_GCC_VERSIONS"))),
+        clang=dict(_parse_bounds(variables.get("CUDA_CLANG_VERSIONS"))),
+        least_gcc=_format_version(variables.get("MINIMUM_GCC_VERSION")),
+        least_msvc=_format_version(variables.get("MINIMUM_MSVC_VERSION")),
         unchecked=pattern if isinstance(pattern, str) else "",
     )
 
@@ -97,21 +97,25 @@ def _find_cxx_standard(tree: ast.Module) -> int | None:
 
     They do in each release from 2.5 to 2.15.
     """
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    found = {int(m[1]) for t in texts if isinstance(t, str) and (m := _CXX_STANDARD.fullmatch(t))}
-    return found.pop() if len(found) == 1 else None
+    literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    standards = {
+        int(option[1])
+        for literal in literals
+        if isinstance(literal, str) and (option := _CXX_STANDARD.fullmatch(literal))
+    }
+    return standards.pop() if len(standards) == 1 else None
 
 
 def _read_assignments(tree: ast.Module) -> dict[str, Any]:
     """Return the module variables with literal values, with references to earlier ones resolved."""
-    known: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                known[name] = _evaluate_node(value, known)
+                variables[name] = _evaluate_node(value, variables)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                known[name] = _evaluate_node(value, known)
-    return known
+                variables[name] = _evaluate_node(value, variables)
+    return variables
 
 
 def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
@@ -142,5 +146,5 @@ def _parse_bounds(table: Any) -> Iterator[tuple[str, VersionBounds]]:
 
 
 def _format_version(numbers: Any) -> str:
-    whole = isinstance(numbers, tuple) and all(isinstance(number, int) for number in numbers)
-    return ".".join(map(str, numbers)) if whole else ""
+    is_version = isinstance(numbers, tuple) and all(isinstance(number, int) for number in numbers)
+    return ".".join(map(str, numbers)) if is_version else ""

@@ -36,10 +36,10 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     release = format_major_minor(cuda)
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
-    known = list(knowledge.toolkits)
+    releases = list(knowledge.toolkits)
     raise KnowledgeError(
-        f"CUDA {cuda} is not known; known are {', '.join(known)}",
-        hint=f"take {known[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
+        f"CUDA {cuda} is not known; known are {', '.join(releases)}",
+        hint=f"take {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
     )
 
 
@@ -50,8 +50,8 @@ def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
 
 def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[str, ...]:
     """Return the CUDA releases that can compile for every one of `archs`, ascending."""
-    wanted = frozenset(archs)
-    return tuple(cuda for cuda, kit in knowledge.toolkits.items() if wanted <= kit.makes)
+    required = frozenset(archs)
+    return tuple(cuda for cuda, toolkit in knowledge.toolkits.items() if required <= toolkit.makes)
 
 
 def list_published_toolkits(
@@ -62,13 +62,13 @@ def list_published_toolkits(
     Those that cannot compile for every arch, or are known to fail with its sources, are left out.
     That of PyPI's wheel comes first.
     """
-    wanted = tuple(archs)
-    able = list_capable_toolkits(knowledge, wanted)
+    required = tuple(archs)
+    capable = list_capable_toolkits(knowledge, required)
     published = dict.fromkeys((found.pypi_cuda, *found.cudas_built))
     return tuple(
         cuda
         for cuda in published
-        if cuda in able and not is_known_to_fail(knowledge, found.patch, cuda, wanted, system)
+        if cuda in capable and not is_known_to_fail(knowledge, found.patch, cuda, required, system)
     )
 
 
@@ -87,21 +87,21 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
     Else raises a `KnowledgeError` that names one that can.
     """
-    kit = find_toolkit(knowledge, cuda)
-    wanted = sorted(set(archs))
-    for arch in wanted:
-        if arch not in kit.makes:
+    toolkit = find_toolkit(knowledge, cuda)
+    required = sorted(set(archs))
+    for arch in required:
+        if arch not in toolkit.makes:
             raise KnowledgeError(
-                f"CUDA {cuda} {_explain_missing_arch(knowledge, kit, arch)}",
-                hint=_format_toolkit_hint(knowledge, wanted),
+                f"CUDA {cuda} {_explain_missing_arch(knowledge, toolkit, arch)}",
+                hint=_format_toolkit_hint(knowledge, required),
             )
-    return kit
+    return toolkit
 
 
 def find_toolkit_compilers(knowledge: Knowledge, cuda: str) -> ToolkitCompilers:
     """Return the host compilers that the toolkit accepts."""
-    kit = find_toolkit(knowledge, cuda)
-    return ToolkitCompilers(kit.gcc_max, kit.clang_max, *kit.msvc)
+    toolkit = find_toolkit(knowledge, cuda)
+    return ToolkitCompilers(toolkit.gcc_max, toolkit.clang_max, *toolkit.msvc)
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
@@ -109,8 +109,8 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 
     It does not cover PTX.
     """
-    kit = find_toolkit(knowledge, cuda)
-    return int(knowledge.toolkit_notes["driver_floor"][kit.cuda.partition(".")[0]])
+    toolkit = find_toolkit(knowledge, cuda)
+    return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
 
 
 def list_toolkit_packages(
@@ -122,38 +122,42 @@ def list_toolkit_packages(
     build of torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not
     have: before 13.0 the wheels contain no nvcc.
     """
-    kit = find_toolkit(knowledge, cuda)
-    if not kit.pypi:
-        raise _build_pypi_error(knowledge, kit)
-    parts = knowledge.toolkit_notes["pypi"]
-    extras = [*parts["extension"]["extras"]]
-    extras += parts["extension"]["inspect"] if kit.cuobjdump else []
-    extras += parts["source"]["extras"] if for_source else []
-    apart = parts["source"]["packages"] if for_source else []
-    return (f"{parts['metapackage']}[{','.join(extras)}]=={kit.cuda}.*", *apart)
+    toolkit = find_toolkit(knowledge, cuda)
+    if not toolkit.pypi:
+        raise _build_pypi_error(knowledge, toolkit)
+    components = knowledge.toolkit_notes["pypi"]
+    extras = [*components["extension"]["extras"]]
+    extras += components["extension"]["inspect"] if toolkit.cuobjdump else []
+    extras += components["source"]["extras"] if for_source else []
+    packages = components["source"]["packages"] if for_source else []
+    return (f"{components['metapackage']}[{','.join(extras)}]=={toolkit.cuda}.*", *packages)
 
 
 def _explain_missing_arch(knowledge: Knowledge, kit: Toolkit, arch: Arch) -> str:
-    able = list_capable_toolkits(knowledge, [arch])
-    order = list(knowledge.toolkits)
-    if not able:
+    capable = list_capable_toolkits(knowledge, [arch])
+    releases = list(knowledge.toolkits)
+    if not capable:
         return f"cannot make {arch} ({arch.sm}), nor can any other known toolkit"
-    if order.index(kit.cuda) < order.index(able[0]):
-        return f"cannot make {arch} ({arch.sm}); {able[0]} is the first that can"
-    return f"dropped {arch} ({arch.sm}); {able[-1]} is the last that can"
+    if releases.index(kit.cuda) < releases.index(capable[0]):
+        return f"cannot make {arch} ({arch.sm}); {capable[0]} is the first that can"
+    return f"dropped {arch} ({arch.sm}); {capable[-1]} is the last that can"
 
 
 def _format_toolkit_hint(knowledge: Knowledge, archs: list[Arch]) -> str:
-    able = list_capable_toolkits(knowledge, archs)
+    capable = list_capable_toolkits(knowledge, archs)
     names = ", ".join(map(str, archs))
-    if not able:
+    if not capable:
         return f"no one toolkit makes {names}: build for fewer archs"
-    return f"take CUDA {able[0]}" + (f" to {able[-1]}" if len(able) > 1 else "") + f" for {names}"
+    return (
+        f"take CUDA {capable[0]}"
+        + (f" to {capable[-1]}" if len(capable) > 1 else "")
+        + f" for {names}"
+    )
 
 
 def _build_pypi_error(knowledge: Knowledge, kit: Toolkit) -> KnowledgeError:
-    able = [cuda for cuda, other in knowledge.toolkits.items() if other.pypi]
+    releases = [cuda for cuda, toolkit in knowledge.toolkits.items() if toolkit.pypi]
     return KnowledgeError(
-        f"PyPI has no usable toolkit of CUDA {kit.cuda}: it has {able[0]} to {able[-1]}",
-        hint=f"install CUDA {kit.cuda} on the system, or take {able[-1]}",
+        f"PyPI has no usable toolkit of CUDA {kit.cuda}: it has {releases[0]} to {releases[-1]}",
+        hint=f"install CUDA {kit.cuda} on the system, or take {releases[-1]}",
     )

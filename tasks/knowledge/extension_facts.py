@@ -135,16 +135,16 @@ def normalize_project_name(name: str) -> str:
 
 def find_extension(knowledge: Knowledge, name: str) -> ExtensionFact | None:
     """Return the extension with that name in any spelling, or None."""
-    wanted = normalize_project_name(name)
-    return next((fact for fact in knowledge.extensions.values() if fact.name == wanted), None)
+    project = normalize_project_name(name)
+    return next((fact for fact in knowledge.extensions.values() if fact.name == project), None)
 
 
 def find_extension_by_distribution(knowledge: Knowledge, name: str) -> ExtensionFact | None:
     """Return the known extension with that distribution name, or None."""
-    wanted = normalize_project_name(name)
+    project = normalize_project_name(name)
     facts = knowledge.extensions.values()
     return next(
-        (fact for fact in facts if normalize_project_name(fact.distribution) == wanted), None
+        (fact for fact in facts if normalize_project_name(fact.distribution) == project), None
     )
 
 
@@ -156,16 +156,16 @@ def find_extensions_by_source(
         fact = find_extension_by_distribution(knowledge, sdist.partition("==")[0])
         return [fact] if fact and fact.pypi == "own" else []
     facts = knowledge.extensions.values()
-    found = [
+    matching = [
         fact for fact in facts if git and _normalize_git_url(fact.git) == _normalize_git_url(git)
     ]
-    return sorted(found, key=lambda fact: fact.ref != ref)
+    return sorted(matching, key=lambda fact: fact.ref != ref)
 
 
 def _normalize_git_url(url: str) -> str:
     """Normalize a git URL, so that all addresses of one repository are equal."""
-    bare = re.sub(r"^\w+://|^[\w.-]+@(?=[^/]+:)", "", url.lower()).rpartition("@")[2]
-    return re.sub(r"\.git$", "", bare.replace(":", "/").rstrip("/"))
+    address = re.sub(r"^\w+://|^[\w.-]+@(?=[^/]+:)", "", url.lower()).rpartition("@")[2]
+    return re.sub(r"\.git$", "", address.replace(":", "/").rstrip("/"))
 
 
 def compute_build_variables(
@@ -187,7 +187,10 @@ def compute_build_variables(
 def list_nvcc_options(settings: Iterable[BuildSetting], met: Combination) -> tuple[str, ...]:
     """Return the options to append to those of nvcc in a build of `met`."""
     return tuple(
-        option for each in settings if is_condition_met(each.when, met) for option in each.nvcc
+        option
+        for setting in settings
+        if is_condition_met(setting.when, met)
+        for option in setting.nvcc
     )
 
 
@@ -196,24 +199,24 @@ def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
 
     For each target, it has the newest known arch whose code runs on it.
     """
-    taken = sorted({_find_covering_arch(archs, target) for target in targets})
-    return ";".join(f"{arch.major}{arch.minor}" for arch in taken)
+    covering = sorted({_find_covering_arch(archs, target) for target in targets})
+    return ";".join(f"{arch.major}{arch.minor}" for arch in covering)
 
 
 def _find_covering_arch(archs: ArchVariable, target: Arch) -> Arch:
     if not archs.known:
         return Arch(target.major, target.minor)
-    below = [
+    candidates = [
         arch for arch in archs.known if arch.major == target.major and arch.minor <= target.minor
     ]
-    if not below:
+    if not candidates:
         raise KnowledgeError(
             f"its setup.py makes no code for {target}: it knows {', '.join(map(str, archs.known))}",
             hint="leave the extension out, or that card out of target.gpus",
         )
-    return max(below)
+    return max(candidates)
 
 
 def find_build_failure(fact: ExtensionFact, met: Combination) -> BuildFailure | None:
     """Return the known reason why this extension does not build with `met`, or None."""
-    return next((each for each in fact.fails if is_condition_met(each.when, met)), None)
+    return next((failure for failure in fact.fails if is_condition_met(failure.when, met)), None)

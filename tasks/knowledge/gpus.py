@@ -47,11 +47,11 @@ def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
 
     Memory sizes and the words of a whole product line are left out.
     """
-    lines = knowledge.line_words
+    line_words = knowledge.line_words
     return [
         word
         for word in split_gpu_name(text)
-        if word not in lines and not _MEMORY_SIZE.fullmatch(word)
+        if word not in line_words and not _MEMORY_SIZE.fullmatch(word)
     ]
 
 
@@ -62,16 +62,21 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     typed almost the same. A number of another generation is not near, however similar the letters
     are.
     """
-    asked = _list_model_numbers(text)
-    if not asked:
-        alike = [
+    numbers = _list_model_numbers(text)
+    if not numbers:
+        similar = [
             gpu for gpu in knowledge.gpus if _compute_similarity(text, gpu.name) >= _MIN_SIMILARITY
         ]
-        return sorted(alike, key=lambda gpu: -_compute_similarity(text, gpu.name))[:1]
-    for near in (_is_same_model, _is_lookalike_model, _is_transposed_model, _is_one_character_off):
-        found = [gpu for gpu in knowledge.gpus if near(asked, _list_model_numbers(gpu.name))]
-        if found:
-            return _select_best_gpus(text, found)
+        return sorted(similar, key=lambda gpu: -_compute_similarity(text, gpu.name))[:1]
+    for is_near in (
+        _is_same_model,
+        _is_lookalike_model,
+        _is_transposed_model,
+        _is_one_character_off,
+    ):
+        gpus = [gpu for gpu in knowledge.gpus if is_near(numbers, _list_model_numbers(gpu.name))]
+        if gpus:
+            return _select_best_gpus(text, gpus)
     return []
 
 
@@ -81,10 +86,12 @@ def _select_best_gpus(text: str, found: list[GpuFact]) -> list[GpuFact]:
     The best has the fewest words that `text` does not have, then the most similar name.
     """
     best: dict[Arch, GpuFact] = {}
-    asked = set(split_gpu_name(text))
+    requested_words = set(split_gpu_name(text))
 
     def rank(gpu: GpuFact) -> tuple[int, float]:
-        return len({*split_gpu_name(gpu.name)} - asked), -_compute_similarity(text, gpu.name)
+        return len({*split_gpu_name(gpu.name)} - requested_words), -_compute_similarity(
+            text, gpu.name
+        )
 
     for gpu in sorted(found, key=rank):
         best.setdefault(gpu.arch, gpu)
@@ -92,8 +99,8 @@ def _select_best_gpus(text: str, found: list[GpuFact]) -> list[GpuFact]:
 
 
 def _list_model_numbers(text: str) -> set[str]:
-    numbered = [word for word in split_gpu_name(text) if re.search(r"\d", word)]
-    return {word for word in numbered if not _MEMORY_SIZE.fullmatch(word)}
+    candidates = [word for word in split_gpu_name(text) if re.search(r"\d", word)]
+    return {word for word in candidates if not _MEMORY_SIZE.fullmatch(word)}
 
 
 def _is_same_model(asked: set[str], known: set[str]) -> bool:
@@ -108,9 +115,9 @@ def _is_lookalike_model(asked: set[str], known: set[str]) -> bool:
 def _is_transposed_model(asked: set[str], known: set[str]) -> bool:
     """Return True if the numbers are equal after two neighbouring characters are swapped."""
     return any(
-        word[:at] + word[at + 1] + word[at] + word[at + 2 :] in known
+        word[:index] + word[index + 1] + word[index] + word[index + 2 :] in known
         for word in asked
-        for at in range(len(word) - 1)
+        for index in range(len(word) - 1)
     )
 
 
@@ -120,15 +127,15 @@ def _is_one_character_off(asked: set[str], known: set[str]) -> bool:
     Another digit is another GPU.
     """
     return any(
-        _is_one_shorter(one, other) or _is_one_shorter(other, one)
-        for one in asked
-        for other in known
+        _is_one_shorter(number, known_number) or _is_one_shorter(known_number, number)
+        for number in asked
+        for known_number in known
     )
 
 
 def _is_one_shorter(long: str, short: str) -> bool:
     return len(short) >= _MIN_MODEL_DIGITS and short in {
-        long[:at] + long[at + 1 :] for at in range(len(long))
+        long[:index] + long[index + 1 :] for index in range(len(long))
     }
 
 
@@ -168,21 +175,23 @@ def _resolve_uncached_gpu(knowledge: Knowledge, text: str) -> GpuFact:
         if normalize_gpu_name(text) == normalize_gpu_name(gpu.name):
             return gpu
     _reject_too_old_gpu(knowledge, text)
-    said = list_distinctive_words(knowledge, text)
-    family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
+    words = list_distinctive_words(knowledge, text)
+    family = next(
+        (candidate for candidate in knowledge.families if words == [candidate.name.lower()]), None
+    )
     if family:
         return _resolve_family(knowledge, text, family)
-    found = _match_gpus(knowledge, text)
-    if not found:
+    matches = _match_gpus(knowledge, text)
+    if not matches:
         raise _build_unknown_gpu_error(knowledge, text)
-    if not said:
+    if not words:
         raise KnowledgeError(
-            f'"{text}" is said of many GPUs, such as {_format_gpu_choices(found)}',
+            f'"{text}" is said of many GPUs, such as {_format_gpu_choices(matches)}',
             hint=_FULL_NAME_HINT,
         )
-    if len({gpu.arch for gpu in found}) > 1:
-        raise _build_ambiguous_error(text, found)
-    return _select_plainest_gpu(text.strip(), found)
+    if len({gpu.arch for gpu in matches}) > 1:
+        raise _build_ambiguous_error(text, matches)
+    return _select_plainest_gpu(text.strip(), matches)
 
 
 def is_capability(text: str) -> bool:
@@ -192,15 +201,17 @@ def is_capability(text: str) -> bool:
 
 def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
     """Summarize the GPUs with a capability: `RTX 40 series, L2, L4 and others`."""
-    cards = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
-    series = Counter(found[1] for gpu in cards if (found := _RTX_SERIES.match(gpu.name)))
-    lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _MAX_NAMED_GPUS]
-    others = [gpu for gpu in cards if not _RTX_SERIES.match(gpu.name)]
+    gpus = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
+    series = Counter(match[1] for gpu in gpus if (match := _RTX_SERIES.match(gpu.name)))
+    series_names = [
+        f"RTX {digit}0 series" for digit, count in series.items() if count >= _MAX_NAMED_GPUS
+    ]
+    others = [gpu for gpu in gpus if not _RTX_SERIES.match(gpu.name)]
     others.sort(key=lambda gpu: (gpu.status.startswith("unverified"), len(gpu.name)))
-    named = [*lines, *(shorten_gpu_name(gpu.name) for gpu in others[:_MAX_NAMED_GPUS])]
-    more = " and others" if len(others) > _MAX_NAMED_GPUS else ""
+    names = [*series_names, *(shorten_gpu_name(gpu.name) for gpu in others[:_MAX_NAMED_GPUS])]
+    suffix = " and others" if len(others) > _MAX_NAMED_GPUS else ""
     families = [family.name for family in knowledge.families if arch in family.archs]
-    return f"{', '.join(named or families)}{more}"
+    return f"{', '.join(names or families)}{suffix}"
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
@@ -208,13 +219,13 @@ def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str,
 
     The machine is "" if any kind may have it.
     """
-    card = Arch(arch.major, arch.minor)
-    cards = [gpu for gpu in knowledge.gpus if gpu.arch == card]
-    machines = {gpu.machine for gpu in cards}
+    base_arch = Arch(arch.major, arch.minor)
+    gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
+    machines = {gpu.machine for gpu in gpus}
     integrated = knowledge.binary_rules.integrated
-    if not cards and card in integrated:
+    if not gpus and base_arch in integrated:
         machines = {gpu.machine for gpu in knowledge.gpus if gpu.arch in integrated}
-    return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in cards)
+    return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in gpus)
 
 
 def shorten_gpu_name(name: str) -> str:
@@ -224,18 +235,20 @@ def shorten_gpu_name(name: str) -> str:
 
 def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
     arch = Arch.parse_capability(text)
-    makers = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
-    if not makers:
+    toolkits = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
+    if not toolkits:
         raise KnowledgeError(
             f'no known CUDA toolkit makes code for "{text}"',
             hint=_format_known_capabilities(knowledge),
         )
-    return GpuFact(f"compute capability {arch}", arch, makers[0].status)
+    return GpuFact(f"compute capability {arch}", arch, toolkits[0].status)
 
 
 def _format_known_capabilities(knowledge: Knowledge) -> str:
-    plain = {arch for kit in knowledge.toolkits.values() for arch in kit.makes if not arch.suffix}
-    return "known are " + ", ".join(map(str, sorted(plain)))
+    archs = {
+        arch for toolkit in knowledge.toolkits.values() for arch in toolkit.makes if not arch.suffix
+    }
+    return "known are " + ", ".join(map(str, sorted(archs)))
 
 
 def _resolve_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
@@ -247,13 +260,13 @@ def _resolve_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFa
 
 def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the products whose names contain every word of `text`."""
-    asked = [{word, _add_ampere_prefix(word)} for word in split_gpu_name(text)]
-    if not asked:
+    spellings = [{word, _add_ampere_prefix(word)} for word in split_gpu_name(text)]
+    if not spellings:
         return []
     return [
         gpu
         for gpu in knowledge.gpus
-        if all(not forms.isdisjoint(split_gpu_name(gpu.name)) for forms in asked)
+        if all(not forms.isdisjoint(split_gpu_name(gpu.name)) for forms in spellings)
     ]
 
 
@@ -263,8 +276,8 @@ def _add_ampere_prefix(word: str) -> str:
 
 
 def _select_plainest_gpu(text: str, found: list[GpuFact]) -> GpuFact:
-    least = min(len(split_gpu_name(gpu.name)) for gpu in found)
-    plainest = [gpu for gpu in found if len(split_gpu_name(gpu.name)) == least]
+    fewest_words = min(len(split_gpu_name(gpu.name)) for gpu in found)
+    plainest = [gpu for gpu in found if len(split_gpu_name(gpu.name)) == fewest_words]
     if len(plainest) == 1:
         return plainest[0]
     status = f"{found[0].status}; so are all {len(found)} of that name"
@@ -279,12 +292,12 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
     """
     for row in knowledge.gpu_notes["too_old"]:
         if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
-            alike = _match_gpus(knowledge, text)
+            matches = _match_gpus(knowledge, text)
             raise KnowledgeError(
                 f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
                 f"{row['last_toolkit']} was the last toolkit that makes code for it",
-                hint=f"if another is meant, write its full name: {_format_gpu_choices(alike)}"
-                if alike
+                hint=f"if another is meant, write its full name: {_format_gpu_choices(matches)}"
+                if matches
                 else "choose another card",
             )
 
@@ -305,13 +318,13 @@ def _format_gpu_choices(found: Iterable[GpuFact]) -> str:
 
 def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
     if normalize_gpu_name(text) == "cpu":
-        todo = "what is built for cards runs on the CPU, too; gpus: [] is a build without CUDA"
-        return KnowledgeError(f'"{text}" is no GPU', hint=todo)
-    near = [
+        hint = "what is built for cards runs on the CPU, too; gpus: [] is a build without CUDA"
+        return KnowledgeError(f'"{text}" is no GPU', hint=hint)
+    suggestions = [
         f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in find_nearest_gpus(knowledge, text)
     ]
-    todo = f"did you mean {' or '.join(near)}?" if near else _CAPABILITY_HINT
-    return KnowledgeError(f'"{text}" is not a known GPU', hint=todo)
+    hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else _CAPABILITY_HINT
+    return KnowledgeError(f'"{text}" is not a known GPU', hint=hint)
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ def find_compiler_limits(
     gcc_min = _find_gcc_minimum(knowledge, torch) if torch else ""
     if not cuda:
         return CompilerLimits(torch=torch or "", gcc_min=gcc_min)
-    kit = find_toolkit_compilers(knowledge, cuda)
+    compilers = find_toolkit_compilers(knowledge, cuda)
     return CompilerLimits(
         cuda=cuda,
-        gcc_max=kit.gcc_max,
-        clang_max=kit.clang_max,
-        msvc=(kit.msvc_min, kit.msvc_below),
+        gcc_max=compilers.gcc_max,
+        clang_max=compilers.clang_max,
+        msvc=(compilers.msvc_min, compilers.msvc_below),
         torch=torch or "",
         gcc_min=gcc_min,
     )
@@ -68,15 +68,15 @@ def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) ->
     version = parse_version_numbers(compiler.version)
     newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
     if newest is not None and version[:1] > (newest,):
-        takes = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
+        limit = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
         return (
-            f"{_format_compiler(compiler)} is newer than {_format_toolkit(given)} takes ({takes})"
+            f"{_format_compiler(compiler)} is newer than {_format_toolkit(given)} takes ({limit})"
         )
     if compiler.kind == "gcc" and version and version < parse_version_numbers(given.gcc_min):
-        takes = f"GCC {given.gcc_min} or later"
+        limit = f"GCC {given.gcc_min} or later"
         return (
             f"{_format_compiler(compiler)} is older than the sources of PyTorch "
-            f"{given.torch} take ({takes})"
+            f"{given.torch} take ({limit})"
         )
     return ""
 
@@ -98,10 +98,10 @@ def _find_gcc_minimum(knowledge: Knowledge, torch: str) -> str:
     combinations.yaml is not read.
     """
     try:
-        known = find_release(knowledge, torch)
+        release = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
-    return known.gcc_min if known.cxx_std < _UNCHECKED_CXX_STANDARD else ""
+    return release.gcc_min if release.cxx_std < _UNCHECKED_CXX_STANDARD else ""
 
 
 def _explain_msvc_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
@@ -109,10 +109,10 @@ def _explain_msvc_rejection(given: CompilerLimits, compiler: HostCompiler) -> st
     if not given.msvc or version is None or given.msvc[0] <= version < given.msvc[1]:
         return ""
     lowest, below = given.msvc
-    side = "newer" if version >= below else "older"
-    takes = f"_MSC_VER {lowest} to {below - 1}"
-    named = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
-    return f"{named} is {side} than {_format_toolkit(given)} takes ({takes})"
+    relation = "newer" if version >= below else "older"
+    limit = f"_MSC_VER {lowest} to {below - 1}"
+    description = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
+    return f"{description} is {relation} than {_format_toolkit(given)} takes ({limit})"
 
 
 def _format_compiler(compiler: HostCompiler) -> str:

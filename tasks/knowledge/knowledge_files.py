@@ -83,11 +83,11 @@ class _YamlReader:
         self.next_event()  # the start of the stream
         if not isinstance(self.next_event(), yaml.DocumentStartEvent):
             return None
-        found = self._read_value(self.next_event())
+        document = self._read_value(self.next_event())
         self.next_event()
         if not isinstance(self.next_event(), yaml.StreamEndEvent):
             raise _UnsupportedYamlError
-        return found
+        return document
 
     def _read_value(self, event: Any) -> Any:
         kind = type(event)
@@ -115,19 +115,19 @@ class _YamlReader:
         return self.known_scalars[text]
 
     def _read_sequence(self) -> list[Any]:
-        found = []
+        items = []
         while type(event := self.next_event()) is not SequenceEndEvent:
-            found.append(self._read_value(event))
-        return found
+            items.append(self._read_value(event))
+        return items
 
     def _read_mapping(self) -> dict[Any, Any]:
-        found = {}
+        mapping = {}
         while type(event := self.next_event()) is not MappingEndEvent:
             key = self._read_value(event)
             if key == "<<" or isinstance(key, _UNHASHABLE_KEYS):
                 raise _UnsupportedYamlError
-            found[key] = self._read_value(self.next_event())
-        return found
+            mapping[key] = self._read_value(self.next_event())
+        return mapping
 
 
 Row = dict[str, Any]
@@ -146,7 +146,7 @@ def convert_row(row: Any, kind: type[F]) -> F:
     """Return a row as a `kind`. Raises `ValidationError`."""
     if isinstance(row, dict):
         nested = [name for name in kind.__struct_encode_fields__ if "." in name]
-        row = row | {name: each for name in nested for each in _find_nested(row, name)}
+        row = row | {name: value for name in nested for value in _find_nested(row, name)}
     return convert(row, kind, dec_hook=parse_value)
 
 
@@ -158,7 +158,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
     value: Any = row
     try:
         for key in dotted.split("."):
-            value = [one[key] for one in value] if isinstance(value, list) else value[key]
+            value = [item[key] for item in value] if isinstance(value, list) else value[key]
     except (KeyError, TypeError):
         return []
     return [value]
@@ -166,15 +166,17 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 def describe_error(error: ValidationError) -> tuple[str, str]:
     """Return the dotted key that is wrong in a row, counting from 1 in lists, and the mistake."""
-    found = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
-    what, path = found.groups("") if found else (str(error), "")
+    match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
+    mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return f"{key}.{missing[1]}", "is missing"
-    if wrong := re.fullmatch(r"Expected `([^`]*)`, got `(.*)`", what):
-        kinds = [_EXPECTED_TYPES.get(kind, kind) for kind in wrong[1].split(" | ")]
-        return key, f"is of the wrong kind: {wrong[2]} is not {' or '.join(kinds)}"
-    return key, what
+    if missing_match := re.fullmatch(r"Object missing required field `(.*)`", mistake):
+        return f"{key}.{missing_match[1]}", "is missing"
+    if type_match := re.fullmatch(r"Expected `([^`]*)`, got `(.*)`", mistake):
+        expected = [
+            _EXPECTED_TYPES.get(type_name, type_name) for type_name in type_match[1].split(" | ")
+        ]
+        return key, f"is of the wrong kind: {type_match[2]} is not {' or '.join(expected)}"
+    return key, mistake
 
 
 _REPAIR_HINT = (
@@ -192,8 +194,8 @@ class Knowledge:
     @cached_property
     def gpus(self) -> tuple[GpuFact, ...]:
         """Every product name and Jetson module, in the order of gpus.yaml."""
-        cards = self._read_table("gpus", "names", GpuFact)
-        return tuple({**cards, **self._read_table("gpus", "jetson_modules", GpuFact)}.values())
+        products = self._read_table("gpus", "names", GpuFact)
+        return tuple({**products, **self._read_table("gpus", "jetson_modules", GpuFact)}.values())
 
     @cached_property
     def gpus_by_text(self) -> dict[str, GpuFact]:
@@ -246,8 +248,8 @@ class Knowledge:
         limits = self._read_table("pytorch", "fewer_pythons", PythonLimit).values()
 
         def add_limits(row: Row) -> Row:
-            fewer = [limit for limit in limits if row["name"] in limit.releases]
-            return row | {"fewer_pythons": fewer}
+            matching = [limit for limit in limits if row["name"] in limit.releases]
+            return row | {"fewer_pythons": matching}
 
         return self._read_table("pytorch", "releases", Release, add_limits)
 
@@ -340,15 +342,15 @@ class Knowledge:
         """
         rows = self._read_file(name).get(section)
         if not isinstance(rows, (dict, list)):
-            what = "is missing" if rows is None else "is of the wrong kind"
-            raise self._build_file_error(name, section, what)
-        found: dict[Any, F] = {}
+            problem = "is missing" if rows is None else "is of the wrong kind"
+            raise self._build_file_error(name, section, problem)
+        table: dict[Any, F] = {}
         for key, row in rows.items() if isinstance(rows, dict) else enumerate(rows, 1):
-            label, named = key, row
+            label, named_row = key, row
             if isinstance(row, dict):
-                label, named = row.get("id", key), {"name": key, **row}
-            found[key] = self._convert_row(name, f"{section}.{label}", named, kind, complete)
-        return found
+                label, named_row = row.get("id", key), {"name": key, **row}
+            table[key] = self._convert_row(name, f"{section}.{label}", named_row, kind, complete)
+        return table
 
     def _convert_row(
         self, name: str, at: str, row: Any, kind: type[F], complete: Callable[[Row], Row] = dict
@@ -357,12 +359,12 @@ class Knowledge:
         try:
             return convert_row(complete(row) if isinstance(row, dict) else row, kind)
         except ValidationError as error:
-            key, what = describe_error(error)
-            raise self._build_file_error(name, f"{at}{key}".strip("."), what) from error
+            key, mistake = describe_error(error)
+            raise self._build_file_error(name, f"{at}{key}".strip("."), mistake) from error
 
     def _build_file_error(self, name: str, key: str, what: str) -> KnowledgeError:
-        file = self.folder / f"{name}.yaml"
-        return KnowledgeError(what, location=f"{file}: {key}", hint=_REPAIR_HINT)
+        path = self.folder / f"{name}.yaml"
+        return KnowledgeError(what, location=f"{path}: {key}", hint=_REPAIR_HINT)
 
     def _read_file(self, name: str) -> Mapping[str, Any]:
         if name not in self._parsed_files:
@@ -383,9 +385,9 @@ def _drop_statuses(value: Any) -> Any:
     """Return the mapping without `status`, also in nested mappings."""
     if not isinstance(value, dict):
         return value
-    return {key: _drop_statuses(each) for key, each in value.items() if key != "status"}
+    return {key: _drop_statuses(entry) for key, entry in value.items() if key != "status"}
 
 
 def _collect_packages(row: Row) -> Row:
-    own = {"name", "systems", "command", "status"}
-    return row | {"packages": {word: name for word, name in row.items() if word not in own}}
+    fields = {"name", "systems", "command", "status"}
+    return row | {"packages": {word: name for word, name in row.items() if word not in fields}}

@@ -86,8 +86,10 @@ def _check_knowledge_file(path: Path, schema: Any) -> Iterator[SchemaProblem]:
         return
     validator = Draft202012Validator({"$ref": f"#/$defs/{path.stem}", "$defs": schema["$defs"]})
     content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
-    for whole in validator.iter_errors(content):
-        error = best_match([whole]) or whole  # of alternatives, the one that comes closest
+    for schema_error in validator.iter_errors(content):
+        error = (
+            best_match([schema_error]) or schema_error
+        )  # of alternatives, the one that comes closest
         yield SchemaProblem(path.name, ".".join(map(str, error.absolute_path)), error.message)
 
 

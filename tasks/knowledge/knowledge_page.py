@@ -26,9 +26,9 @@ def format_evidence_mark(status: str) -> str:
 
 def format_markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table."""
-    first = list(head)
-    lines = [first, ["---"] * len(first), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    header = list(head)
+    table_rows = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in table_rows)
 
 
 def render_generations(knowledge: Knowledge) -> Iterator[str]:
@@ -43,56 +43,63 @@ def render_generations(knowledge: Knowledge) -> Iterator[str]:
             ("capability", "CUDA", "its driver", "first torch", "Linux", "Windows", "Linux on ARM"),
             (_build_capability_row(knowledge, arch) for arch in archs),
         )
-        cards = [folded for arch in archs if (folded := _render_gpu_list(knowledge, arch))]
-        yield from cards or ["No card of it is among these facts.\n"]
+        gpu_lists = [gpu_list for arch in archs if (gpu_list := _render_gpu_list(knowledge, arch))]
+        yield from gpu_lists or ["No card of it is among these facts.\n"]
 
 
 def _build_capability_row(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
-    board = arch in knowledge.binary_rules.integrated
-    desk = ("linux", "x86_64"), ("windows", "x86_64")
+    is_integrated = arch in knowledge.binary_rules.integrated
+    desktops = ("linux", "x86_64"), ("windows", "x86_64")
     arm = ("linux", "aarch64")
     return (
         f"**{arch}** `{arch.sm}`",
         _format_toolkit_range(knowledge, arch),
         _format_first_driver(knowledge, arch),
-        _format_first_wheel(knowledge, arch, arm if board else desk[0]),
-        *("–" if board else _format_newest_wheel(knowledge, arch, place) for place in desk),
+        _format_first_wheel(knowledge, arch, arm if is_integrated else desktops[0]),
+        *(
+            "–" if is_integrated else _format_newest_wheel(knowledge, arch, platform)
+            for platform in desktops
+        ),
         _format_newest_wheel(knowledge, arch, arm),
     )
 
 
 def _format_toolkit_range(knowledge: Knowledge, arch: Arch) -> str:
     """Format the toolkits for an arch: `12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
-    able = [cuda for cuda, kit in knowledge.toolkits.items() if arch in kit.makes]
+    capable = [cuda for cuda, toolkit in knowledge.toolkits.items() if arch in toolkit.makes]
     first = knowledge.toolkit_notes["first_toolkit"].get(str(arch))
-    begin = (
+    start = (
         f"{first['cuda']} {format_evidence_mark(first['status'])}"
         if first
-        else f"{able[0]} or before"
+        else f"{capable[0]} or before"
     )
-    if able[-1] == list(knowledge.toolkits)[-1]:
-        return f"{begin} and later"
-    return f"{begin}, to {able[-1]} {format_evidence_mark(knowledge.toolkits[able[-1]].status)}"
+    if capable[-1] == list(knowledge.toolkits)[-1]:
+        return f"{start} and later"
+    return (
+        f"{start}, to {capable[-1]} {format_evidence_mark(knowledge.toolkits[capable[-1]].status)}"
+    )
 
 
 def _format_first_driver(knowledge: Knowledge, arch: Arch) -> str:
     """Return the driver that came with the first CUDA for the arch, for Linux and for Windows."""
-    first = knowledge.toolkit_notes["first_toolkit"].get(str(arch), {}).get("cuda", "")
-    row = knowledge.toolkit_notes["releases"].get(first, {}).get("driver")
-    if not row or not row["linux"]:
+    first_cuda = knowledge.toolkit_notes["first_toolkit"].get(str(arch), {}).get("cuda", "")
+    driver = knowledge.toolkit_notes["releases"].get(first_cuda, {}).get("driver")
+    if not driver or not driver["linux"]:
         return "–"
-    windows = f", Windows {row['windows']}" if row["windows"] else ""
-    return f"{row['linux']}{windows} {format_evidence_mark(row['status'])}"
+    windows = f", Windows {driver['windows']}" if driver["windows"] else ""
+    return f"{driver['linux']}{windows} {format_evidence_mark(driver['status'])}"
 
 
 def _format_first_wheel(knowledge: Knowledge, arch: Arch, place: Platform) -> str:
-    found = next(_list_fitting_wheels(knowledge, arch, place), None)
-    return f"{found[0].minor}, {_format_wheel_index(found[1], arch)}" if found else "none"
+    first = next(_list_fitting_wheels(knowledge, arch, place), None)
+    return f"{first[0].minor}, {_format_wheel_index(first[1], arch)}" if first else "none"
 
 
 def _format_newest_wheel(knowledge: Knowledge, arch: Arch, place: Platform) -> str:
-    found = list(_list_fitting_wheels(knowledge, arch, place))
-    return f"{found[-1][0].patch}, {_format_wheel_index(found[-1][1], arch)}" if found else "none"
+    wheels = list(_list_fitting_wheels(knowledge, arch, place))
+    return (
+        f"{wheels[-1][0].patch}, {_format_wheel_index(wheels[-1][1], arch)}" if wheels else "none"
+    )
 
 
 def _list_fitting_wheels(
@@ -100,15 +107,18 @@ def _list_fitting_wheels(
 ) -> Iterator[tuple[Release, OfficialWheel]]:
     """Yield each release with its wheel for that GPU: PyPI's, else that of the newest CUDA."""
     for release in knowledge.releases.values():
-        fit = [
+        fitting = [
             wheel
             for wheel in release.wheels
             if (wheel.system, wheel.machine) == place
             and classify_compatibility(knowledge, wheel.code, arch, maker=wheel.cuda)
             in {"native", "compatible"}
         ]
-        if fit:
-            yield release, max(fit, key=lambda wheel: (wheel.pypi, parse_major_minor(wheel.cuda)))
+        if fitting:
+            yield (
+                release,
+                max(fitting, key=lambda wheel: (wheel.pypi, parse_major_minor(wheel.cuda))),
+            )
 
 
 def _format_wheel_index(wheel: OfficialWheel, arch: Arch) -> str:
@@ -117,19 +127,19 @@ def _format_wheel_index(wheel: OfficialWheel, arch: Arch) -> str:
     For example `PyPI (13.2) ✓`, `cu128 by sm_120 ?`.
     """
     index = f"PyPI ({wheel.cuda})" if wheel.pypi else f"cu{wheel.cuda.replace('.', '')}"
-    held = [code for code in wheel.code.cubins if code.major == arch.major and code <= arch]
-    other = "" if arch in held or not held else f" by `{max(held).sm}`"
-    return f"{index}{other} {format_evidence_mark(wheel.status)}"
+    runnable = [code for code in wheel.code.cubins if code.major == arch.major and code <= arch]
+    cubin_note = "" if arch in runnable or not runnable else f" by `{max(runnable).sm}`"
+    return f"{index}{cubin_note} {format_evidence_mark(wheel.status)}"
 
 
 def _render_gpu_list(knowledge: Knowledge, arch: Arch) -> str:
-    found = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
-    if not found:
+    gpus = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
+    if not gpus:
         return ""
     names = " · ".join(
-        f"{shorten_gpu_name(gpu.name)} {format_evidence_mark(gpu.status)}" for gpu in found
+        f"{shorten_gpu_name(gpu.name)} {format_evidence_mark(gpu.status)}" for gpu in gpus
     )
-    count = f"{len(found)} cards" if len(found) > 1 else "one card"
+    count = f"{len(gpus)} cards" if len(gpus) > 1 else "one card"
     return f"<details><summary>{arch}: {count}</summary>\n\n{names}\n\n</details>\n"
 
 
@@ -188,17 +198,17 @@ def _format_source(row: Mapping[str, Any]) -> str:
 
 
 def _list_build_needs(row: Mapping[str, Any]) -> Iterator[str]:
-    for each in row.get("force_include", ()):
-        yield _format_note(each, f"`<{each['header']}>` before every source")
-    for each in row.get("settings", ()):
-        words = [*(f"{name}={value}" for name, value in each.get("env", {}).items())]
-        options = [f"nvcc {option}" for option in each.get("nvcc", ())]
-        named = ", ".join(f"`{word}`" for word in (*words, *options))
-        yield _format_note(each, f"{named}{_format_conditions(each)}")
+    for entry in row.get("force_include", ()):
+        yield _format_note(entry, f"`<{entry['header']}>` before every source")
+    for entry in row.get("settings", ()):
+        variables = [*(f"{name}={value}" for name, value in entry.get("env", {}).items())]
+        options = [f"nvcc {option}" for option in entry.get("nvcc", ())]
+        names = ", ".join(f"`{word}`" for word in (*variables, *options))
+        yield _format_note(entry, f"{names}{_format_conditions(entry)}")
     if "archs" in row:
         yield _format_note(row["archs"], f"`{row['archs']['variable']}` from the targets")
-    for each in row.get("requires", ()):
-        yield _format_note(each, f"`{each['package']}` before the build")
+    for entry in row.get("requires", ()):
+        yield _format_note(entry, f"`{entry['package']}` before the build")
     if "own_jobs" in row:
         yield _format_note(row["own_jobs"], "a number of jobs")
     if row.get("after"):
@@ -207,18 +217,18 @@ def _list_build_needs(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_notes(row: Mapping[str, Any]) -> Iterator[str]:
-    for each in row.get("independent", ()):
+    for entry in row.get("independent", ()):
         yield _format_note(
-            each, f"`{each['wheel']}` with any torch {each['torch']}, CUDA {each['cuda']}"
+            entry, f"`{entry['wheel']}` with any torch {entry['torch']}, CUDA {entry['cuda']}"
         )
-    for each in row.get("fails", ()):
-        when = _format_conditions(each).removeprefix(" for ")
+    for entry in row.get("fails", ()):
+        conditions = _format_conditions(entry).removeprefix(" for ")
         yield (
-            f"{format_evidence_mark(each['status'])} **{when}**: {each['what']}. Way out: "
-            f"{each['fix']}"
+            f"{format_evidence_mark(entry['status'])} **{conditions}**: {entry['what']}. Way out: "
+            f"{entry['fix']}"
         )
     yield from (
-        f"{format_evidence_mark(each['status'])} {each['text']}" for each in row["warnings"]
+        f"{format_evidence_mark(entry['status'])} {entry['text']}" for entry in row["warnings"]
     )
 
 
@@ -228,7 +238,9 @@ def _format_note(each: Mapping[str, Any], what: str) -> str:
 
 def _format_conditions(each: Mapping[str, Any]) -> str:
     """Format the conditions, ` for torch >=2.14, linux`; "" without conditions."""
-    parts = [_format_condition(key, wanted) for key, wanted in each.get("when", {}).items()]
+    parts = [
+        _format_condition(key, requirement) for key, requirement in each.get("when", {}).items()
+    ]
     return f" for {', '.join(parts)}" if parts else ""
 
 
@@ -318,29 +330,29 @@ def _render_toolkits(knowledge: Knowledge) -> Iterator[str]:
 
 
 def _list_toolkit_rows(knowledge: Knowledge) -> Iterator[tuple[str, ...]]:
-    before: set[Arch] | None = None
-    for cuda, kit in knowledge.toolkits.items():
-        plain = {arch for arch in kit.makes if not arch.suffix}
+    previous: set[Arch] | None = None
+    for cuda, toolkit in knowledge.toolkits.items():
+        archs = {arch for arch in toolkit.makes if not arch.suffix}
         row = knowledge.toolkit_notes["releases"][cuda]
         drivers = [
-            f"{kit.driver[system]} {format_evidence_mark(row['driver']['status'])}"
-            if kit.driver[system]
+            f"{toolkit.driver[system]} {format_evidence_mark(row['driver']['status'])}"
+            if toolkit.driver[system]
             else "–"
             for system in ("linux", "windows")
         ]
         yield (
-            f"**{cuda}** {format_evidence_mark(kit.status)}",
-            _format_archs(plain - before)
-            if before is not None
-            else f"{min(plain)} to {max(plain)}",
-            _format_archs(before - plain) if before is not None else "–",
-            str(kit.gcc_max),
-            str(kit.clang_max),
-            f"{kit.msvc[0]}–{kit.msvc[1] - 1}",
+            f"**{cuda}** {format_evidence_mark(toolkit.status)}",
+            _format_archs(archs - previous)
+            if previous is not None
+            else f"{min(archs)} to {max(archs)}",
+            _format_archs(previous - archs) if previous is not None else "–",
+            str(toolkit.gcc_max),
+            str(toolkit.clang_max),
+            f"{toolkit.msvc[0]}–{toolkit.msvc[1] - 1}",
             *drivers,
-            f"{'yes' if kit.pypi else 'no'} {format_evidence_mark(row['pypi_status'])}",
+            f"{'yes' if toolkit.pypi else 'no'} {format_evidence_mark(row['pypi_status'])}",
         )
-        before = plain
+        previous = archs
 
 
 def _format_archs(archs: Iterable[Arch]) -> str:
@@ -363,14 +375,14 @@ def _render_mirrors(knowledge: Knowledge) -> Iterator[str]:
         ("name", "who", "for", "asked instead", ""),
         (
             (
-                f"`{one.name}`",
-                one.who,
+                f"`{mirror.name}`",
+                mirror.who,
                 f"`{prefix}…`",
-                f"`{place}…`",
-                format_evidence_mark(one.status),
+                f"`{replacement}…`",
+                format_evidence_mark(mirror.status),
             )
-            for one in knowledge.mirrors.values()
-            for prefix, place in one.instead.items()
+            for mirror in knowledge.mirrors.values()
+            for prefix, replacement in mirror.instead.items()
         ),
     )
 
@@ -378,10 +390,10 @@ def _render_mirrors(knowledge: Knowledge) -> Iterator[str]:
 def _render_known_bad(knowledge: Knowledge) -> Iterator[str]:
     yield "## Known not to work\n"
     for level, title in _LEVEL_TITLES.items():
-        found = [bad for bad in knowledge.known_bad if bad.level == level]
-        if found:
+        entries = [bad for bad in knowledge.known_bad if bad.level == level]
+        if entries:
             yield f"### {title}\n"
-            yield "".join(map(_render_known_bad_item, found))
+            yield "".join(map(_render_known_bad_item, entries))
 
 
 def _render_known_bad_item(bad: KnownBad) -> str:

@@ -56,7 +56,8 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Find
 def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
     """Return True if every key of `condition` certainly holds."""
     return all(
-        _is_requirement_met(wanted, getattr(combination, key)) for key, wanted in condition.items()
+        _is_requirement_met(requirement, getattr(combination, key))
+        for key, requirement in condition.items()
     )
 
 
@@ -86,14 +87,18 @@ def _is_requirement_met(
 
 def _is_less_precise(value: str, bound: str) -> bool:
     # "13.2" may be older or newer than 13.2.86; 4 is as exact as 4.0.
-    known, asked = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
-    return len(known) < len(asked) and asked[: len(known)] == known
+    value_parts, bound_parts = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
+    return len(value_parts) < len(bound_parts) and bound_parts[: len(value_parts)] == value_parts
 
 
 def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
     """Return the first known failure of a run that matches a line of `text`, or None."""
-    sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
-    return next((failure for failure in sure if _is_failure_in_text(failure, text)), None)
+    candidates = (
+        candidate
+        for candidate in knowledge.failures
+        if candidate.phase == "run" and candidate.rank != "hint"
+    )
+    return next((failure for failure in candidates if _is_failure_in_text(failure, text)), None)
 
 
 def _is_failure_in_text(failure: Failure, text: str) -> bool:

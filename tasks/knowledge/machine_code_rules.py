@@ -52,14 +52,14 @@ def classify_compatibility(
     suffix (`9.0a`) requires exactly that code, not only a GPU that has it.
     """
     rules = knowledge.binary_rules
-    held = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
+    readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
-        return "native" if target in code.cubins else "ptx" if target in held else ""
+        return "native" if target in code.cubins else "ptx" if target in readable_ptx else ""
     if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
         return "native"
     if any(_can_run_cubin(rules, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
-    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in held) else ""
+    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in readable_ptx) else ""
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
@@ -67,9 +67,9 @@ def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch,
 
     tiny-cuda-nn builds one such library for each target.
     """
-    named = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
-    own = tuple(target for target in targets if named and target.sm == f"sm_{named[1]}")
-    return own or tuple(targets)
+    match = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
+    named_targets = tuple(target for target in targets if match and target.sm == f"sm_{match[1]}")
+    return named_targets or tuple(targets)
 
 
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
@@ -79,12 +79,12 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
     in the table counts as the one before it; (0, 0) before the first. Source: `ptx_isa` of
     toolkits.yaml.
     """
-    older = [
-        kit
-        for kit in knowledge.toolkits.values()
-        if parse_major_minor(kit.cuda) <= parse_major_minor(driver_cuda)
+    readable = [
+        toolkit
+        for toolkit in knowledge.toolkits.values()
+        if parse_major_minor(toolkit.cuda) <= parse_major_minor(driver_cuda)
     ]
-    return max((parse_major_minor(kit.ptx_isa) for kit in older), default=(0, 0))
+    return max((parse_major_minor(toolkit.ptx_isa) for toolkit in readable), default=(0, 0))
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
@@ -95,8 +95,8 @@ def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | 
     """
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
-    made = knowledge.toolkits.get(format_major_minor(maker))
-    return made is not None and parse_major_minor(made.ptx_isa) <= find_driver_ptx_isa(
+    toolkit = knowledge.toolkits.get(format_major_minor(maker))
+    return toolkit is not None and parse_major_minor(toolkit.ptx_isa) <= find_driver_ptx_isa(
         knowledge, driver
     )
 
@@ -109,12 +109,12 @@ def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | N
     if cubin.suffix:
         return target in rules.families.get(cubin, ())
     if chip := rules.integrated.get(target):
-        later = (
+        is_since_met = (
             maker is not None
             and chip.since
             and parse_major_minor(maker) >= parse_major_minor(chip.since)
         )
-        return cubin in chip.runs or (bool(later) and cubin in chip.runs_since)
+        return cubin in chip.runs or (bool(is_since_met) and cubin in chip.runs_since)
     if cubin in rules.integrated:
         return False
     return cubin.major == target.major and cubin.minor <= target.minor
@@ -148,26 +148,30 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
     pytorch.yaml.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
-    wanted = parse_major_minor(torch_release)
-    begun = [row for row in rows if parse_major_minor(row["releases"][0]) <= wanted]
-    return str(arch) in (begun or rows)[-1 if begun else 0]["archs"]
+    version = parse_major_minor(torch_release)
+    applicable = [row for row in rows if parse_major_minor(row["releases"][0]) <= version]
+    return str(arch) in (applicable or rows)[-1 if applicable else 0]["archs"]
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
     """Return the hint for an arch that the release rejects: another torch, or another arch."""
-    able = [
+    releases = [
         release
         for row in knowledge.pytorch_notes["extension_archs"]
         for release in row["releases"]
         if str(arch) in row["archs"]
     ]
-    later = [
-        release for release in able if parse_major_minor(release) > parse_major_minor(torch_release)
+    newer = [
+        release
+        for release in releases
+        if parse_major_minor(release) > parse_major_minor(torch_release)
     ]
-    if later:
-        return f"choose a newer torch ({later[0]} is the first that builds extensions for {arch})"
-    if able:
-        return f"choose an older torch ({able[-1]} is the last that builds extensions for {arch})"
+    if newer:
+        return f"choose a newer torch ({newer[0]} is the first that builds extensions for {arch})"
+    if releases:
+        return (
+            f"choose an older torch ({releases[-1]} is the last that builds extensions for {arch})"
+        )
     if arch.suffix:
         return f'write "{arch.major}.{arch.minor}"'
     return "no known torch does: build for another arch, or without extensions"
@@ -178,8 +182,10 @@ def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch
 
     nvcc may still reject it. Source: `cmake_archs` of pytorch.yaml.
     """
-    needed = find_first_cmake_release(knowledge, [arch])
-    return needed is None or parse_major_minor(torch_release) >= parse_major_minor(needed)
+    first_release = find_first_cmake_release(knowledge, [arch])
+    return first_release is None or parse_major_minor(torch_release) >= parse_major_minor(
+        first_release
+    )
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
@@ -187,7 +193,7 @@ def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str
 
     None if every release does.
     """
-    since = knowledge.pytorch_notes["cmake_archs"]
-    needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
-    needed += [since["two_digit_majors_since"] for arch in archs if arch.major >= 10]
-    return max(needed, key=parse_major_minor, default=None)
+    first_releases = knowledge.pytorch_notes["cmake_archs"]
+    required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
+    required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]
+    return max(required, key=parse_major_minor, default=None)

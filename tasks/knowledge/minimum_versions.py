@@ -21,30 +21,35 @@ def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tup
 
     The message names the current and the required version.
     """
-    found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
-    return tuple(finding for finding in found if finding)
+    findings = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
+    return tuple(finding for finding in findings if finding)
 
 
 def _check_minimum(
     knowledge: Knowledge, row: MinimumVersion, combination: Combination
 ) -> Finding | None:
-    here = getattr(combination, row.fact)
-    if here is None or not is_condition_met(row.when, combination):
+    current = getattr(combination, row.fact)
+    if current is None or not is_condition_met(row.when, combination):
         return None
-    least = _find_known_minimum(knowledge, row, combination)
+    minimum = _find_known_minimum(knowledge, row, combination)
     # cpp_extension compares the version of cl.exe: 19.44 for _MSC_VER 1944
-    version = f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here
-    if not least or not is_version_within(version, f"<{least}"):
+    version = f"{current[:2]}.{current[2:]}" if row.least == "msvc_min" else current
+    if not minimum or not is_version_within(version, f"<{minimum}"):
         return None
-    words = {"here": here, "least": least, "torch": combination.torch, "cuda": combination.cuda}
+    values = {
+        "here": current,
+        "least": minimum,
+        "torch": combination.torch,
+        "cuda": combination.cuda,
+    }
     return Finding(
         id=row.id,
         level="info" if row.cured else row.level,
-        message=row.what.format(**words),
-        fix=row.fix.format(**words),
+        message=row.what.format(**values),
+        fix=row.fix.format(**values),
         status=row.status,
         fixed_by=row.cured,
-        symptom=row.symptom.format(**words),
+        symptom=row.symptom.format(**values),
     )
 
 
@@ -62,11 +67,11 @@ def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: 
 
 
 def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str) -> str:
-    known = find_release(knowledge, torch)
-    if known.cxx_std < row.cxx_std:
+    release = find_release(knowledge, torch)
+    if release.cxx_std < row.cxx_std:
         return ""
-    least = str(getattr(known, row.least, row.least))
+    minimum = str(getattr(release, row.least, row.least))
     if row.least in {"requires_python", "setuptools"}:  # specifiers
-        bound = re.search(r">=([\d.]+)", least)
+        bound = re.search(r">=([\d.]+)", minimum)
         return bound[1] if bound else ""
-    return least
+    return minimum

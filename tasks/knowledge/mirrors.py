@@ -31,7 +31,7 @@ def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> d
 
     Raises `SettingsError` for a name that is not known.
     """
-    found: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for name in names:
         if name not in knowledge.mirrors:
             raise SettingsError(
@@ -40,8 +40,8 @@ def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> d
                 hint=f"choose of {', '.join(knowledge.mirrors)} (docs/knowledge.md); one of your "
                 "own goes into source.mirrors, as prefix: replacement",
             )
-        found = {**knowledge.mirrors[name].instead, **found}
-    return found
+        replacements = {**knowledge.mirrors[name].instead, **replacements}
+    return replacements
 
 
 DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
@@ -49,12 +49,12 @@ DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
 
 def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
     """Return the URL to fetch instead: the longest prefix wins, as with git's insteadOf."""
-    fit = [prefix for prefix in mirrors if url.startswith(prefix)]
-    longest = max(fit, key=len, default="")
+    prefixes = [prefix for prefix in mirrors if url.startswith(prefix)]
+    longest = max(prefixes, key=len, default="")
     return mirrors[longest] + url.removeprefix(longest) if longest else url
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
     """Apply a mirror to an index URL, which is the same with and without a trailing slash."""
-    place = apply_mirror(f"{index}/", mirrors)
-    return index if place == f"{index}/" else place.rstrip("/")
+    mirrored = apply_mirror(f"{index}/", mirrors)
+    return index if mirrored == f"{index}/" else mirrored.rstrip("/")

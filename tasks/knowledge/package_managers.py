@@ -33,8 +33,10 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
 
     def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
         """Return the package manager of the system with these names, the most specific first."""
-        found = (one for name in systems for one in self.managers if name in one.systems)
-        return next(found, None)
+        matching = (
+            manager for name in systems for manager in self.managers if name in manager.systems
+        )
+        return next(matching, None)
 
     def has_package(
         self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
@@ -43,9 +45,9 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
 
         True also if no release of the manager's systems is listed.
         """
-        if not any(one.rpartition("-")[0] in manager.systems for one in self.releases):
+        if not any(system.rpartition("-")[0] in manager.systems for system in self.releases):
             return True
-        release = next((one for one in systems if one in self.releases), "")
+        release = next((system for system in systems if system in self.releases), "")
         versions = self.releases.get(release, {})
         return all(version in versions.get(word, ()) for word, version in words.items())
 
@@ -60,12 +62,12 @@ def find_install_command(
     facts = knowledge.package_managers
     manager = facts.find_manager(systems)
     package = manager.packages.get(asked, "") if manager else ""
-    used = {word: words[word] for word in words if f"{{{word}}}" in package}
-    form = facts.anywhere.get(asked, "")
-    if manager and package and facts.has_package(manager, systems, used):
-        form = f"{manager.command} {package}"
+    versions = {word: words[word] for word in words if f"{{{word}}}" in package}
+    template = facts.anywhere.get(asked, "")
+    if manager and package and facts.has_package(manager, systems, versions):
+        template = f"{manager.command} {package}"
     try:
-        return form.format_map(words)
+        return template.format_map(words)
     except KeyError:
         return ""
 
@@ -75,5 +77,5 @@ def format_install_hint(
 ) -> str:
     """Return the command, or `install rsync with your package manager` if none is known."""
     name = knowledge.package_managers.names[asked].format_map(words)
-    known = find_install_command(knowledge, systems, asked, **words)
-    return known or f"install {name} with your package manager"
+    command = find_install_command(knowledge, systems, asked, **words)
+    return command or f"install {name} with your package manager"

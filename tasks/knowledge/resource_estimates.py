@@ -64,8 +64,8 @@ def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
     The longest known prefix of its name decides, since CUDA's names end with the major of their
     CUDA.
     """
-    known = (beginning for beginning in sizes if name.startswith(beginning))
-    return sizes.get(max(known, key=len, default=""), 0)
+    prefixes = (prefix for prefix in sizes if name.startswith(prefix))
+    return sizes.get(max(prefixes, key=len, default=""), 0)
 
 
 # The memory of one compiler, to choose a job count without measuring it. Estimates; what is

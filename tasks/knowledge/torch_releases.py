@@ -40,9 +40,9 @@ def format_platform(system: str, machine: str) -> str:
 
 def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
     """Return the URL of pytorch.org's index for a CUDA release, or for the CPU."""
-    kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
+    index_kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
     digits = "".join(cuda.split(".")[:2]) if cuda else ""
-    return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
+    return str(knowledge.pytorch_notes["indexes"][index_kind]).format(digits=digits)
 
 
 def list_platform_wheels(
@@ -68,22 +68,22 @@ def list_uncovered_archs(
 
     Suffixes are dropped: the GPU must be supported.
     """
-    cards = [Arch(target.major, target.minor) for target in targets]
-    finished = ("native", "compatible")
+    archs = [Arch(target.major, target.minor) for target in targets]
+    compiled = ("native", "compatible")
     return [
-        card
-        for card in cards
-        if classify_compatibility(knowledge, wheel.code, card, maker=wheel.cuda) not in finished
+        arch
+        for arch in archs
+        if classify_compatibility(knowledge, wheel.code, arch, maker=wheel.cuda) not in compiled
     ]
 
 
 def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
     """Return the cubin that a covered GPU runs: `sm_120`, or `sm_86 for 8.9`."""
-    card = Arch(target.major, target.minor)
-    if card in wheel.code.cubins:
-        return card.sm
-    below = max(arch for arch in wheel.code.cubins if arch <= card)
-    return f"{below.sm} for {card}"
+    gpu_arch = Arch(target.major, target.minor)
+    if gpu_arch in wheel.code.cubins:
+        return gpu_arch.sm
+    cubin = max(arch for arch in wheel.code.cubins if arch <= gpu_arch)
+    return f"{cubin.sm} for {gpu_arch}"
 
 
 def is_wheel_verified(wheel: OfficialWheel) -> bool:
@@ -106,8 +106,8 @@ def find_other_platform(
     if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
         return ""
     for wheel in found.wheels:
-        right = cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda)
-        if right and wheel not in here and not list_uncovered_archs(knowledge, wheel, targets):
+        has_cuda = cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda)
+        if has_cuda and wheel not in here and not list_uncovered_archs(knowledge, wheel, targets):
             return format_platform(wheel.system, wheel.machine)
     return ""
 
@@ -119,19 +119,19 @@ def describe_missing_code(
 
     For example `12.0: its newest is 9.0`.
     """
-    never = [
-        card
-        for card in targets
-        if all(list_uncovered_archs(knowledge, wheel, [card]) for wheel in wheels)
+    missing = [
+        target
+        for target in targets
+        if all(list_uncovered_archs(knowledge, wheel, [target]) for wheel in wheels)
     ]
-    if not never:
+    if not missing:
         return " and ".join(map(str, targets)) + " together"
-    held = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
-    if min(never) > held[-1]:
-        return f"{', '.join(map(str, never))}: its newest is {held[-1]}"
-    if max(never) < held[0]:
-        return f"{', '.join(map(str, never))}: its oldest is {held[0]}"
-    return f"{', '.join(map(str, never))}: it holds {', '.join(map(str, held))}"
+    cubins = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
+    if min(missing) > cubins[-1]:
+        return f"{', '.join(map(str, missing))}: its newest is {cubins[-1]}"
+    if max(missing) < cubins[0]:
+        return f"{', '.join(map(str, missing))}: its oldest is {cubins[0]}"
+    return f"{', '.join(map(str, missing))}: it holds {', '.join(map(str, cubins))}"
 
 
 @dataclass(frozen=True)
@@ -156,17 +156,17 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
     `channel` and marked as assumed. Any other version that is not in the table raises a
     `KnowledgeError`.
     """
-    parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
-    if not parts:
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
+    if not match:
         raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
-    minor = f"{parts[1]}.{parts[2]}"
+    minor = f"{match[1]}.{match[2]}"
     channel = find_release_channel(version)
     if minor in knowledge.releases:
-        found = knowledge.releases[minor]
+        release = knowledge.releases[minor]
         return (
-            replace(found, patch=_strip_local_version(version), channel=channel)
+            replace(release, patch=_strip_local_version(version), channel=channel)
             if channel
-            else found
+            else release
         )
     newest = _find_newest_release(knowledge)
     if channel and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
@@ -192,22 +192,23 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. None if there
     is no such wheel; `explain_missing_wheel` returns the reason.
     """
-    found = find_release(knowledge, version)
-    if not _has_python_wheel(found, python, system, machine) or found.channel == "nowhere":
+    release = find_release(knowledge, version)
+    if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
         return None
-    on_pypi = _has_python_wheel(found, python, system, machine, pypi=True)
+    on_pypi = _has_python_wheel(release, python, system, machine, pypi=True)
     if not targets:
-        return _select_cpu_wheel(knowledge, found, system, on_pypi=on_pypi)
-    there = list_platform_wheels(found, system, machine, cuda)
-    fit = [wheel for wheel in there if not list_uncovered_archs(knowledge, wheel, targets)]
-    if not fit:
+        return _select_cpu_wheel(knowledge, release, system, on_pypi=on_pypi)
+    wheels = list_platform_wheels(release, system, machine, cuda)
+    fitting = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
+    if not fitting:
         return None
     best = max(
-        fit, key=lambda wheel: (wheel.pypi and not found.channel, parse_major_minor(wheel.cuda))
+        fitting,
+        key=lambda wheel: (wheel.pypi and not release.channel, parse_major_minor(wheel.cuda)),
     )
     best = replace(best, pypi=best.pypi and on_pypi)
     return _build_selected_wheel(
-        knowledge, found, _resolve_patch_version(found, version), best, targets
+        knowledge, release, _resolve_patch_version(release, version), best, targets
     )
 
 
@@ -221,25 +222,25 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     python: str | None = None,
 ) -> str:
     """Return one sentence with every reason why `select_official_wheel` returned None."""
-    found = find_release(knowledge, version)
-    torch = f"torch {_resolve_patch_version(found, version)}"
+    release = find_release(knowledge, version)
+    torch = f"torch {_resolve_patch_version(release, version)}"
     reasons = []
-    if found.channel == "nowhere":
+    if release.channel == "nowhere":
         return f"{torch} is in no index: it is what a build from a branch calls itself"
     if (
         targets
         and select_official_wheel(knowledge, version, targets, system, machine, cuda) is None
     ):
         reasons.append(
-            _explain_no_cuda_wheel(knowledge, found, torch, targets, system, machine, cuda)
+            _explain_no_cuda_wheel(knowledge, release, torch, targets, system, machine, cuda)
         )
-    first, last = find_wheel_pythons(found, system, machine)
+    first, last = find_wheel_pythons(release, system, machine)
     if not last:
         reasons.append(f"no official wheel of {torch} is for {format_platform(system, machine)}")
-    elif not _has_python_wheel(found, python, system, machine):
-        there = "" if last == found.python[1] else f" on {format_platform(system, machine)}"
+    elif not _has_python_wheel(release, python, system, machine):
+        place = "" if last == release.python[1] else f" on {format_platform(system, machine)}"
         reasons.append(
-            f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{there} "
+            f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{place} "
             f"(they are for {first} to {last})"
         )
     return "; ".join(reasons)
@@ -251,9 +252,9 @@ def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, 
     The version need not be in the table.
     """
     minors = list(knowledge.releases)
-    asked = parse_major_minor(version.strip().removeprefix("v"))
-    newer = [minor for minor in minors if parse_major_minor(minor) > asked]
-    older = [minor for minor in reversed(minors) if parse_major_minor(minor) < asked]
+    requested = parse_major_minor(version.strip().removeprefix("v"))
+    newer = [minor for minor in minors if parse_major_minor(minor) > requested]
+    older = [minor for minor in reversed(minors) if parse_major_minor(minor) < requested]
     return tuple(knowledge.releases[minor] for minor in (*newer, *older))
 
 
@@ -268,22 +269,22 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 ) -> str:
     if system == "macos":
         return "macOS has no CUDA"
-    every = list_platform_wheels(found, system, machine, None)
-    if not every:
+    platform_wheels = list_platform_wheels(found, system, machine, None)
+    if not platform_wheels:
         return f"no official CUDA wheel of {torch} is known for {format_platform(system, machine)}"
-    built = list_platform_wheels(found, system, machine, cuda)
-    if not built:
-        there = ", ".join(wheel.cuda for wheel in every)
-        return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
-    given = f" with CUDA {built[0].cuda}" if cuda else ""
-    lacking = describe_missing_code(knowledge, built, targets)
-    if other := find_other_platform(knowledge, found, every, targets, cuda):
-        place = format_platform(system, machine)
+    cuda_wheels = list_platform_wheels(found, system, machine, cuda)
+    if not cuda_wheels:
+        cudas = ", ".join(wheel.cuda for wheel in platform_wheels)
+        return f"no official wheel of {torch} is built with CUDA {cuda}: there are {cudas}"
+    cuda_text = f" with CUDA {cuda_wheels[0].cuda}" if cuda else ""
+    missing = describe_missing_code(knowledge, cuda_wheels, targets)
+    if other_platform := find_other_platform(knowledge, found, platform_wheels, targets, cuda):
+        platform = format_platform(system, machine)
         return (
-            f"no official wheel of {torch}{given} for {place} holds code for {lacking}; "
-            f"one for {other} does"
+            f"no official wheel of {torch}{cuda_text} for {platform} holds code for {missing}; "
+            f"one for {other_platform} does"
         )
-    return f"no official wheel of {torch}{given} holds code for {lacking}"
+    return f"no official wheel of {torch}{cuda_text} holds code for {missing}"
 
 
 def is_python_supported(found: Release, python: str) -> bool:
@@ -305,14 +306,14 @@ def find_wheel_pythons(
 
     The last is "" if there is no wheel.
     """
-    ends = [
-        fewer.last
-        for fewer in found.fewer_pythons
-        if (not fewer.system or system in fewer.system)
-        and (not fewer.machine or normalize_machine(machine) in fewer.machine)
-        and (pypi or not fewer.pypi)
+    last_pythons = [
+        limit.last
+        for limit in found.fewer_pythons
+        if (not limit.system or system in limit.system)
+        and (not limit.machine or normalize_machine(machine) in limit.machine)
+        and (pypi or not limit.pypi)
     ]
-    return found.python[0], min([found.python[1], *ends], key=parse_major_minor)
+    return found.python[0], min([found.python[1], *last_pythons], key=parse_major_minor)
 
 
 def _has_python_wheel(
@@ -335,18 +336,18 @@ def _build_selected_wheel(
     knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> SelectedWheel:
     codes = ", ".join(sorted({format_wheel_code(wheel, target) for target in targets}))
-    looked_at = is_wheel_verified(wheel) and not found.channel
-    sure = looked_at and name == found.patch
-    doubt = f"known for {found.patch}" if looked_at else "by our facts, not verified"
-    holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
+    is_inspected = is_wheel_verified(wheel) and not found.channel
+    is_verified = is_inspected and name == found.patch
+    doubt = f"known for {found.patch}" if is_inspected else "by our facts, not verified"
+    content = f"holds {codes}" if is_verified else f"is expected to hold {codes} ({doubt})"
     if wheel.pypi and not found.channel:
-        why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
-        return SelectedWheel(wheel.cuda, "", why, sure)
+        reason = f"PyPI's torch {name} (CUDA {wheel.cuda}) {content}"
+        return SelectedWheel(wheel.cuda, "", reason, is_verified)
     index = format_index_url(knowledge, wheel.cuda, found.channel)
-    where = index.removeprefix("https://")
+    location = index.removeprefix("https://")
     if format_published_version(name) != name:
-        where = f"{where}, where it is called {format_published_version(name)},"
-    return SelectedWheel(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
+        location = f"{location}, where it is called {format_published_version(name)},"
+    return SelectedWheel(wheel.cuda, index, f"torch {name} of {location} {content}", is_verified)
 
 
 def _build_unknown_release_error(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:

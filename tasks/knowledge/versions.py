@@ -18,8 +18,8 @@ def parse_major_minor(version: str) -> tuple[int, ...]:
 
 def parse_version_numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers: (18, 0, 0) of "18.0.0 Insiders [11116.177]", () of "unknown"."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def format_major_minor(version: str) -> str:
@@ -42,8 +42,8 @@ def find_release_channel(version: str) -> Channel:
     A nightly and a release candidate each have an index. An alpha is the version of a build from a
     branch.
     """
-    early = _PRERELEASE.match(version.strip())
-    return _CHANNEL_BY_SUFFIX[early[1]] if early else ""
+    match = _PRERELEASE.match(version.strip())
+    return _CHANNEL_BY_SUFFIX[match[1]] if match else ""
 
 
 def format_published_version(version: str) -> str:

@@ -43,18 +43,18 @@ def make_plan(
     Raises `SettingsError` for every mistake that can be found offline.
     """
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
-    choice = resolve_settings(settings, host, knowledge)
-    _require_python_torch(settings, choice)
-    _require_prebuilt_torch(settings, choice)
-    stages = tuple(_plan_stages(settings, layout, choice, knowledge))
+    resolution = resolve_settings(settings, host, knowledge)
+    _require_python_torch(settings, resolution)
+    _require_prebuilt_torch(settings, resolution)
+    stages = tuple(_plan_stages(settings, layout, resolution, knowledge))
     plan = Plan(
         stages=stages,
-        validate=plan_validate(settings, layout, choice, stages),
-        headline=tuple(_build_headline(settings, layout, choice, stages)),
-        absent=_explain_absent_stages(settings, choice, stages),
-        warnings=tuple(extension_warnings(settings, choice, knowledge)),
+        validate=plan_validate(settings, layout, resolution, stages),
+        headline=tuple(_build_headline(settings, layout, resolution, stages)),
+        absent=_explain_absent_stages(settings, resolution, stages),
+        warnings=tuple(extension_warnings(settings, resolution, knowledge)),
     )
-    return choice, plan
+    return resolution, plan
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
@@ -62,9 +62,9 @@ def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
 
     The user's entries take precedence.
     """
-    known = collect_mirror_replacements(settings.mirrors, knowledge)
-    both = {**known, **settings.source.mirrors}
-    source = settings.source.model_copy(update={"mirrors": both})
+    preset_mirrors = collect_mirror_replacements(settings.mirrors, knowledge)
+    mirrors = {**preset_mirrors, **settings.source.mirrors}
+    source = settings.source.model_copy(update={"mirrors": mirrors})
     return settings.model_copy(update={"source": source})
 
 
@@ -74,11 +74,11 @@ def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
 
 
 def _require_python_torch(settings: Settings, choice: Resolution) -> None:
-    asked = {
-        "extensions": [one.name for one in settings.extensions],
+    names_by_key = {
+        "extensions": [extension.name for extension in settings.extensions],
         "companions": settings.companions,
     }
-    for key, names in asked.items():
+    for key, names in names_by_key.items():
         if choice.strategy == "source" and settings.build.backend == "cmake" and names:
             raise SettingsError(
                 f"backend cmake makes no torch for Python, which {names[0]} needs",
@@ -139,8 +139,8 @@ def _explain_absent_stages(
         )
         absent = dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
     if not _list_extension_names(stages):
-        came = f", and {' and '.join(settings.companions)} came with torch"
-        reason = f"this profile lists no extensions{came if settings.companions else ''}"
+        companions_note = f", and {' and '.join(settings.companions)} came with torch"
+        reason = f"this profile lists no extensions{companions_note if settings.companions else ''}"
         absent.setdefault("extensions", reason)
     if not settings.install.into:
         absent.setdefault("install", "install.into names no environment of yours")
@@ -168,5 +168,5 @@ def _format_source(source: SourceJob) -> str:
     """Describe the source tree in one line."""
     ref = f" at {source.ref}" if source.kind == "git" else ""
     patches = len(source.patches)
-    more = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""
-    return f"{source.location}{ref}{more}"
+    patches_note = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""
+    return f"{source.location}{ref}{patches_note}"

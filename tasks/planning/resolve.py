@@ -34,10 +34,10 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
     except UnsatisfiableError as error:
         from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - only where there is something to remedy
 
-        todo = (
+        hint = (
             format_suggestions(settings, host, knowledge, resolve_without_suggestions) or error.hint
         )
-        raise UnsatisfiableError(error.message, location=error.location, hint=todo) from error
+        raise UnsatisfiableError(error.message, location=error.location, hint=hint) from error
 
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
@@ -79,7 +79,7 @@ def resolve_strategy(
             torch = torch_candidates.find_source_torch(settings, host, knowledge, targets, why)
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
-    choice = Resolution(
+    resolution = Resolution(
         system=host.system,
         strategy=torch.strategy,
         strategy_why=torch.why,
@@ -93,14 +93,18 @@ def resolve_strategy(
         index=torch.index,
         machine=host.machine,
     )
-    require_consistent_use_cuda(settings.build, choice)
-    choice = replace(choice, extensions=_has_extension_builds(settings, choice, knowledge))
+    require_consistent_use_cuda(settings.build, resolution)
+    resolution = replace(
+        resolution, extensions=_has_extension_builds(settings, resolution, knowledge)
+    )
     if targets:
-        choice = _apply_toolkit(
-            choice, torch, _resolve_optional_toolkit(settings, host, knowledge, torch, choice)
+        resolution = _apply_toolkit(
+            resolution,
+            torch,
+            _resolve_optional_toolkit(settings, host, knowledge, torch, resolution),
         )
-    require_arch_support(settings, knowledge, choice)
-    return choice
+    require_arch_support(settings, knowledge, resolution)
+    return resolution
 
 
 def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
@@ -120,8 +124,8 @@ def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> Se
     """
     if no_build.message == no_wheel.message:
         return no_build
-    what = f"{no_wheel.message}; and for a build, {no_build.message}"
-    return UnsatisfiableError(what, location=no_build.location, hint=no_build.hint)
+    message = f"{no_wheel.message}; and for a build, {no_build.message}"
+    return UnsatisfiableError(message, location=no_build.location, hint=no_build.hint)
 
 
 def _resolve_optional_toolkit(
@@ -135,12 +139,17 @@ def _resolve_optional_toolkit(
     try:
         toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
     except UnsatisfiableError as error:
-        wished = settings.toolkit.provider != "auto"
-        if torch.strategy == "source" or choice.extensions or settings.extensions or wished:
+        is_provider_set = settings.toolkit.provider != "auto"
+        if (
+            torch.strategy == "source"
+            or choice.extensions
+            or settings.extensions
+            or is_provider_set
+        ):
             raise
-        absent = f"CUDA {torch.cuda} is not to be had here"
-        why = absent if error.location == "toolkit" else error.message
-        return ToolkitResolution("none", why=f"nothing is compiled, and {why}")
+        unavailable = f"CUDA {torch.cuda} is not to be had here"
+        reason = unavailable if error.location == "toolkit" else error.message
+        return ToolkitResolution("none", why=f"nothing is compiled, and {reason}")
     if toolkit.provider != "none":
         require_toolkit_targets(knowledge, toolkit.version, choice.targets)
     return toolkit

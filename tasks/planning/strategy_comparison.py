@@ -20,9 +20,9 @@ def estimate_strategy_cost(
 ) -> Cost:
     """Estimate the cost of a strategy on one core. The time of one CMake target is not known."""
     if is_partial_build(settings, strategy):
-        part = estimate_cost(knowledge, strategy, len(targets), 0)
-        known = f"unverified: build.target is a part of what is known: {part.known}"
-        return replace(part, seconds=None, core_seconds=(0, 0), known=known)
+        cost = estimate_cost(knowledge, strategy, len(targets), 0)
+        evidence = f"unverified: build.target is a part of what is known: {cost.known}"
+        return replace(cost, seconds=None, core_seconds=(0, 0), known=evidence)
     return estimate_cost(knowledge, strategy, len(targets), len(settings.extensions))
 
 
@@ -55,15 +55,17 @@ def compare_strategies(
     except SettingsError:
         chosen = None
     order: tuple[Strategy, ...] = ("prebuilt", "source", "existing")
-    found = []
-    for name in order:
-        choice, why = _try_strategy(name, chosen, settings, host, knowledge)
+    options = []
+    for strategy in order:
+        resolution, reason = _try_strategy(strategy, chosen, settings, host, knowledge)
         cost = estimate_strategy_cost(
-            settings, knowledge, name, choice.targets if choice else targets
+            settings, knowledge, strategy, resolution.targets if resolution else targets
         )
-        picked = chosen is not None and chosen.strategy == name
-        found.append(StrategyOption(name, choice is not None, picked, why, cost, choice))
-    return tuple(found)
+        is_chosen = chosen is not None and chosen.strategy == strategy
+        options.append(
+            StrategyOption(strategy, resolution is not None, is_chosen, reason, cost, resolution)
+        )
+    return tuple(options)
 
 
 def _try_strategy(
@@ -78,7 +80,7 @@ def _try_strategy(
     if strategy == "prebuilt" and (reason := find_source_reason(settings)):
         return None, reason
     try:
-        choice = resolve_strategy(strategy, settings, host, knowledge, "it can be built")
+        resolution = resolve_strategy(strategy, settings, host, knowledge, "it can be built")
     except SettingsError as error:
         return None, error.message
-    return choice, choice.strategy_why
+    return resolution, resolution.strategy_why

@@ -53,13 +53,13 @@ def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggesti
         return
     builds = []
     for change in sorted(_list_changes(trial), key=lambda change: change.size):
-        remedy = _try_change(trial, change)
-        if remedy and (
-            remedy.resolution.strategy != "source" or _needs_source_build(trial.settings)
+        suggestion = _try_change(trial, change)
+        if suggestion and (
+            suggestion.resolution.strategy != "source" or _needs_source_build(trial.settings)
         ):
-            yield remedy
-        elif remedy:
-            builds.append(remedy)
+            yield suggestion
+        elif suggestion:
+            builds.append(suggestion)
     yield from builds
 
 
@@ -82,27 +82,27 @@ def _is_possible(trial: what_if.WhatIf) -> bool:
 def _has_covering_wheel(trial: what_if.WhatIf, targets: tuple[Arch, ...]) -> bool:
     return any(
         not list_uncovered_archs(trial.knowledge, wheel, targets)
-        for found in trial.knowledge.releases.values()
-        for wheel in found.wheels
+        for release in trial.knowledge.releases.values()
+        for wheel in release.wheels
     )
 
 
 def _list_changes(trial: what_if.WhatIf) -> Iterator[CombinedChange]:
     """Yield every combination worth trying: a few hundred at most."""
-    for found in _list_releases(trial):
-        torch = "" if found.patch == trial.settings.torch.version else found.patch
-        asked = replace(trial, settings=_set_torch_version(trial.settings, torch))
-        for python in what_if.list_fitting_pythons(asked, found):
-            for cuda in _list_cuda_versions(trial.settings, found):
-                for provider, installed in _list_providers(trial.settings, cuda, found):
+    for release in _list_releases(trial):
+        torch = "" if release.patch == trial.settings.torch.version else release.patch
+        changed_trial = replace(trial, settings=_set_torch_version(trial.settings, torch))
+        for python in what_if.list_fitting_pythons(changed_trial, release):
+            for cuda in _list_cuda_versions(trial.settings, release):
+                for provider, installed in _list_providers(trial.settings, cuda, release):
                     yield CombinedChange(torch, python, cuda, provider, installed)
 
 
 def _list_releases(trial: what_if.WhatIf) -> Iterator[Release]:
     settings = trial.settings
     try:
-        found = find_release(trial.knowledge, settings.torch.version)
-        yield structs.replace(found, patch=settings.torch.version)
+        release = find_release(trial.knowledge, settings.torch.version)
+        yield structs.replace(release, patch=settings.torch.version)
     except TorchyardError:
         pass
     if not find_source_reason(settings) and settings.torch.index == "auto":
@@ -126,23 +126,23 @@ def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[t
     provider = settings.toolkit.provider
     yield "", ""
     version = cuda or settings.toolkit.version
-    for one in found.cudas_built if version == "auto" else (version,):
+    for candidate in found.cudas_built if version == "auto" else (version,):
         if provider != "pypi":
-            yield "", one
+            yield "", candidate
     if provider != "auto":
         yield "auto", ""
 
 
 def _try_change(trial: what_if.WhatIf, change: CombinedChange) -> what_if.Suggestion | None:
     toolkit = {"version": change.cuda, "provider": change.provider}
-    choice = trial.resolve_with(
+    resolution = trial.resolve_with(
         _build_changed_host(trial, change),
         torch={"version": change.torch} if change.torch else {},
         toolkit={key: value for key, value in toolkit.items() if value},
     )
-    if choice is None or (change.installed and choice.toolkit.version != change.installed):
+    if resolution is None or (change.installed and resolution.toolkit.version != change.installed):
         return None
-    return what_if.Suggestion(_format_change_hint(trial.settings, change), choice)
+    return what_if.Suggestion(_format_change_hint(trial.settings, change), resolution)
 
 
 def _build_changed_host(trial: what_if.WhatIf, change: CombinedChange) -> Host:
@@ -150,9 +150,9 @@ def _build_changed_host(trial: what_if.WhatIf, change: CombinedChange) -> Host:
     if change.python:
         host = replace(host, python=replace(host.python, version=change.python, torch=None))
     if change.installed:
-        own = trial.settings.toolkit.provider == "path"
-        kit = InstalledToolkit(".", f"{change.installed}.0", own)
-        host = replace(host, toolkits=(kit, *host.toolkits))
+        in_toolkit_path = trial.settings.toolkit.provider == "path"
+        toolkit = InstalledToolkit(".", f"{change.installed}.0", in_toolkit_path)
+        host = replace(host, toolkits=(toolkit, *host.toolkits))
     return host
 
 
@@ -163,12 +163,12 @@ def _format_change_hint(settings: Settings, change: CombinedChange) -> str:
         "toolkit.version": change.cuda,
         "toolkit.provider": change.provider,
     }
-    named = [
+    assignments = [
         f"{key}: {value}" if value.isalpha() else f'{key}: "{value}"'
         for key, value in keys.items()
         if value
     ]
-    parts = [f"set {' and '.join(named)}"] if named else []
+    parts = [f"set {' and '.join(assignments)}"] if assignments else []
     if change.python:
         parts.append(what_if.format_python_hint(change.python, into=bool(settings.install.into)))
     if change.installed and settings.toolkit.provider == "path":
@@ -195,10 +195,10 @@ def format_suggestions(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
     """Return one sentence with every suggestion, "" if no change is known to help."""
-    told = [remedy.hint for remedy in list_suggestions(settings, host, knowledge, attempt)]
+    hints = [suggestion.hint for suggestion in list_suggestions(settings, host, knowledge, attempt)]
     if host.pinned and _can_new_install_help(what_if.WhatIf(settings, host, knowledge, attempt)):
-        told.append(_ACCEPT_HINT)
-    return "; or ".join(told)
+        hints.append(_ACCEPT_HINT)
+    return "; or ".join(hints)
 
 
 def list_suggestions(
@@ -211,13 +211,17 @@ def list_suggestions(
     single one helps; torch, CUDA and Python together only if no two do.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
-    found = [next(kind(trial), None) for kind in _ONE_CHANGE]
-    last = found if any(found) else [next(kind(trial), None) for kind in _TWO_CHANGES]
-    if not any(last):
-        last = [next(kind(trial), None) for kind in _MORE_CHANGES]
-    if settings.target.gpus == "auto" or not any(last):
-        last = [*last, next(what_if.suggest_fewer_targets(trial), None)]
-    return tuple(remedy for remedy in last if remedy)
+    single_changes = [next(kind(trial), None) for kind in _ONE_CHANGE]
+    suggestions = (
+        single_changes
+        if any(single_changes)
+        else [next(kind(trial), None) for kind in _TWO_CHANGES]
+    )
+    if not any(suggestions):
+        suggestions = [next(kind(trial), None) for kind in _MORE_CHANGES]
+    if settings.target.gpus == "auto" or not any(suggestions):
+        suggestions = [*suggestions, next(what_if.suggest_fewer_targets(trial), None)]
+    return tuple(suggestion for suggestion in suggestions if suggestion)
 
 
 def format_wheel_alternatives(
@@ -228,11 +232,11 @@ def format_wheel_alternatives(
     Return "" if planning accepts neither.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
-    found = [
+    suggestions = [
         next(kind(trial), None)
         for kind in (what_if.suggest_other_wheels, what_if.suggest_source_build)
     ]
-    return "; or ".join(remedy.hint for remedy in found if remedy)
+    return "; or ".join(suggestion.hint for suggestion in suggestions if suggestion)
 
 
 def _can_new_install_help(trial: what_if.WhatIf) -> bool:

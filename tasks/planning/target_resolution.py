@@ -28,28 +28,28 @@ def find_targets(
     Raises `SettingsError`, and `UnsatisfiableError` for a GPU that does not exist in this kind of
     machine.
     """
-    asked = settings.target.gpus
-    if asked == "auto" and host.system == "macos":
+    requested = settings.target.gpus
+    if requested == "auto" and host.system == "macos":
         return (), "macOS has no CUDA"
-    if asked == "auto" and host.gpus:
-        seen = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
+    if requested == "auto" and host.gpus:
+        archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
         names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
-        return tuple(sorted(seen)), f"{names} in this machine"
-    if asked == "auto":
-        assumed = resolve_gpu(knowledge, knowledge.default_gpu)
+        return tuple(sorted(archs)), f"{names} in this machine"
+    if requested == "auto":
+        default_gpu = resolve_gpu(knowledge, knowledge.default_gpu)
         return (
-            assumed.arch,
-        ), f"no NVIDIA card seen here: {shorten_gpu_name(assumed.name)} assumed"
-    if asked and host.system == "macos":
+            default_gpu.arch,
+        ), f"no NVIDIA card seen here: {shorten_gpu_name(default_gpu.name)} assumed"
+    if requested and host.system == "macos":
         raise SettingsError(
             "CUDA builds are not for macOS", location="target.gpus", hint="write gpus: []"
         )
     try:
-        facts = [resolve_gpu(knowledge, name) for name in asked]
+        facts = [resolve_gpu(knowledge, name) for name in requested]
     except KnowledgeError as error:
         raise SettingsError(error.message, location="target.gpus", hint=error.hint) from error
     _require_possible_machine(facts, host)
-    why = ", ".join(asked) or "a build for the CPU was asked for"
+    why = ", ".join(requested) or "a build for the CPU was asked for"
     return tuple(sorted({fact.arch for fact in facts})), why
 
 
@@ -94,16 +94,16 @@ def _require_supported_targets(
     it.
     """
     torch = choice.torch
-    built = [*(item.name for item in settings.extensions), *settings.companions]
+    extension_names = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
         try:
             arch_lists.format_extension_archs(knowledge, torch, [arch])
         except KnowledgeError as error:
-            ever = any(
+            is_supported_anywhere = any(
                 is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
             )
-            raise (UnsatisfiableError if ever else SettingsError)(
-                f"torch {torch} builds no extensions for {arch}: no {built[0]}",
+            raise (UnsatisfiableError if is_supported_anywhere else SettingsError)(
+                f"torch {torch} builds no extensions for {arch}: no {extension_names[0]}",
                 location="target.gpus",
                 hint=_format_arch_hint(knowledge, torch, arch) or error.hint,
             ) from error
@@ -121,18 +121,20 @@ def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
 
     The code of the suggested arch runs on the same GPU. Return "" if there is no such arch.
     """
-    card = Arch(arch.major, arch.minor)
-    makes = {made for kit in knowledge.toolkits.values() for made in kit.makes if not made.suffix}
-    fitting = [
+    gpu_arch = Arch(arch.major, arch.minor)
+    compilable = {
+        cubin for kit in knowledge.toolkits.values() for cubin in kit.makes if not cubin.suffix
+    }
+    alternatives = [
         other
-        for other in sorted(makes, reverse=True)
-        if classify_compatibility(knowledge, MachineCode(frozenset([other])), card)
+        for other in sorted(compilable, reverse=True)
+        if classify_compatibility(knowledge, MachineCode(frozenset([other])), gpu_arch)
         and is_extension_arch_supported(knowledge, torch, other)
     ]
-    if not fitting:
+    if not alternatives:
         return ""
-    more = "" if fitting[0] == card else f", whose code runs on {card}"
-    return f'write "{fitting[0]}"{more}'
+    note = "" if alternatives[0] == gpu_arch else f", whose code runs on {gpu_arch}"
+    return f'write "{alternatives[0]}"{note}'
 
 
 def _require_arch_variables(
@@ -166,8 +168,8 @@ def _parse_arch_list(
 ) -> MachineCode | None:
     if name in _CMAKE_VARIABLES:
         return arch_lists.parse_cmake_archs(knowledge, choice.toolkit.version, text)
-    read = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
-    return read(knowledge, choice.torch, text)
+    parse = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
+    return parse(knowledge, choice.torch, text)
 
 
 def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
@@ -191,21 +193,21 @@ def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     It must not be set for a CPU build, nor be off in a build for GPUs.
     """
     # build.env takes precedence over build.flags
-    given = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
-    said = [(section, value) for section, value in given.items() if value is not None]
-    if choice.strategy != "source" or not said:
+    values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
+    assignments = [(section, value) for section, value in values.items() if value is not None]
+    if choice.strategy != "source" or not assignments:
         return
-    section, value = said[-1]
-    wanted = str(value).strip().upper() not in _FALSE_VALUES
-    if wanted == bool(choice.targets):
+    section, value = assignments[-1]
+    is_enabled = str(value).strip().upper() not in _FALSE_VALUES
+    if is_enabled == bool(choice.targets):
         return
-    if wanted:
-        what = "it asks for a torch with CUDA, and this is a build for the CPU"
-        todo = "take it out, or name the cards in target.gpus"
+    if is_enabled:
+        message = "it asks for a torch with CUDA, and this is a build for the CPU"
+        hint = "take it out, or name the cards in target.gpus"
     else:
         archs = ", ".join(map(str, choice.targets))
-        what = f"it asks for a torch without CUDA, and target.gpus for code for {archs}"
-        todo = "take it out; a build for the CPU is target.gpus: []"
+        message = f"it asks for a torch without CUDA, and target.gpus for code for {archs}"
+        hint = "take it out; a build for the CPU is target.gpus: []"
     raise SettingsError(
-        f"{what} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=todo
+        f"{message} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=hint
     )

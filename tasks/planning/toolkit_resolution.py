@@ -26,20 +26,25 @@ def resolve_toolkit(
     first), and `SettingsError` if toolkit.path has no toolkit.
     """
     provider = settings.toolkit.provider
-    wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
     if provider == "path":
         return _resolve_path_toolkit(settings, host)
-    require_toolkit_targets(knowledge, wanted, targets)
-    same = [found for found in host.toolkits if found.release == wanted]
-    if provider in {"auto", "system"} and same:
+    require_toolkit_targets(knowledge, required, targets)
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == required]
+    if provider in {"auto", "system"} and matching:
         return ToolkitResolution(
-            "system", wanted, same[0].home, f"CUDA {same[0].version} is at {same[0].home}"
+            "system",
+            required,
+            matching[0].home,
+            f"CUDA {matching[0].version} is at {matching[0].home}",
         )
-    if provider != "system" and _is_on_pypi(knowledge, wanted):
-        return ToolkitResolution("pypi", wanted, "", f"CUDA {wanted} from Python packages")
-    here = ", ".join(f"{found.version} at {found.home}" for found in host.toolkits) or "none"
+    if provider != "system" and _is_on_pypi(knowledge, required):
+        return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
+    installed = (
+        ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits) or "none"
+    )
     raise UnsatisfiableError(
-        f"CUDA {wanted} is needed and is not on this machine (found: {here})",
+        f"CUDA {required} is needed and is not on this machine (found: {installed})",
         location="toolkit",
         hint="choose another torch, or other cards in target.gpus",
     )
@@ -48,13 +53,13 @@ def resolve_toolkit(
 def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
     """Return True if toolkit.provider can provide that CUDA release here."""
     provider = settings.toolkit.provider
-    found = [kit for kit in host.toolkits if kit.release == cuda]
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
     match provider:
         case "path":
-            return any(kit.asked for kit in found)
+            return any(toolkit.asked for toolkit in matching)
         case "system":
-            return bool(found)
-    return (provider == "auto" and bool(found)) or _is_on_pypi(knowledge, cuda)
+            return bool(matching)
+    return (provider == "auto" and bool(matching)) or _is_on_pypi(knowledge, cuda)
 
 
 def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
@@ -66,21 +71,24 @@ def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
 
 def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
     path = settings.toolkit.path
-    found = [kit for kit in host.toolkits if kit.asked]
-    if not path or not found:
+    kits = [kit for kit in host.toolkits if kit.asked]
+    if not path or not kits:
         raise SettingsError(
             f"no CUDA toolkit at {path}" if path else "provider path needs a path",
             location="toolkit.path",
             hint="name the folder that has bin/nvcc",
         )
-    if settings.toolkit.version not in {"auto", found[0].release}:
+    if settings.toolkit.version not in {"auto", kits[0].release}:
         raise UnsatisfiableError(
-            f"CUDA {found[0].version} is at {path}, and {settings.toolkit.version} was asked for",
+            f"CUDA {kits[0].version} is at {path}, and {settings.toolkit.version} was asked for",
             location="toolkit.version",
             hint="name another toolkit.path",
         )
     return ToolkitResolution(
-        "path", found[0].release, found[0].home, f"CUDA {found[0].version} at {path}, as asked"
+        "path",
+        kits[0].release,
+        kits[0].home,
+        f"CUDA {kits[0].version} at {path}, as asked",
     )
 
 
@@ -93,8 +101,8 @@ def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # No toolkit is suggested: this torch may not build with one that can compile the targets
-        known = format_major_minor(cuda) in knowledge.toolkits
-        todo = "choose another torch, or other cards in target.gpus"
-        if not known:
-            todo = f"describe CUDA {format_major_minor(cuda)} in config/knowledge/toolkits.yaml"
-        raise UnsatisfiableError(error.message, location="toolkit.version", hint=todo) from error
+        is_known = format_major_minor(cuda) in knowledge.toolkits
+        hint = "choose another torch, or other cards in target.gpus"
+        if not is_known:
+            hint = f"describe CUDA {format_major_minor(cuda)} in config/knowledge/toolkits.yaml"
+        raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -49,9 +49,9 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
             hint="name the interpreter that has it (python: /path/to/python), "
             "or choose another torch.strategy",
         )
-    found = python.torch
+    torch = python.torch
     return TorchCandidate(
-        "existing", f"asked for: torch {found.version} in {python.path}", found.version, found.cuda
+        "existing", f"asked for: torch {torch.version} in {python.path}", torch.version, torch.cuda
     )
 
 
@@ -64,9 +64,13 @@ def find_prebuilt_torch(
     such wheel or the release is not known.
     """
     version = settings.torch.version
-    wanted = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if settings.torch.index != "auto":
-        cuda = (wanted or require_known_release(knowledge, version).pypi_cuda) if targets else None
+        cuda = (
+            (requested_cuda or require_known_release(knowledge, version).pypi_cuda)
+            if targets
+            else None
+        )
         require_supported_python(knowledge, version, host.python)
         return TorchCandidate(
             "prebuilt",
@@ -75,7 +79,7 @@ def find_prebuilt_torch(
             cuda,
             settings.torch.index,
         )
-    platform = (host.system, host.machine, wanted, host.python.version)
+    platform = (host.system, host.machine, requested_cuda, host.python.version)
     try:
         wheel = select_official_wheel(knowledge, version, targets, *platform)
     except KnowledgeError as error:
@@ -83,9 +87,9 @@ def find_prebuilt_torch(
             error.message, location="torch.version", hint=error.hint
         ) from error
     if wheel is None:
-        why = explain_missing_wheel(knowledge, version, targets, *platform)
-        todo = "no release is known whose wheel would do: choose other cards in target.gpus"
-        raise UnsatisfiableError(why, location="torch", hint=todo)
+        reason = explain_missing_wheel(knowledge, version, targets, *platform)
+        hint = "no release is known whose wheel would do: choose other cards in target.gpus"
+        raise UnsatisfiableError(reason, location="torch", hint=hint)
     return TorchCandidate(
         "prebuilt", wheel.why, format_published_version(version), wheel.cuda, wheel.index
     )
@@ -105,22 +109,24 @@ def find_source_torch(
         return TorchCandidate("source", why, version, None)
     if settings.toolkit.version != "auto":
         return TorchCandidate("source", why, version, settings.toolkit.version)
-    found = _require_tree_release(settings, knowledge)
-    able = list_capable_toolkits(knowledge, targets)
-    if not able:
+    release = _require_tree_release(settings, knowledge)
+    capable = list_capable_toolkits(knowledge, targets)
+    if not capable:
         raise UnsatisfiableError(
             f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
             location="target.gpus",
             hint="name another card",
         )
-    known = list_published_toolkits(knowledge, found, targets, host.system)
-    fine = known or tuple(
+    published = list_published_toolkits(knowledge, release, targets, host.system)
+    suitable = published or tuple(
         cuda
-        for cuda in able
-        if not is_known_to_fail(knowledge, found.patch, cuda, targets, host.system)
+        for cuda in capable
+        if not is_known_to_fail(knowledge, release.patch, cuda, targets, host.system)
     )
-    here = [cuda for cuda in fine if is_toolkit_obtainable(settings, host, knowledge, cuda)]
-    return TorchCandidate("source", why, version, [*here, *fine, *able][0])
+    obtainable = [
+        cuda for cuda in suitable if is_toolkit_obtainable(settings, host, knowledge, cuda)
+    ]
+    return TorchCandidate("source", why, version, [*obtainable, *suitable, *capable][0])
 
 
 def _require_source_ref(settings: Settings) -> None:
@@ -153,15 +159,15 @@ def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
 def find_source_reason(settings: Settings) -> str:
     """Return the reason for a source build, settings that only a build uses; "" without them."""
     source, build = settings.source, settings.build
-    asked = {
+    build_only = {
         "source.path": source.path,
         "source.tarball": source.tarball,
         "source.patches": source.patches,
         "build.flags": build.flags,
         "build.target": build.target,
     }
-    named = [key for key, value in asked.items() if value]
-    return f"{' and '.join(named)} set: no official wheel has that" if named else ""
+    keys = [key for key, value in build_only.items() if value]
+    return f"{' and '.join(keys)} set: no official wheel has that" if keys else ""
 
 
 def require_known_release(knowledge: Knowledge, version: str) -> Release:
@@ -184,19 +190,19 @@ def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
     except SettingsError as error:
         if not settings.source.path:
             raise
-        todo = "set torch.version: the known release that the tree in source.path was forked from"
-        raise SettingsError(error.message, location=error.location, hint=todo) from error
+        hint = "set torch.version: the known release that the tree in source.path was forked from"
+        raise SettingsError(error.message, location=error.location, hint=hint) from error
 
 
 def require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
     """Raise `UnsatisfiableError` if the release does not support that Python."""
     try:
-        known = find_release(knowledge, version)
+        release = find_release(knowledge, version)
     except KnowledgeError:
         return  # a tree newer than the facts checks the Python in its setup
-    if not is_python_supported(known, python.version):
+    if not is_python_supported(release, python.version):
         raise UnsatisfiableError(
-            f"torch {version} is for Python {' to '.join(known.python)}, "
+            f"torch {version} is for Python {' to '.join(release.python)}, "
             f"and {python.path} is {python.version}",
             location="python",
             hint="no known combination of torch, CUDA and Python fits: "

@@ -49,9 +49,9 @@ def _list_machine_warnings(knowledge: Knowledge, host: Host, choice: Resolution)
     for arch in choice.targets:
         machine, cards = find_only_machine(knowledge, arch)
         if machine and machine != normalize_machine(host.machine):
-            named = f" ({', '.join(map(shorten_gpu_name, cards))})" if cards else ""
+            gpu_names = f" ({', '.join(map(shorten_gpu_name, cards))})" if cards else ""
             yield (
-                f"{arch} is in {machine} machines alone{named}, and this is "
+                f"{arch} is in {machine} machines alone{gpu_names}, and this is "
                 f"{format_platform(host.system, host.machine)}: what is built here does not "
                 "run there"
             )
@@ -70,14 +70,14 @@ def list_capability_warnings(
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
         return
     arch = resolve_gpu(knowledge, gpus[0]).arch
-    usual = resolve_gpu(knowledge, knowledge.default_gpu)
-    if arch == usual.arch or arch.suffix or not is_capability(gpus[0]):
+    default_gpu = resolve_gpu(knowledge, knowledge.default_gpu)
+    if arch == default_gpu.arch or arch.suffix or not is_capability(gpus[0]):
         return
     cards = summarize_gpus(knowledge, arch) or "no known GPU"
     yield (
         f'target.gpus is "{gpus[0]}", and no GPU is visible here: {arch} is {cards}; the RTX 50 '
-        f"series is {usual.arch}. If you mean another GPU, write its name, such as "
-        f'target.gpus: ["{shorten_gpu_name(usual.name)}"]'
+        f"series is {default_gpu.arch}. If you mean another GPU, write its name, such as "
+        f'target.gpus: ["{shorten_gpu_name(default_gpu.name)}"]'
     )
 
 
@@ -107,9 +107,9 @@ def list_unused_setting_warnings(
     """
     if "@" in loaded.profile:
         return
-    for keys, why in _list_unused_keys(loaded.settings, host, choice):
-        if found := [f"{key} ({where})" for key in keys if (where := _find_origin(loaded, key))]:
-            yield f"nothing reads {', '.join(found)}: {why}"
+    for keys, reason in _list_unused_keys(loaded.settings, host, choice):
+        if unused := [f"{key} ({origin})" for key in keys if (origin := _find_origin(loaded, key))]:
+            yield f"nothing reads {', '.join(unused)}: {reason}"
     yield from _list_extension_warnings(loaded)
 
 
@@ -119,16 +119,16 @@ def _list_unused_keys(
     if choice.strategy == "existing":
         yield ("torch.version",), f"torch is the one that {choice.python.path} has"
     if choice.strategy != "prebuilt":
-        why = f"strategy {choice.strategy} fetches no wheel of torch"
-        yield ("torch.index", "torch.sha256"), why
+        reason = f"strategy {choice.strategy} fetches no wheel of torch"
+        yield ("torch.index", "torch.sha256"), reason
     if choice.strategy == "source":
         yield from _list_unused_source_keys(settings)
     else:
-        why = f"strategy {choice.strategy} builds no torch"
-        yield (*_BUILD_KEYS, *_list_unused_variables(settings)), why
+        reason = f"strategy {choice.strategy} builds no torch"
+        yield (*_BUILD_KEYS, *_list_unused_variables(settings)), reason
     if not choice.targets:
         yield ("target.ptx",), "a build for the CPU has no machine code for cards"
-    elif choice.toolkit.home not in {found.home for found in host.toolkits if found.asked}:
+    elif choice.toolkit.home not in {toolkit.home for toolkit in host.toolkits if toolkit.asked}:
         yield ("toolkit.path",), f"the toolkit is another ({choice.toolkit.why})"
     if settings.build.distribute == "off":
         yield ("build.hosts",), "build.distribute is off"
@@ -156,12 +156,10 @@ def _list_unused_variables(settings: Settings) -> Iterator[str]:
 def _list_extension_warnings(loaded: LoadedSettings) -> Iterator[str]:
     for item in loaded.settings.extensions:
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
-        given = [
-            key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.model_fields_set
-        ]
-        if given:
-            where = loaded.origin.get("extensions", "")
-            yield f"nothing reads {', '.join(given)} of {item.name} ({where}): it comes by {kind}"
+        keys = [key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.model_fields_set]
+        if keys:
+            origin = loaded.origin.get("extensions", "")
+            yield f"nothing reads {', '.join(keys)} of {item.name} ({origin}): it comes by {kind}"
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:
@@ -170,8 +168,12 @@ def _find_origin(loaded: LoadedSettings, key: str) -> str:
     values = getattr(loaded.settings, section)
     if getattr(values, name) == type(values).model_fields[name].default:
         return ""
-    below = (one for one in loaded.origin if one == key or one.startswith(f"{key}."))
-    places = (loaded.origin[one] for one in below)
+    matching_keys = (
+        origin_key
+        for origin_key in loaded.origin
+        if origin_key == key or origin_key.startswith(f"{key}.")
+    )
+    origins = (loaded.origin[origin_key] for origin_key in matching_keys)
     return next(
-        (place for place in places if not place.startswith((DEFAULTS_PREFIX, LOCAL_PREFIX))), ""
+        (origin for origin in origins if not origin.startswith((DEFAULTS_PREFIX, LOCAL_PREFIX))), ""
     )

@@ -59,19 +59,19 @@ class WhatIf:
             name: getattr(self.settings, name).model_copy(update=keys)
             for name, keys in sections.items()
         }
-        asked = self.settings.model_copy(update=changed)
-        there = host or self.host
+        settings = self.settings.model_copy(update=changed)
+        target_host = host or self.host
         try:
-            choice = self.attempt(asked, there, self.knowledge)
+            resolution = self.attempt(settings, target_host, self.knowledge)
         except TorchyardError:
             return None
-        bad = is_known_bad(self.knowledge, choice, there)
-        return choice if self._is_known_build(choice) and not bad else None
+        is_bad = is_known_bad(self.knowledge, resolution, target_host)
+        return resolution if self._is_known_build(resolution) and not is_bad else None
 
     def add_all_toolkits(self) -> WhatIf:
         """Return the same on a host that has every known toolkit."""
-        every = tuple(InstalledToolkit("", f"{cuda}.0") for cuda in self.knowledge.toolkits)
-        return replace(self, host=replace(self.host, toolkits=every))
+        toolkits = tuple(InstalledToolkit("", f"{cuda}.0") for cuda in self.knowledge.toolkits)
+        return replace(self, host=replace(self.host, toolkits=toolkits))
 
     def _is_known_build(self, choice: Resolution) -> bool:
         """Return True if a build uses the requested toolkit or one that torch is published with.
@@ -81,11 +81,11 @@ class WhatIf:
         if choice.strategy != "source" or choice.cuda in {None, self.settings.toolkit.version}:
             return True
         try:
-            found = find_release(self.knowledge, choice.torch)
+            release = find_release(self.knowledge, choice.torch)
         except TorchyardError:
             return False
         return choice.cuda in list_published_toolkits(
-            self.knowledge, found, choice.targets, choice.system
+            self.knowledge, release, choice.targets, choice.system
         )
 
 
@@ -96,11 +96,11 @@ def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
     yet.
     """
     combination = replace(choice.build_combination(host), cuda=choice.toolkit.version or None)
-    found = (
+    findings = (
         *find_known_bad(knowledge, combination),
         *find_too_old_versions(knowledge, combination),
     )
-    return any(finding.level == "error" for finding in found)
+    return any(finding.level == "error" for finding in findings)
 
 
 ToolkitKeys = dict[str, str]
@@ -109,9 +109,11 @@ _ANY_FOLDER = "."  # a placeholder: the folder that the user will name is not kn
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the toolkits that `auto` finds, other available ones, and last one to install."""
-    here = list(_suggest_available_toolkits(trial, _list_toolkit_versions(trial)))
-    yield from (remedy for remedy in here if remedy.resolution.strategy != "source")
-    yield from here
+    available = list(_suggest_available_toolkits(trial, _list_toolkit_versions(trial)))
+    yield from (
+        suggestion for suggestion in available if suggestion.resolution.strategy != "source"
+    )
+    yield from available
     yield from suggest_toolkit_install(trial)
 
 
@@ -122,17 +124,21 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
     """
     if trial.settings.toolkit.provider == "path":
         return
-    every = trial.add_all_toolkits().resolve_with()
-    meant = every.toolkit.version if every else ""  # what the refusal says is needed
-    kits = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
-    kits.sort(key=lambda cuda: cuda != meant)
-    tries = [(cuda, keys) for keys in _list_provider_changes(trial, {}, "system") for cuda in kits]
-    for cuda, keys in [*tries, *((cuda, {"version": cuda}) for cuda in kits)]:
-        choice = trial.resolve_with(_add_host_toolkit(trial.host, cuda), toolkit=keys)
-        if choice and choice.toolkit.version == cuda:
-            also = f" and write {_format_toolkit_keys(keys)}" if keys else ""
-            named = _format_path_alternative(trial, cuda, keys, choice)
-            yield Suggestion(f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}){also}{named}", choice)
+    resolution = trial.add_all_toolkits().resolve_with()
+    needed = resolution.toolkit.version if resolution else ""  # what the refusal says is needed
+    versions = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
+    versions.sort(key=lambda cuda: cuda != needed)
+    changes = [
+        (cuda, keys) for keys in _list_provider_changes(trial, {}, "system") for cuda in versions
+    ]
+    for cuda, keys in [*changes, *((cuda, {"version": cuda}) for cuda in versions)]:
+        result = trial.resolve_with(_add_host_toolkit(trial.host, cuda), toolkit=keys)
+        if result and result.toolkit.version == cuda:
+            extra_keys = f" and write {_format_toolkit_keys(keys)}" if keys else ""
+            alternative = _format_path_alternative(trial, cuda, keys, result)
+            yield Suggestion(
+                f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}){extra_keys}{alternative}", result
+            )
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
@@ -145,13 +151,13 @@ def _suggest_torch_for_path(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield, with provider path, the torch that suits the toolkit in toolkit.path."""
     if trial.settings.toolkit.provider != "path":
         return
-    for kit in (found for found in trial.host.toolkits if found.asked):
+    for kit in (toolkit for toolkit in trial.host.toolkits if toolkit.asked):
         keys = {"version": kit.release}
-        if choice := trial.resolve_with(toolkit=keys):
+        if resolution := trial.resolve_with(toolkit=keys):
             yield Suggestion(
                 f"{_format_toolkit_keys(keys)}, which is in toolkit.path: "
-                f"{_describe_torch(choice)}",
-                choice,
+                f"{_describe_torch(resolution)}",
+                resolution,
             )
 
 
@@ -163,29 +169,33 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
-        cuda: choice
+        cuda: resolution
         for cuda in _list_toolkit_versions(trial)
         if cuda != "auto"
-        and (choice := trial.resolve_with(_add_host_toolkit(trial.host, cuda, asked=True)))
-        and choice.toolkit.version == cuda
+        and (resolution := trial.resolve_with(_add_host_toolkit(trial.host, cuda, asked=True)))
+        and resolution.toolkit.version == cuda
     }
-    quick = {cuda: choice for cuda, choice in fitting.items() if choice.strategy != "source"}
-    if best := quick or fitting:
+    without_build = {
+        cuda: resolution for cuda, resolution in fitting.items() if resolution.strategy != "source"
+    }
+    if resolutions := without_build or fitting:
         yield Suggestion(
-            f"name {_format_cuda_range(trial.knowledge, best)} in toolkit.path",
-            next(iter(best.values())),
+            f"name {_format_cuda_range(trial.knowledge, resolutions)} in toolkit.path",
+            next(iter(resolutions.values())),
         )
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
     """Return the values for toolkit.version for these targets, the requested one first."""
-    ours = trial.settings.toolkit.version
+    requested = trial.settings.toolkit.version
     try:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
     except TorchyardError:
         return []
-    order = sorted(list_capable_toolkits(trial.knowledge, targets), key=lambda cuda: cuda != ours)
-    return order if ours == "auto" else ["auto", *order]
+    versions = sorted(
+        list_capable_toolkits(trial.knowledge, targets), key=lambda cuda: cuda != requested
+    )
+    return versions if requested == "auto" else ["auto", *versions]
 
 
 def _suggest_available_toolkits(trial: WhatIf, order: Iterable[str]) -> Iterator[Suggestion]:
@@ -194,16 +204,18 @@ def _suggest_available_toolkits(trial: WhatIf, order: Iterable[str]) -> Iterator
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
     for change in changes:
         for keys in _list_provider_changes(trial, change, "auto"):
-            choice = trial.resolve_with(toolkit=keys)
-            if choice and choice.toolkit.provider not in {"none", "path"}:
-                yield Suggestion(f"{_format_toolkit_keys(keys)} ({choice.toolkit.why})", choice)
+            resolution = trial.resolve_with(toolkit=keys)
+            if resolution and resolution.toolkit.provider not in {"none", "path"}:
+                yield Suggestion(
+                    f"{_format_toolkit_keys(keys)} ({resolution.toolkit.why})", resolution
+                )
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
     """Return the host with one more toolkit; with `asked`, it replaces the one in toolkit.path."""
-    there = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", asked)
-    kept = tuple(kit for kit in host.toolkits if not (asked and kit.asked))
-    return replace(host, toolkits=(there, *kept))
+    toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", asked)
+    other_toolkits = tuple(kit for kit in host.toolkits if not (asked and kit.asked))
+    return replace(host, toolkits=(toolkit, *other_toolkits))
 
 
 def _format_path_alternative(
@@ -213,12 +225,17 @@ def _format_path_alternative(
 
     Return "" if the result would differ.
     """
-    there = _add_host_toolkit(trial.host, cuda, asked=True)
-    kept = {name: value for name, value in keys.items() if name != "provider"}
-    for more, also in (({}, ""), ({"provider": "path"}, " and toolkit.provider: path")):
-        other = trial.resolve_with(there, toolkit={**kept, **more, "path": _ANY_FOLDER})
-        if other and _is_same_resolution(other, choice):
-            return f", or name it with toolkit.path{also}"
+    path_host = _add_host_toolkit(trial.host, cuda, asked=True)
+    other_keys = {name: value for name, value in keys.items() if name != "provider"}
+    for provider_keys, extra_text in (
+        ({}, ""),
+        ({"provider": "path"}, " and toolkit.provider: path"),
+    ):
+        resolution = trial.resolve_with(
+            path_host, toolkit={**other_keys, **provider_keys, "path": _ANY_FOLDER}
+        )
+        if resolution and _is_same_resolution(resolution, choice):
+            return f", or name it with toolkit.path{extra_text}"
     return ""
 
 
@@ -239,14 +256,14 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
     CUDA releases that are newer than the facts are not tried.
     """
-    order = [cuda for cuda in knowledge.toolkits if cuda in able]
-    known = list(knowledge.toolkits)
-    between = known[known.index(order[0]) : known.index(order[-1]) + 1]
-    if len(order) == 1:
-        return f"CUDA {order[0]}"
-    if between != order:
-        return f"CUDA {', '.join(order[:-1])} or {order[-1]}"
-    return f"CUDA {order[0]} to {order[-1]}"
+    versions = [cuda for cuda in knowledge.toolkits if cuda in able]
+    all_versions = list(knowledge.toolkits)
+    span = all_versions[all_versions.index(versions[0]) : all_versions.index(versions[-1]) + 1]
+    if len(versions) == 1:
+        return f"CUDA {versions[0]}"
+    if span != versions:
+        return f"CUDA {', '.join(versions[:-1])} or {versions[-1]}"
+    return f"CUDA {versions[0]} to {versions[-1]}"
 
 
 def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list[ToolkitKeys]:
@@ -254,9 +271,9 @@ def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list
 
     The second is left out if the current provider already looks there.
     """
-    fitting = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
-    as_it_is = trial.settings.toolkit.provider in fitting
-    return [keys] if as_it_is else [keys, {**keys, "provider": other}]
+    providers = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
+    is_current_enough = trial.settings.toolkit.provider in providers
+    return [keys] if is_current_enough else [keys, {**keys, "provider": other}]
 
 
 def _format_toolkit_keys(keys: Mapping[str, str]) -> str:
@@ -279,33 +296,37 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
         return
     if settings.torch.index != "auto":
         return
-    kept = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=_AUTO_TOOLKIT)
-    unsure = []
-    for other in list_nearest_releases(trial.knowledge, settings.torch.version):
-        for more in ({},) if kept else ({}, _AUTO_TOOLKIT):
-            choice = trial.resolve_with(torch={"version": other.patch}, toolkit=more)
-            if choice and choice.strategy == _find_intended_strategy(settings):
-                remedy = Suggestion(_format_release_hint(other.patch, choice, more), choice)
-                if _has_verified_wheel(trial, choice):
-                    yield remedy
-                unsure.append(remedy)
-    yield from unsure
+    keeps_toolkit = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=_AUTO_TOOLKIT)
+    unverified = []
+    for release in list_nearest_releases(trial.knowledge, settings.torch.version):
+        for toolkit_keys in ({},) if keeps_toolkit else ({}, _AUTO_TOOLKIT):
+            resolution = trial.resolve_with(torch={"version": release.patch}, toolkit=toolkit_keys)
+            if resolution and resolution.strategy == _find_intended_strategy(settings):
+                suggestion = Suggestion(
+                    _format_release_hint(release.patch, resolution, toolkit_keys), resolution
+                )
+                if _has_verified_wheel(trial, resolution):
+                    yield suggestion
+                unverified.append(suggestion)
+    yield from unverified
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield another release with its toolkit to install, if neither helps separately."""
-    for remedy in suggest_releases(trial.add_all_toolkits()):
-        cuda = remedy.resolution.toolkit.version
-        yield replace(remedy, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {remedy.hint}")
+    for suggestion in suggest_releases(trial.add_all_toolkits()):
+        cuda = suggestion.resolution.toolkit.version
+        yield replace(
+            suggestion, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {suggestion.hint}"
+        )
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield a source build if the settings require a wheel."""
     if trial.settings.torch.strategy != "prebuilt":
         return
-    choice = trial.resolve_with(torch={"strategy": "source"})
-    if choice:
-        yield Suggestion("torch.strategy: source, to build it", choice)
+    resolution = trial.resolve_with(torch={"strategy": "source"})
+    if resolution:
+        yield Suggestion("torch.strategy: source, to build it", resolution)
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
@@ -313,46 +334,50 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
 
     Those of the same minor release come first, then those of the nearest.
     """
-    now = trial.resolve_with()
+    current = trial.resolve_with()
     for version in _list_release_patches(trial):
         keys = {"index": "auto", "version": version, "local": None, "sha256": None}
-        choice = trial.resolve_with(torch=keys)
+        resolution = trial.resolve_with(torch=keys)
         if (
-            choice is None
-            or choice.strategy != "prebuilt"
-            or not _has_verified_wheel(trial, choice)
+            resolution is None
+            or resolution.strategy != "prebuilt"
+            or not _has_verified_wheel(trial, resolution)
         ):
             continue
-        if not now or (now.torch, now.index) != (choice.torch, choice.index):
+        if not current or (current.torch, current.index) != (resolution.torch, resolution.index):
             yield Suggestion(
-                f"set {_format_changed_keys(trial, keys)}: {choice.strategy_why}", choice
+                f"set {_format_changed_keys(trial, keys)}: {resolution.strategy_why}", resolution
             )
 
 
 def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield a source build instead of the current wheel."""
     keys = {"strategy": "source", "local": None}
-    if choice := trial.resolve_with(torch=keys):
-        yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", choice)
+    if resolution := trial.resolve_with(torch=keys):
+        yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", resolution)
 
 
 def _list_release_patches(trial: WhatIf) -> list[str]:
     """Return the newest known patch of the requested minor release, then of the nearest ones."""
-    asked = trial.settings.torch.version
-    known = trial.knowledge.releases
-    own = [
-        one for minor, one in known.items() if parse_major_minor(minor) == parse_major_minor(asked)
+    version = trial.settings.torch.version
+    releases = trial.knowledge.releases
+    same_minor = [
+        release
+        for minor, release in releases.items()
+        if parse_major_minor(minor) == parse_major_minor(version)
     ]
-    return [one.patch for one in (*own, *list_nearest_releases(trial.knowledge, asked))]
+    return [
+        release.patch for release in (*same_minor, *list_nearest_releases(trial.knowledge, version))
+    ]
 
 
 def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
     """Format the changed keys: `torch.index: auto and torch.version: "2.15.0"`."""
-    asked = trial.settings.torch
-    texts = {key: value for key, value in keys.items() if getattr(asked, key) != value}
+    torch = trial.settings.torch
+    changed = {key: value for key, value in keys.items() if getattr(torch, key) != value}
     return " and ".join(
         f"torch.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
-        for key, value in texts.items()
+        for key, value in changed.items()
     )
 
 
@@ -375,11 +400,11 @@ def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
 
 
 def _format_release_hint(version: str, choice: Resolution, more: dict[str, str]) -> str:
-    also = " with toolkit.version: auto" if more else ""
-    why = choice.strategy_why
+    toolkit_text = " with toolkit.version: auto" if more else ""
+    reason = choice.strategy_why
     if choice.strategy == "source":
-        why = f"it builds with CUDA {choice.cuda}" if choice.cuda else "it builds for the CPU"
-    return f"take torch {version}{also}: {why}"
+        reason = f"it builds with CUDA {choice.cuda}" if choice.cuda else "it builds for the CPU"
+    return f"take torch {version}{toolkit_text}: {reason}"
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
@@ -388,20 +413,22 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
     Other interpreters of this machine are not considered: finding them takes processes, and this
     module is pure.
     """
-    found = _find_unsupported_release(trial)
-    for version in list_fitting_pythons(trial, found) if found else ():
+    release = _find_unsupported_release(trial)
+    for version in list_fitting_pythons(trial, release) if release else ():
         python = replace(trial.host.python, version=version, torch=None)
-        if choice := trial.resolve_with(replace(trial.host, python=python)):
+        if resolution := trial.resolve_with(replace(trial.host, python=python)):
             yield Suggestion(
-                format_python_hint(version, into=bool(trial.settings.install.into)), choice
+                format_python_hint(version, into=bool(trial.settings.install.into)), resolution
             )
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield another Python with a toolkit to install, if neither helps separately."""
-    for remedy in suggest_pythons(trial.add_all_toolkits()):
-        cuda = remedy.resolution.toolkit.version
-        yield replace(remedy, hint=f"{remedy.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})")
+    for suggestion in suggest_pythons(trial.add_all_toolkits()):
+        cuda = suggestion.resolution.toolkit.version
+        yield replace(
+            suggestion, hint=f"{suggestion.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})"
+        )
 
 
 def format_python_hint(version: str, *, into: bool) -> str:
@@ -422,10 +449,10 @@ def format_python_hint(version: str, *, into: bool) -> str:
 def _find_unsupported_release(trial: WhatIf) -> Release | None:
     """Return the requested release if it is known and does not support this Python."""
     try:
-        found = find_release(trial.knowledge, trial.settings.torch.version)
+        release = find_release(trial.knowledge, trial.settings.torch.version)
     except TorchyardError:
         return None
-    return None if list_fitting_pythons(trial, found) == ("",) else found
+    return None if list_fitting_pythons(trial, release) == ("",) else release
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
@@ -448,29 +475,29 @@ def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield a profile for each target, if each target can be built separately."""
-    apart = _resolve_each_target(trial)
-    if len(apart) > 1 and all(apart.values()):
-        named = " and ".join(apart)
-        first = next(choice for choice in apart.values() if choice)
-        yield Suggestion(f"build for {named} in {len(apart)} profiles", first)
+    resolutions = _resolve_each_target(trial)
+    if len(resolutions) > 1 and all(resolutions.values()):
+        targets = " and ".join(resolutions)
+        first = next(resolution for resolution in resolutions.values() if resolution)
+        yield Suggestion(f"build for {targets} in {len(resolutions)} profiles", first)
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the targets that can be built; last, only the newest one."""
-    apart = _resolve_each_target(trial)
-    working = {name: choice for name, choice in apart.items() if choice}
-    newest = max(working, key=lambda name: working[name].targets, default="")
-    for kept in (tuple(working), (newest,)):
-        if not working or len(kept) == len(apart):
+    resolutions = _resolve_each_target(trial)
+    possible = {name: resolution for name, resolution in resolutions.items() if resolution}
+    newest = max(possible, key=lambda name: possible[name].targets, default="")
+    for targets in (tuple(possible), (newest,)):
+        if not possible or len(targets) == len(resolutions):
             continue
-        if choice := trial.resolve_with(target={"gpus": kept}):
-            left = ", ".join(name for name in apart if name not in kept)
-            named = ", ".join(f'"{name}"' for name in kept)
-            yield Suggestion(f"write target.gpus: [{named}], which leaves out {left}", choice)
+        if resolution := trial.resolve_with(target={"gpus": targets}):
+            omitted = ", ".join(name for name in resolutions if name not in targets)
+            gpus = ", ".join(f'"{name}"' for name in targets)
+            yield Suggestion(f"write target.gpus: [{gpus}], which leaves out {omitted}", resolution)
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
     """Resolve each target separately; None for a target that fails."""
-    asked = trial.settings.target.gpus
-    gpus = asked if asked != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
+    requested = trial.settings.target.gpus
+    gpus = requested if requested != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
