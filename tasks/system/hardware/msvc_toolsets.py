@@ -68,8 +68,10 @@ class ChosenToolset:
     @property
     def setup_name(self) -> str:
         """Return the name of the setup, without version parts that change without the compiler."""
-        studio, release = self.installation, format_major_minor(self.installation.version)
-        return f"vcvarsall x64 of {studio.name} {release}, toolset {format_major_minor(self.cl.version)}"
+        vs, release = self.installation, format_major_minor(self.installation.version)
+        return (
+            f"vcvarsall x64 of {vs.name} {release}, toolset {format_major_minor(self.cl.version)}"
+        )
 
 
 def run_vswhere(*options: str) -> list[Any] | None:
