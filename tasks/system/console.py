@@ -85,13 +85,13 @@ class Console:
         if self._headed or self.plan is None:
             return
         self._headed = True
-        built = [
+        outputs = [
             path
-            for room in _BUILDING_KINDS
-            for one in self.plan.find_stages(room)
-            for path in one.outputs
+            for kind in _BUILDING_KINDS
+            for stage in self.plan.find_stages(kind)
+            for path in stage.outputs
         ]
-        self._has_built = any(Path(path).is_file() for path in built)
+        self._has_built = any(Path(path).is_file() for path in outputs)
         for key, value in self.plan.headline:
             self._write_status_line(key, value, style="")
         for warning in (*self.plan.warnings, *self.notices()):
@@ -100,21 +100,21 @@ class Console:
     def begin_stage(self, stage: Stage, reason: str) -> None:
         """Show that a stage starts."""
         self.ran += 1
-        doing, what, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
+        verb, subject, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
         with self._lock:
             self._works[stage.name] = _RunningStage(
-                doing, what, now, _LastOutput(reason, None, now)
+                verb, subject, now, _LastOutput(reason, None, now)
             )
             if not self.screen.live:
-                self._write_status_line(doing, f"{what} ({reason})")
+                self._write_status_line(verb, f"{subject} ({reason})")
             elif len(self._works) == 1:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """Print that a stage ended; a stage that only checks says if nothing changed."""
-        took = self._remove_running_stage(stage.name)
+        elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
-        done, what = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
+        verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
         if outcome == "skipped":
             self.ran -= 1
             self._write_status_line("Skipped", stage.name, style="1;33")
@@ -122,10 +122,10 @@ class Console:
             outcome == "unchanged" and stage.uptodate_check == "always" and stage.kind != "validate"
         ):
             self.ran -= 1
-            self._write_status_line("Unchanged", f"{stage.name} in {took}", style="")
+            self._write_status_line("Unchanged", f"{stage.name} in {elapsed}", style="")
         else:
-            why = f" ({reason})" if self.screen.live else ""
-            self._write_status_line(done, f"{what} in {took}{why}")
+            suffix = f" ({reason})" if self.screen.live else ""
+            self._write_status_line(verb, f"{subject} in {elapsed}{suffix}")
 
     def print_line(self, text: str) -> None:
         """Print a line that stays."""
@@ -158,17 +158,17 @@ class Console:
         """Print the last line of a run."""
         self._works.clear()
         self.screen.stop_live_lines()
-        took = format_duration(time.monotonic() - self.started)
+        elapsed = format_duration(time.monotonic() - self.started)
         if self.interrupted:
-            again = "nothing is lost: the same command goes on from here"
-            self._write_status_line("Interrupted", f"after {took}; {again}", style="1;33")
+            advice = "nothing is lost: the same command goes on from here"
+            self._write_status_line("Interrupted", f"after {elapsed}; {advice}", style="1;33")
         elif self.failed:
-            kept = "; what was built before is still there" if self._has_built else ""
-            self._write_status_line("Stopped", f"after {took}{kept}", style="1;31")
+            suffix = "; what was built before is still there" if self._has_built else ""
+            self._write_status_line("Stopped", f"after {elapsed}{suffix}", style="1;31")
         elif self.ran:
-            self._write_status_line("Finished", f"in {took}")
+            self._write_status_line("Finished", f"in {elapsed}")
         else:
-            self._write_status_line("Up to date", f"nothing to do ({took})")
+            self._write_status_line("Up to date", f"nothing to do ({elapsed})")
 
     def _update_progress(self, work: _RunningStage, text: str, progress: Progress | None) -> None:
         now = time.monotonic()
@@ -204,20 +204,24 @@ class Console:
         works = list(self._works.values())
         if len(works) == 1:
             return text_layout.format_progress_lines(*self._describe_running_stage(works[0]), space)
-        shown = works[: max(space.rows - 1, 1)]
+        visible = works[: max(space.rows - 1, 1)]
         return "\n".join(
             text_layout.format_progress_line(
                 *self._describe_running_stage(work), space.columns, space.glyphs
             )
-            for work in shown
+            for work in visible
         )
 
     def _describe_running_stage(self, work: _RunningStage) -> tuple[str, str, Progress | None]:
-        now, said = time.monotonic(), work.last_output
-        doing = "Stopping" if self.interrupted else work.verb
-        head = f"{doing:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
-        progress = said.progress.advance_time(now - said.when) if said.progress else None
-        return head, self.screen.encode_with_fallback(said.text), progress
+        now, last_output = time.monotonic(), work.last_output
+        verb = "Stopping" if self.interrupted else work.verb
+        head = f"{verb:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
+        progress = (
+            last_output.progress.advance_time(now - last_output.when)
+            if last_output.progress
+            else None
+        )
+        return head, self.screen.encode_with_fallback(last_output.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
         """Return `text` wrapped to the width of the terminal; in a log it stays as it is."""
@@ -228,9 +232,9 @@ class Console:
 
     def _write_status_line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_VERB_COLUMNS}}"
-        below = f"\n{'':{_VERB_COLUMNS + 1}}"
-        told = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", below)
-        self.screen.write_lines(f"{colour_text(padded, style, self.screen.out)} {told}")
+        continuation = f"\n{'':{_VERB_COLUMNS + 1}}"
+        wrapped = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", continuation)
+        self.screen.write_lines(f"{colour_text(padded, style, self.screen.out)} {wrapped}")
 
 
 def _describe_subject(stage: Stage) -> str:

@@ -52,14 +52,14 @@ def find_venv_python(venv: PurePath) -> Path:
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
     """Create a venv of the interpreter `base`, with pip installed."""
-    what = "make the build environment"
+    step_name = "make the build environment"
     try:
         index_client.run_index_client(
-            build_venv_argv(venv, base, uv), what, log
+            build_venv_argv(venv, base, uv), step_name, log
         )  # uv fetches pip for it
     except CommandFailedError as error:
-        linux = sys.platform == "linux"
-        hint = format_install_command("venv") if linux else "reinstall Python with its venv"
+        is_linux = sys.platform == "linux"
+        hint = format_install_command("venv") if is_linux else "reinstall Python with its venv"
         raise MissingToolError(error.message, location=error.location, hint=hint) from error
 
 
@@ -128,8 +128,8 @@ def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
     """Return all installed packages by normalized name."""
     if not Path(site).is_dir():
         return {}
-    found = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
-    return {one.name: one for one in found if one.name}
+    packages = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
+    return {package.name: package for package in packages if package.name}
 
 
 def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
@@ -149,19 +149,21 @@ def resolve_required_names(roots: Iterable[str], here: Mapping[str, InstalledPac
 
     Extras and indirect requirements are included.
     """
-    waiting, found = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
-    while waiting:
-        wanted = waiting.pop()
-        if (name := canonicalize_name(wanted.name)) not in here:
+    pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
+    while pending:
+        requirement = pending.pop()
+        if (name := canonicalize_name(requirement.name)) not in here:
             continue
-        one = (name, frozenset(wanted.extras))
-        if one not in found:
-            found.add(one)
-            theirs = parse_requirements(here[name].requires)
-            waiting += (
-                asked for asked in theirs if is_requirement_applicable(asked, {}, wanted.extras)
+        visit = (name, frozenset(requirement.extras))
+        if visit not in visited:
+            visited.add(visit)
+            dependencies = parse_requirements(here[name].requires)
+            pending += (
+                dependency
+                for dependency in dependencies
+                if is_requirement_applicable(dependency, {}, requirement.extras)
             )
-    return {name for name, _ in found}
+    return {name for name, _ in visited}
 
 
 IMPORT_TIMEOUT = 600.0  # seconds: far more than a cold disk needs, so that a hang ends

@@ -208,8 +208,8 @@ def create_owned_folder(folder: PurePath) -> Path:
             hint="choose another place in the settings",
         ) from error
     if not is_owned(path):
-        for begun in path.glob(f".{TAG}.*"):  # SIGKILL came before the mark was renamed
-            begun.unlink()
+        for temporary in path.glob(f".{TAG}.*"):  # SIGKILL came before the mark was renamed
+            temporary.unlink()
         if any(path.iterdir()):
             raise NotOwnedError(
                 "this folder is not empty and torchyard did not make it",
@@ -270,8 +270,8 @@ def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, .
     path = Path(folder)
     if not _has_tag(path):
         raise NotOwnedError("torchyard did not make this and will not empty it", location=str(path))
-    kept = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
-    _remove_except(sorted(path.iterdir(), key=lambda entry: entry.name not in first), kept)
+    preserved = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
+    _remove_except(sorted(path.iterdir(), key=lambda entry: entry.name not in first), preserved)
 
 
 def _remove_except(found: Iterable[Path], kept: Set[Path]) -> None:
@@ -336,12 +336,12 @@ def _read_holder_file(holder: Path) -> str:
 
 
 def _end_killed_run(killed: str, folder: PurePath) -> None:
-    ended, alive = process_group.end_leftover_processes(killed) if killed else ((), ())
+    stopped, alive = process_group.end_leftover_processes(killed) if killed else ((), ())
     if alive:
         raise BusyError(
             f"a killed run left {', '.join(alive)} at work, and it cannot be ended",
             location=str(folder),
             hint="end it, then run the same command again",
         )
-    if ended:
-        print_warning(f"a killed run had left at work, now ended: {', '.join(ended)}")
+    if stopped:
+        print_warning(f"a killed run had left at work, now ended: {', '.join(stopped)}")

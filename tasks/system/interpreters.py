@@ -50,9 +50,9 @@ def read_interpreter(asked: str) -> Interpreter:
 
     If the files have no version, assume that of the Python that runs doit.
     """
-    ours = ".".join(map(str, sys.version_info[:3]))
+    running_version = ".".join(map(str, sys.version_info[:3]))
     if asked == "auto":
-        path, version = Path(_find_base_python()), ours
+        path, version = Path(_find_base_python()), running_version
     elif _PYTHON_VERSION.fullmatch(asked):
         path = Path(shutil.which(f"python{asked}") or f"python{asked}")
         version = asked if asked.count(".") > 1 else f"{asked}.0"
@@ -60,7 +60,7 @@ def read_interpreter(asked: str) -> Interpreter:
         path = Path(_resolve_python_path(asked)).absolute()
         if not path.is_file():
             raise _build_python_error(asked)
-        version = _read_version_from_files(path) or ours
+        version = _read_version_from_files(path) or running_version
     folders = [
         folder
         for place in (path, path.resolve())
@@ -79,8 +79,8 @@ def _read_version_from_files(python: Path) -> str:
     places = (prefix, python.parent)
     conda = [path.name for one in places for path in one.glob("conda-meta/python-*")]
     names = [*conda, python.resolve().name, *(path.name for path in prefix.glob("lib/python3.*"))]
-    found = (re.match(r"python-?(\d+\.\d+)(\.\d+)?", name) for name in names)
-    return next((one[1] + (one[2] or ".0") for one in found if one), "")
+    matches = (re.match(r"python-?(\d+\.\d+)(\.\d+)?", name) for name in names)
+    return next((one[1] + (one[2] or ".0") for one in matches if one), "")
 
 
 def _list_package_folders(python: Path, version: str) -> list[Path]:
@@ -114,15 +114,15 @@ def _resolve_python_path(asked: str) -> str:
 def _find_python(asked: str) -> str:
     if not _PYTHON_VERSION.fullmatch(asked):
         return _resolve_python_path(asked)
-    for found in (shutil.which(f"python{asked}"), _find_uv_python(asked)):
-        if found and _can_run(found):
-            return found
+    for candidate in (shutil.which(f"python{asked}"), _find_uv_python(asked)):
+        if candidate and _can_run(candidate):
+            return candidate
     minor = format_major_minor(asked)  # no system has a package for a patch release
-    looser = "" if asked == minor else f' and set python: "{minor}"'
+    setting = "" if asked == minor else f' and set python: "{minor}"'
     raise UnsatisfiableError(
         f"there is no Python {asked} here",
         location="python",
-        hint=f"{format_install_command('python', python=minor)}{looser}, or write the path of one",
+        hint=f"{format_install_command('python', python=minor)}{setting}, or write the path of one",
     )
 
 
@@ -153,8 +153,8 @@ def find_torch(folders: list[Path]) -> InstalledTorch | None:
         version = folder / "torch" / "version.py"
         if version.is_file():
             text = version.read_text(encoding="utf-8")
-            found = dict(_ASSIGNED_STRING.findall(text))
+            variables = dict(_ASSIGNED_STRING.findall(text))
             return InstalledTorch(
-                found.get("__version__", ""), found.get("cuda"), str(folder / "torch")
+                variables.get("__version__", ""), variables.get("cuda"), str(folder / "torch")
             )
     return None

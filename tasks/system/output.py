@@ -69,11 +69,11 @@ def read_listener() -> OutputListener:
 @contextmanager
 def label_output(name: str) -> Iterator[None]:
     """Assign the output of the block to the stage `name`."""
-    before = _output_stage.set(name)
+    token = _output_stage.set(name)
     try:
         yield
     finally:
-        _output_stage.reset(before)
+        _output_stage.reset(token)
 
 
 def read_output_stage() -> str:

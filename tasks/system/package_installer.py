@@ -104,10 +104,10 @@ class PackageInstaller:
         """
         if not locked:
             return
-        listed = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
-        files.write_atomic(listed, format_hashed_requirements(locked))
+        requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
+        files.write_atomic(requirements_file, format_hashed_requirements(locked))
         options = ("--require-hashes", "--no-deps")
-        extra = InstallOptions(index=index, files=(listed,), options=options)
+        extra = InstallOptions(index=index, files=(requirements_file,), options=options)
         argv = self.build_install_argv((), extra)
         index_client.run_index_client(argv, "install what torchyard.lock holds", self.log)
 
@@ -127,16 +127,16 @@ class PackageInstaller:
 
     def install_wheel(self, wheel: PurePath, extra: InstallOptions = InstallOptions()) -> None:
         """Install a wheel file, also over another build of the same version."""
-        what = f"install {wheel.name}"
+        step_name = f"install {wheel.name}"
         if self.uv:
-            again = ("--reinstall-package", wheel.name.partition("-")[0])
+            reinstall = ("--reinstall-package", wheel.name.partition("-")[0])
             self.install_requirements(
-                [str(wheel)], replace(extra, options=(*extra.options, *again)), what
+                [str(wheel)], replace(extra, options=(*extra.options, *reinstall)), step_name
             )
             return
-        self.install_requirements([str(wheel)], extra, what)
+        self.install_requirements([str(wheel)], extra, step_name)
         self.install_requirements(
-            [str(wheel)], InstallOptions(options=("--force-reinstall", "--no-deps")), what
+            [str(wheel)], InstallOptions(options=("--force-reinstall", "--no-deps")), step_name
         )
 
     def _build_tool_argv(self, verb: str) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ class PackageInstaller:
 
 def format_hashed_requirements(locked: LockedPackages) -> str:
     """Return the packages as a requirements file, with `--hash` for every digest."""
-    digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
+    digests = {pin: "".join(f" --hash=sha256:{digest}" for digest in locked[pin]) for pin in locked}
     return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
 
 
@@ -202,11 +202,16 @@ class DigestLister:
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
         """Return each pin with its digests; raise `FetchError` if the index lacks a version."""
-        wanted = {one.name: one for one in packages}
-        if not wanted:
+        requested = {package.name: package for package in packages}
+        if not requested:
             return {}
-        listed = dict(self._read_index_packages([one.pin for one in wanted.values()], index))
-        return {one.pin: _select_digests(one, listed) for _, one in sorted(wanted.items())}
+        index_packages = dict(
+            self._read_index_packages([package.pin for package in requested.values()], index)
+        )
+        return {
+            package.pin: _select_digests(package, index_packages)
+            for _, package in sorted(requested.items())
+        }
 
     def _read_index_packages(
         self, pins: list[str], index: str
@@ -215,21 +220,21 @@ class DigestLister:
             raise MissingToolError(
                 "uv is needed to ask the index for digests", hint="pip install uv, beside doit"
             )
-        asked, answer = self.folder / "pins.txt", self.folder / "pylock.toml"
-        files.write_atomic(asked, "".join(f"{pin}\n" for pin in pins))
+        pins_file, lock_file = self.folder / "pins.txt", self.folder / "pylock.toml"
+        files.write_atomic(pins_file, "".join(f"{pin}\n" for pin in pins))
         argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
-        form = ("--format", "pylock.toml", "--output-file", str(answer), "--upgrade")
+        output_options = ("--format", "pylock.toml", "--output-file", str(lock_file), "--upgrade")
         command = (
             *argv,
             self.python,
-            *form,
+            *output_options,
             *package_indexes.build_extra_index_options(index),
-            str(asked),
+            str(pins_file),
         )
         index_client.run_index_client(command, "ask the index for digests", self.log)
-        with open(answer, "rb") as stream:  # noqa: PTH123 - a PurePath
-            told = tomllib.load(stream)
-        for package in told.get("packages", ()):
+        with open(lock_file, "rb") as stream:  # noqa: PTH123 - a PurePath
+            document = tomllib.load(stream)
+        for package in document.get("packages", ()):
             yield canonicalize_name(package["name"]), package
 
 
@@ -239,17 +244,21 @@ def _select_digests(
     package = listed.get(one.name, {})
     wheels = list(package.get("wheels", ()))
     sdists = [package["sdist"]] if "sdist" in package else []
-    fit = [wheel for wheel in wheels if one.tags & _parse_wheel_tags(wheel)]
-    if sdists and not fit:
+    compatible = [wheel for wheel in wheels if one.tags & _parse_wheel_tags(wheel)]
+    if sdists and not compatible:
         print_warning(f"{one.pin} came as an sdist: what its build asked for is not locked")
-    chosen = fit or sdists or wheels
-    found = {found["hashes"]["sha256"] for found in chosen if "sha256" in found.get("hashes", {})}
-    if not found:
+    artifacts = compatible or sdists or wheels
+    artifact_digests = {
+        artifact_digests["hashes"]["sha256"]
+        for artifact_digests in artifacts
+        if "sha256" in artifact_digests.get("hashes", {})
+    }
+    if not artifact_digests:
         raise TorchyardError(
             f"the index lists no sha256 for {one.pin}",
             hint="ask its owner for digests, or build without a lock: lock: false",
         )
-    return tuple(sorted(found))
+    return tuple(sorted(artifact_digests))
 
 
 def _parse_wheel_tags(wheel: Mapping[str, Any]) -> frozenset[str]:

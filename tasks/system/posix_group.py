@@ -82,29 +82,29 @@ def _end_session(leader: int, grace: float) -> None:
     stopped process handles a signal only after it continues.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        left = _signal_session(leader, number)
-        if not left or _wait_until_gone(lambda: _find_live_processes(leader, os.getsid), grace):
+        signaled = _signal_session(leader, number)
+        if not signaled or _wait_until_gone(lambda: _find_live_processes(leader, os.getsid), grace):
             return
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
     """Signal every process of the session and continue stopped ones; return their ids."""
-    left = _find_live_processes(leader, os.getsid)
-    for pid in left:
+    pids = _find_live_processes(leader, os.getsid)
+    for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
             os.kill(pid, signal.SIGCONT)
-    return left
+    return pids
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
     """Return the processes of that leader's group or session."""
     import psutil  # noqa: PLC0415 - only where a child left someone behind
 
-    found = []
+    pids = []
     for process in psutil.process_iter(["status"]):
         with contextlib.suppress(ProcessLookupError):
-            ended = process.info["status"] == psutil.STATUS_ZOMBIE
-            if not ended and leader_of(process.pid) == leader:
-                found.append(process.pid)
-    return found
+            is_zombie = process.info["status"] == psutil.STATUS_ZOMBIE
+            if not is_zombie and leader_of(process.pid) == leader:
+                pids.append(process.pid)
+    return pids

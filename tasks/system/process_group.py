@@ -75,21 +75,21 @@ def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """End the remaining processes of a run; return the names of ended and of surviving ones."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
-    ended: set[str] = set()
+    stopped: set[str] = set()
     for _ in range(_END_ROUNDS):
-        found = dict(_find_run_processes(run))
-        if not found:
-            return tuple(sorted(ended)), ()
-        for process in found:
+        processes = dict(_find_run_processes(run))
+        if not processes:
+            return tuple(sorted(stopped)), ()
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.terminate()
-        _, deaf = psutil.wait_procs(list(found), timeout=_TERMINATE_TIMEOUT)
-        for process in deaf:
+        _, unresponsive = psutil.wait_procs(list(processes), timeout=_TERMINATE_TIMEOUT)
+        for process in unresponsive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(deaf, timeout=_TERMINATE_TIMEOUT)
-        ended.update(found.values())
-    return tuple(sorted(ended)), tuple(sorted(set(dict(_find_run_processes(run)).values())))
+        psutil.wait_procs(unresponsive, timeout=_TERMINATE_TIMEOUT)
+        stopped.update(processes.values())
+    return tuple(sorted(stopped)), tuple(sorted(set(dict(_find_run_processes(run)).values())))
 
 
 def list_running_programs(run: str) -> tuple[str, ...]:
@@ -103,11 +103,11 @@ def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            given = process.environ()
+            env = process.environ()
             if (
-                given.get(RUN_VARIABLE) != run
+                env.get(RUN_VARIABLE) != run
                 or process.pid == os.getpid()
-                or _SCCACHE_SERVER_VARIABLE in given
+                or _SCCACHE_SERVER_VARIABLE in env
             ):
                 continue
             name = process.name()

@@ -81,11 +81,11 @@ def format_for_stderr(text: str, before: int = 0) -> str:
     """Return an error wrapped for standard error, after a prefix of `before` columns."""
     if not sys.stderr.isatty():
         return text
-    first, end, more = text.partition("\n")
-    begun = "\n".join(
+    first, end, following = text.partition("\n")
+    labeled = "\n".join(
         text_layout.format_labeled_lines(" " * before, first, before, read_terminal_width())
     )[before:]
-    return f"{begun}{end}{text_layout.wrap_with_hanging_indent(more, read_terminal_width())}"
+    return f"{labeled}{end}{text_layout.wrap_with_hanging_indent(following, read_terminal_width())}"
 
 
 DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit

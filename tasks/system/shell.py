@@ -80,11 +80,11 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
     No further command is started, and a command that ends then raises, with or without success.
     This is necessary because only the main thread receives an interrupt.
     """
-    before = _is_stopped.set(stopped)
+    token = _is_stopped.set(stopped)
     try:
         yield
     finally:
-        _is_stopped.reset(before)
+        _is_stopped.reset(token)
 
 
 def build_host_env() -> dict[str, str]:
@@ -92,21 +92,21 @@ def build_host_env() -> dict[str, str]:
 
     Messages are in English, whatever the user's language, since torchyard parses the output.
     """
-    given = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
+    env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
-        return {**given, "PYTHONIOENCODING": "utf-8"}
-    if "PATH" in given:
-        given["PATH"] = _keep_absolute_entries(given["PATH"])
-    return _force_english_messages(given)
+        return {**env, "PYTHONIOENCODING": "utf-8"}
+    if "PATH" in env:
+        env["PATH"] = _keep_absolute_entries(env["PATH"])
+    return _force_english_messages(env)
 
 
 def _is_passed_variable(name: str, value: str) -> bool:
-    known = name.upper() if _IGNORES_CASE else name
-    if known in _OFFLINE_VARIABLES:
+    key = name.upper() if _IGNORES_CASE else name
+    if key in _OFFLINE_VARIABLES:
         return redact_secrets(value) == value
-    passed = known in PASSED_VARIABLES or known.startswith(PASSED_PREFIXES)
-    return passed and not known.startswith(REMOTE_CACHE_VARIABLES)
+    is_passed = key in PASSED_VARIABLES or key.startswith(PASSED_PREFIXES)
+    return is_passed and not key.startswith(REMOTE_CACHE_VARIABLES)
 
 
 def build_installer_env() -> dict[str, str]:
@@ -114,12 +114,12 @@ def build_installer_env() -> dict[str, str]:
 
     uv does not wrap its messages, because the first error is one line of the log.
     """
-    own = {
+    installer_variables = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_INSTALLER_PREFIXES) and not name.startswith(_PUBLISH_PREFIX)
     }
-    return {**build_host_env(), **own, "UV_NO_WRAP": "1"}
+    return {**build_host_env(), **installer_variables, "UV_NO_WRAP": "1"}
 
 
 def read_remote_cache_variables() -> dict[str, str]:
@@ -144,8 +144,8 @@ def _force_english_messages(given: Mapping[str, str]) -> dict[str, str]:
     LC_ALL overrides LC_MESSAGES, and LANGUAGE overrides both for GNU programs.
     """
     rest = {name: value for name, value in given.items() if name not in {"LC_ALL", "LANGUAGE"}}
-    every = given.get("LC_ALL")
-    return {**rest, **({"LANG": every, "LC_CTYPE": every} if every else {}), "LC_MESSAGES": "C"}
+    locale = given.get("LC_ALL")
+    return {**rest, **({"LANG": locale, "LC_CTYPE": locale} if locale else {}), "LC_MESSAGES": "C"}
 
 
 def run_command(
@@ -160,7 +160,7 @@ def run_command(
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
-    begun = _read_log_size(command.log)
+    log_offset = _read_log_size(command.log)
     with _open_log(command) as log:
 
         def record_line(line: str) -> None:
@@ -176,7 +176,7 @@ def run_command(
 
         code = _run_and_wait(command, record_line, stop=stop)
     if code:
-        raise _build_command_error(command, code, tail, begun, unwritten)
+        raise _build_command_error(command, code, tail, log_offset, unwritten)
 
 
 def capture_output(command: Command) -> str:
@@ -249,8 +249,8 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
             errors="replace",
         )
     except OSError as error:
-        gone = command.cwd is not None and not Path(command.cwd).is_dir()
-        missing = command.cwd if gone else command.argv[0]
+        is_cwd_missing = command.cwd is not None and not Path(command.cwd).is_dir()
+        missing = command.cwd if is_cwd_missing else command.argv[0]
         raise MissingToolError(
             f"{command.step_name}: cannot start {missing}: {error.strerror}"
         ) from error
@@ -303,18 +303,22 @@ def _build_command_error(
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
-    ended = f"signal {-code}" if code < 0 else f"exit {code}"
-    ended = f"{command.step_name} failed ({ended})"
+    exit_description = f"signal {-code}" if code < 0 else f"exit {code}"
+    exit_description = f"{command.step_name} failed ({exit_description})"
     parsed = ParsedLog(_read_output(command.log, begun, tail, unwritten), command.log)
     first = parsed.lines[0] if parsed.lines else None
-    found = find_error_or_last_line(
+    error_line = find_error_or_last_line(
         parsed.lines[1:] if first and first.text.startswith("$ ") else parsed.lines
     )
-    number = found.number if found else first.number if first else 0
-    where = f"{command.log}:{number}" if command.log else ""
-    what = f"{ended}: {found.text}" if found else ended
-    error = CommandFailedError(what, code=code, location=where)
-    error.exit_description, error.log_offset, error.output = ended, begun, "\n".join(tail)
+    number = error_line.number if error_line else first.number if first else 0
+    location = f"{command.log}:{number}" if command.log else ""
+    message = f"{exit_description}: {error_line.text}" if error_line else exit_description
+    error = CommandFailedError(message, code=code, location=location)
+    error.exit_description, error.log_offset, error.output = (
+        exit_description,
+        begun,
+        "\n".join(tail),
+    )
     error.parsed_log = parsed
     return error
 
@@ -330,12 +334,12 @@ def _read_output(
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 
-    raws: list[RawLine] = []
+    lines: list[RawLine] = []
     with contextlib.suppress(TorchyardError):
-        raws = list(read_log(Path(log), begun)) if log else []
-    last = raws[-1].number if raws else 0
-    rest = unwritten if raws else tail
-    return [*raws, *(RawLine(at, text) for at, text in enumerate(rest, last + 1))]
+        lines = list(read_log(Path(log), begun)) if log else []
+    last = lines[-1].number if lines else 0
+    rest = unwritten if lines else tail
+    return [*lines, *(RawLine(number, text) for number, text in enumerate(rest, last + 1))]
 
 
 _NOTIFY_TIMEOUT = 10.0  # seconds
@@ -349,11 +353,11 @@ def run_notification(
     The command is not part of the build, and a desktop is found by environment variables. Raises
     `TorchyardError` if the command fails, does not exist or takes too long.
     """
-    told = {
+    variables = {
         "TORCHYARD_OUTCOME": outcome,
         "TORCHYARD_PROFILE": profile,
         "TORCHYARD_SECONDS": str(round(seconds)),
         "TORCHYARD_MESSAGE": message,
     }
-    env = {**os.environ, **told}
+    env = {**os.environ, **variables}
     run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))

@@ -30,12 +30,12 @@ _BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # the files that mark a build f
 def hash_source_tree(folder: PurePath) -> str:
     """Return the sha256 of relative path and content of every source file, in a fixed order."""
     root = Path(folder)
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(_iterate_sources(root)):
         name = path.relative_to(root).as_posix().encode()
         content = path.read_bytes()
-        whole.update(b"%d:%s%d:" % (len(name), name, len(content)) + content)
-    return whole.hexdigest()
+        digest.update(b"%d:%s%d:" % (len(name), name, len(content)) + content)
+    return digest.hexdigest()
 
 
 def has_cuda_sources(folder: PurePath) -> bool:
@@ -48,11 +48,11 @@ def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
 
     Folders for tests, examples and third-party code are left out.
     """
-    found = (
+    paths = (
         path.relative_to(folder) for path in _iterate_sources(Path(folder)) if path.suffix == ".cu"
     )
     return tuple(
-        sorted(path for path in found if not any(map(_FOREIGN_FOLDER.fullmatch, path.parts)))
+        sorted(path for path in paths if not any(map(_FOREIGN_FOLDER.fullmatch, path.parts)))
     )
 
 

@@ -28,9 +28,9 @@ class _GuardedStream(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            null_descriptor = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_descriptor, self.fileno())
+            os.close(null_descriptor)
             if self.fileno() == 1 and error.errno not in _NO_READER:
                 _write_failures.append(error)
                 sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
@@ -72,8 +72,8 @@ def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")
     buffer = getattr(stream, "buffer", None)
     raw = getattr(buffer, "raw", buffer)  # the same if PYTHONUNBUFFERED is set
-    mine = type(raw) is io.FileIO and raw.fileno() == number
-    if not mine or not isinstance(stream, io.TextIOWrapper):
+    is_standard = type(raw) is io.FileIO and raw.fileno() == number
+    if not is_standard or not isinstance(stream, io.TextIOWrapper):
         return stream
     return io.TextIOWrapper(
         cast(BinaryIO, guarded) if raw is buffer else io.BufferedWriter(guarded),

@@ -67,12 +67,12 @@ class Clone:
     def resolve_commit(self, name: str) -> str:
         """Return the commit that a name refers to in the clone, "" if it refers to none."""
         try:
-            found = capture_git_output(
+            output = capture_git_output(
                 self.tree, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"
             )
         except CommandFailedError:
             return ""
-        return found.strip()
+        return output.strip()
 
 
 def fetch_ref(clone: Clone) -> str:
@@ -82,14 +82,14 @@ def fetch_ref(clone: Clone) -> str:
     """
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref')
-    whole = _COMMIT_HASH.fullmatch(clone.ref)
-    if whole and clone.resolve_commit(clone.ref).startswith(clone.ref):
+    full_hash = _COMMIT_HASH.fullmatch(clone.ref)
+    if full_hash and clone.resolve_commit(clone.ref).startswith(clone.ref):
         return clone.resolve_commit(clone.ref)
     try:
         git_command.retry_git_action(clone.url, lambda: _fetch_single_ref(clone))
         return clone.resolve_commit("FETCH_HEAD")
     except CommandFailedError as error:
-        if "remote ref" in error.output and not whole:
+        if "remote ref" in error.output and not full_hash:
             raise _build_missing_ref_error(clone, error.location) from error
     return _fetch_all_refs(clone)
 
@@ -110,10 +110,10 @@ def _fetch_all_refs(clone: Clone) -> str:
         )
     except CommandFailedError as error:
         raise git_command.build_fetch_error(clone.url, error) from error
-    found = clone.resolve_commit(f"origin/{clone.ref}") or clone.resolve_commit(clone.ref)
-    if not found:
+    commit = clone.resolve_commit(f"origin/{clone.ref}") or clone.resolve_commit(clone.ref)
+    if not commit:
         raise _build_missing_ref_error(clone, str(clone.log or ""))
-    return found
+    return commit
 
 
 def _is_shallow(clone: Clone) -> bool:
@@ -245,20 +245,20 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     """
     if Path(dest).exists():
         return ""
-    near = next((Path(other) for other in others if _is_finished_clone(other, url)), None)
-    if near is None:
+    reference = next((Path(other) for other in others if _is_finished_clone(other, url)), None)
+    if reference is None:
         return ""
-    landing = Path(dest).with_name(f".{Path(dest).name}.seed")
-    files.create_owned_folder(landing.parent)
-    files.remove_owned(landing)  # of a run that was killed
-    landing.mkdir()
+    temporary = Path(dest).with_name(f".{Path(dest).name}.seed")
+    files.create_owned_folder(temporary.parent)
+    files.remove_owned(temporary)  # of a run that was killed
+    temporary.mkdir()
     try:
-        _copy_repository(landing, near / ".git")
-        files.replace_path(landing, Path(dest))
+        _copy_repository(temporary, reference / ".git")
+        files.replace_path(temporary, Path(dest))
     except (OSError, shutil.Error, CommandFailedError):  # everything can be fetched instead
-        files.remove_owned(landing)
+        files.remove_owned(temporary)
         return ""
-    return str(near)
+    return str(reference)
 
 
 def _is_finished_clone(other: PurePath, url: str) -> bool:
@@ -317,17 +317,19 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
     A commit hash has no ref either. Raises `CommandFailedError` if the repository does not answer.
     """
-    asked = git_command.build_git_command(
+    command = git_command.build_git_command(
         *("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}"),
         what=f"ask {url} for {ref}",
         mirrors=mirrors,
         local=git_command.is_local_url(url),
     )
-    lines = (line.split("\t") for line in shell.capture_output(asked).splitlines() if "\t" in line)
-    found = {name: commit for commit, name in lines}
+    lines = (
+        line.split("\t") for line in shell.capture_output(command).splitlines() if "\t" in line
+    )
+    commits = {name: commit for commit, name in lines}
     tag = f"refs/tags/{ref}"
     names = (ref, f"{tag}^{{}}", tag, f"refs/heads/{ref}")
-    return next((found[name] for name in names if name in found), "")
+    return next((commits[name] for name in names if name in commits), "")
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
@@ -342,10 +344,10 @@ def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, s
     ):
         return
     try:
-        now = resolve_remote_commit(url, ref, mirrors)
+        newest = resolve_remote_commit(url, ref, mirrors)
     except CommandFailedError:
         return  # the repository may be gone, while the locked commit may be available locally
-    if now not in ("", locked):
+    if newest not in ("", locked):
         print_line(f"torchyard.lock holds {ref} at {locked[:7]}; newer: doit lock --update")
 
 
@@ -378,8 +380,8 @@ def resolve_host_port(url: str) -> tuple[str, int]:
     ("", 0) if git does not accept `url` as a URL.
     """
     if "://" not in url:
-        found = _SCP_ADDRESS.match(url)
-        return (found["host"], 22) if found else ("", 0)
+        address = _SCP_ADDRESS.match(url)
+        return (address["host"], 22) if address else ("", 0)
     parts = urlsplit(url)
     proxy = _find_proxy(parts.scheme, parts.hostname or "")
     if proxy:

@@ -100,16 +100,16 @@ def retry_git_action(url: str, action: Callable[[], None]) -> None:
 def _find_git_retry_reason(error: Exception) -> str:
     if not isinstance(error, CommandFailedError) or _PERMANENT_FAILURE.search(error.output):
         return ""
-    said = error.message.removeprefix(error.exit_description).removeprefix(": ")
-    return said.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
+    message = error.message.removeprefix(error.exit_description).removeprefix(": ")
+    return message.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
 
 
 def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
     """Return the error of a fetch that failed."""
     if network_access.is_offline():
-        todo = "make the bundle again: doit bundle. What it holds is in its bundle.json"
-        what = f"{url} cannot be had from the bundle: {error.message}"
-        return FetchError(what, location=error.location, hint=todo)
+        hint = "make the bundle again: doit bundle. What it holds is in its bundle.json"
+        message = f"{url} cannot be had from the bundle: {error.message}"
+        return FetchError(message, location=error.location, hint=hint)
     return FetchError(
         f"{url} cannot be fetched: {error.message}",
         location=error.location,
@@ -134,14 +134,19 @@ def _build_overwrite_error(tree: PurePath, error: CommandFailedError) -> LostEdi
 
     git names the submodule after the list of files.
     """
-    found, submodule = _OVERWRITTEN_FILES.search(error.output), _SUBMODULE_PATH.search(error.output)
-    at = Path(tree) / submodule["path"] if submodule else tree
-    if not found:
-        return build_lost_edits_error(at, error.message)
-    names = format_short_list([name.strip() for name in found["names"].splitlines()], 5)
-    what = f"{error.exit_description}: what you have in these files would be overwritten: {names}"
+    overwritten, submodule = (
+        _OVERWRITTEN_FILES.search(error.output),
+        _SUBMODULE_PATH.search(error.output),
+    )
+    checkout = Path(tree) / submodule["path"] if submodule else tree
+    if not overwritten:
+        return build_lost_edits_error(checkout, error.message)
+    names = format_short_list([name.strip() for name in overwritten["names"].splitlines()], 5)
+    message = (
+        f"{error.exit_description}: what you have in these files would be overwritten: {names}"
+    )
     return build_lost_edits_error(
-        at, what, stash="stash -u" if "untracked" in found["which"] else "stash"
+        checkout, message, stash="stash -u" if "untracked" in overwritten["which"] else "stash"
     )
 
 

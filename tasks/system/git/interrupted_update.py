@@ -100,10 +100,10 @@ def find_submodule_repositories(tree: Path) -> dict[str, Path]:
     """Return where git keeps the repository of each submodule, path → folder."""
     if not (tree / ".gitmodules").exists():
         return {}
-    listed = capture_git_output(
+    output = capture_git_output(
         tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$"
     )
-    pairs = (entry.partition("\n") for entry in listed.split("\0") if entry)
+    pairs = (entry.partition("\n") for entry in output.split("\0") if entry)
     modules = find_git_folder(tree) / "modules"
     return {
         path: modules / key.removeprefix("submodule.").removesuffix(".path")
@@ -131,9 +131,9 @@ def read_submodule_head(inner: Path) -> str:
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
     """Return True if another git was active after the managed one: HEAD or the index is newer."""
-    place = find_git_folder(inner)
-    own = (place / name for name in ("HEAD", "index", "logs/HEAD"))
-    return any(path.exists() and path.stat().st_mtime > until for path in own)
+    git_folder = find_git_folder(inner)
+    git_files = (git_folder / name for name in ("HEAD", "index", "logs/HEAD"))
+    return any(path.exists() and path.stat().st_mtime > until for path in git_files)
 
 
 def find_user_changed_submodules(tree: Path, last: UpdateNote) -> frozenset[str]:
@@ -162,7 +162,9 @@ def _is_expected_head(top: Path, inner: Path, path: str, last: UpdateNote) -> bo
     """
     if path in last.heads:
         return last.heads[path] == read_submodule_head(inner)
-    is_cloned = any(path == one or path.startswith(f"{one}/") for one in last.fresh)
+    is_cloned = any(
+        path == fresh_path or path.startswith(f"{fresh_path}/") for fresh_path in last.fresh
+    )
     return is_cloned and not has_git_activity_since(inner, find_last_write_time(top, last))
 
 
@@ -181,13 +183,13 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
     _remove_blocking_files(tree, inner)
     if not (names := list_changed_files(inner)):
         return
-    others = [
+    differing = [
         name
         for name in _list_differing_files(tree, inner, names)
         if _has_file_content(inner / name)
     ]
     if has_git_activity_since(inner, until) or any(
-        _read_mtime(inner / name) > until for name in others
+        _read_mtime(inner / name) > until for name in differing
     ):
         print_warning(
             f"{inner} was changed after its update was cut off, and is left as it is; see "
@@ -197,31 +199,31 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
         save_changes_in_ref(inner)
         capture_git_output(inner, "reset", "--quiet", "--hard", what="put in order")
     else:
-        _restore_missing_files(inner, names, others)
+        _restore_missing_files(inner, names, differing)
 
 
 def list_changed_files(inner: Path) -> tuple[str, ...]:
     """Return the tracked files with local changes."""
     options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
-    listed = capture_git_output(inner, "status", "--porcelain", "-z", *options)
-    return tuple(entry[3:] for entry in listed.split("\0") if entry)
+    output = capture_git_output(inner, "status", "--porcelain", "-z", *options)
+    return tuple(entry[3:] for entry in output.split("\0") if entry)
 
 
 def save_changes_in_ref(inner: Path) -> None:
     """Save the content of changed tracked files in a new ref."""
-    kept = build_git_command("stash", "create", what="keep the interrupted checkout", at=inner)
-    if commit := shell.capture_output(kept).strip():
+    command = build_git_command("stash", "create", what="keep the interrupted checkout", at=inner)
+    if commit := shell.capture_output(command).strip():
         ref = _find_free_ref(inner)
         capture_git_output(inner, "update-ref", ref, commit)
         print_line(f"{inner}: what the interrupted checkout held is in {ref}")
 
 
 def _find_free_ref(inner: Path) -> str:
-    taken = set(
+    existing_refs = set(
         capture_git_output(inner, "for-each-ref", "--format=%(refname)", "refs/torchyard").split()
     )
     ref, number = _INTERRUPTED_REF, 2
-    while ref in taken:
+    while ref in existing_refs:
         ref, number = f"{_INTERRUPTED_REF}-{number}", number + 1
     return ref
 
@@ -241,32 +243,34 @@ def _restore_missing_files(inner: Path, names: tuple[str, ...], others: list[str
             "HEAD), and run the same command again",
         )
     for first in range(0, len(names), _NAMES_PER_COMMAND):
-        some = names[first : first + _NAMES_PER_COMMAND]
-        capture_git_output(inner, "--literal-pathspecs", "checkout", "--quiet", "HEAD", "--", *some)
+        batch = names[first : first + _NAMES_PER_COMMAND]
+        capture_git_output(
+            inner, "--literal-pathspecs", "checkout", "--quiet", "HEAD", "--", *batch
+        )
     print_line(f"{inner}: files that the interrupted checkout left out are back")
 
 
 def _is_in_head(inner: Path, names: tuple[str, ...]) -> bool:
-    listed = capture_git_output(inner, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
-    return set(names) <= set(listed)
+    tracked = capture_git_output(inner, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
+    return set(names) <= set(tracked)
 
 
 def _list_differing_files(tree: Path, inner: Path, names: tuple[str, ...]) -> list[str]:
     """Return the files that differ from the commit that the parent repository records."""
     try:
-        wanted = _read_recorded_commit(tree, inner)
+        recorded_commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
-        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, wanted)
+        output = capture_git_output(inner, "diff", "--name-only", "-z", *options, recorded_commit)
     except CommandFailedError:  # that commit was not fetched yet
         return list(names)
-    return [name for name in names if name in set(listed.split("\0"))]
+    return [name for name in names if name in set(output.split("\0"))]
 
 
 def _read_recorded_commit(tree: Path, inner: Path) -> str:
-    around = next(one for one in inner.parents if one == tree or is_checkout(one))
-    name = inner.relative_to(around).as_posix()
+    superproject = next(parent for parent in inner.parents if parent == tree or is_checkout(parent))
+    name = inner.relative_to(superproject).as_posix()
     return capture_git_output(
-        around, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", name
+        superproject, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", name
     ).split()[1]
 
 
@@ -276,24 +280,30 @@ def _remove_blocking_files(tree: Path, inner: Path) -> None:
     Only files that are identical to those of that commit, or empty, are removed.
     """
     try:
-        wanted = _read_recorded_commit(tree, inner)
+        recorded_commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
-        listed = capture_git_output(inner, "diff", "--name-only", "-z", *options, "HEAD", wanted)
+        output = capture_git_output(
+            inner, "diff", "--name-only", "-z", *options, "HEAD", recorded_commit
+        )
     except CommandFailedError:  # that commit was not fetched yet
         return
     tracked = set(capture_git_output(inner, "ls-files", "-z").split("\0"))
-    names = [name for name in listed.split("\0") if name and name not in tracked]
+    names = [name for name in output.split("\0") if name and name not in tracked]
     for name in names:
         path = inner / name
-        if path.is_file() and not path.is_symlink() and _is_same_as_commit(inner, name, wanted):
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and _is_same_as_commit(inner, name, recorded_commit)
+        ):
             path.unlink()
 
 
 def _is_same_as_commit(inner: Path, name: str, commit: str) -> bool:
     if not _has_file_content(inner / name):
         return True
-    held = capture_git_output(inner, "hash-object", "--", name).strip()
-    return held == capture_git_output(inner, "rev-parse", f"{commit}:{name}").strip()
+    blob_id = capture_git_output(inner, "hash-object", "--", name).strip()
+    return blob_id == capture_git_output(inner, "rev-parse", f"{commit}:{name}").strip()
 
 
 def _has_file_content(path: Path) -> bool:
@@ -341,12 +351,12 @@ def _is_git_running(tree: Path) -> bool:
         if not (process.info["name"] or "").startswith("git"):
             continue
         try:
-            at = Path(process.cwd()).resolve()
+            working_folder = Path(process.cwd()).resolve()
         except psutil.NoSuchProcess:  # also for a zombie
             continue
         except (psutil.Error, OSError):
             return True
-        if any(at.is_relative_to(place) for place in places):
+        if any(working_folder.is_relative_to(place) for place in places):
             return True
     return False
 
@@ -355,22 +365,24 @@ def _is_git_running(tree: Path) -> bool:
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
     """Repair an interrupted update, then note that the submodules `paths` are being changed."""
     repair_interrupted_update(tree)
-    top, began = Path(tree), time.time()
-    there = tuple(_list_present_submodules(top, paths))
+    top, start_time = Path(tree), time.time()
+    present = tuple(_list_present_submodules(top, paths))
     clean = tuple(
         path
-        for path in there
+        for path in present
         if is_complete_checkout(top / path) and not list_changed_files(top / path)
     )
-    heads = {path: read_submodule_head(top / path) for path in there}
-    now = UpdateNote(paths, tuple(_list_uncloned_submodules(top, paths)), clean, None, heads, began)
-    write_update_note(tree, now)
+    heads = {path: read_submodule_head(top / path) for path in present}
+    note = UpdateNote(
+        paths, tuple(_list_uncloned_submodules(top, paths)), clean, None, heads, start_time
+    )
+    write_update_note(tree, note)
     try:
         with keep_note_current(tree):
             yield
     except TorchyardError:
         write_update_note(
-            tree, UpdateNote(now.paths, now.fresh, now.clean, time.time(), heads, began)
+            tree, UpdateNote(note.paths, note.fresh, note.clean, time.time(), heads, start_time)
         )
         raise
     find_note_path(tree).unlink(missing_ok=True)
@@ -378,19 +390,24 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
     """Return the submodules of an interrupted update, without those that the user moved since."""
-    last = read_update_note(tree)
-    return exclude_user_changes(tree, last.paths) if last else ()
+    note = read_update_note(tree)
+    return exclude_user_changes(tree, note.paths) if note else ()
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
     """Return those of `paths` in which the user moved nothing after an interrupted update."""
-    last = read_update_note(tree)
-    if last is None:
+    note = read_update_note(tree)
+    if note is None:
         return tuple(paths)
-    off = find_user_changed_submodules(Path(tree), last)
-    known = {path for _, path, _ in list_submodule_status(tree)}
-    within = {path for path in known for one in off if f"{one}/".startswith(f"{path}/")}
-    return tuple(path for path in paths if path in known - within)
+    user_changed = find_user_changed_submodules(Path(tree), note)
+    recorded = {path for _, path, _ in list_submodule_status(tree)}
+    parents = {
+        path
+        for path in recorded
+        for changed in user_changed
+        if f"{changed}/".startswith(f"{path}/")
+    }
+    return tuple(path for path in paths if path in recorded - parents)
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
@@ -398,16 +415,16 @@ def repair_interrupted_update(tree: PurePath) -> None:
 
     Raises `LostEditsError` if only the user can decide about a file.
     """
-    last = read_update_note(tree)
-    if last is None:
+    note = read_update_note(tree)
+    if note is None:
         return
-    remove_stale_locks(tree, last)
-    until = find_last_write_time(tree, last)
-    for path in last.fresh:
+    remove_stale_locks(tree, note)
+    until = find_last_write_time(tree, note)
+    for path in note.fresh:
         _repair_fresh_clone(Path(tree), path, until)
-    off = find_user_changed_submodules(Path(tree), last)
-    for path in last.clean:
-        if path not in off:
+    user_changed = find_user_changed_submodules(Path(tree), note)
+    for path in note.clean:
+        if path not in user_changed:
             repair_partial_checkout(Path(tree), path, until)
 
 
@@ -418,18 +435,18 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
         if is_checkout(inner):
             yield path
             yield from (
-                f"{path}/{one}"
-                for one in _list_present_submodules(
+                f"{path}/{nested_path}"
+                for nested_path in _list_present_submodules(
                     inner, tuple(find_submodule_repositories(inner))
                 )
             )
 
 
 def _list_uncloned_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    for path, place in find_submodule_repositories(tree).items():
+    for path, repository in find_submodule_repositories(tree).items():
         inner = tree / path
         is_empty = not inner.is_dir() or not any(inner.iterdir())
-        if path in paths and is_empty and not place.exists():
+        if path in paths and is_empty and not repository.exists():
             yield path
 
 
@@ -438,16 +455,16 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
     An incomplete clone is removed and cloned again.
     """
-    inner, place = tree / path, find_submodule_repositories(tree).get(path)
+    inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_checkout(inner) and is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
-        for one in find_submodule_repositories(inner):
-            _repair_fresh_clone(inner, one, until)
-    elif place and (place.exists() or is_checkout(inner)):
+        for nested_path in find_submodule_repositories(inner):
+            _repair_fresh_clone(inner, nested_path, until)
+    elif repository and (repository.exists() or is_checkout(inner)):
         print_line(f"{path} had been cloned in part: it is cloned anew")
-        ours = is_checkout(inner) and not _has_newer_files(inner, until)
-        _clear_folder(inner, ".git", ours=ours)
-        _clear_folder(place, "HEAD", ours=not _has_newer_files(place, until))
+        is_unmodified = is_checkout(inner) and not _has_newer_files(inner, until)
+        _clear_folder(inner, ".git", ours=is_unmodified)
+        _clear_folder(repository, "HEAD", ours=not _has_newer_files(repository, until))
 
 
 def _clear_folder(place: Path, last: str, *, ours: bool) -> None:

@@ -81,25 +81,25 @@ def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
 
 
 def _read_status_entries(tree: Path, index: Path | None = None) -> list[str]:
-    said = _capture_with_index(
+    output = _capture_with_index(
         tree, index or find_git_folder(tree) / "index", "status", *_STATUS_OPTIONS
     )
-    return [entry for entry in said.split("\0") if entry]
+    return [entry for entry in output.split("\0") if entry]
 
 
 def _capture_with_index(tree: Path, index: Path, *args: str) -> str:
     """Return the output of a git command that uses that index file."""
-    asked = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
-    return shell.capture_output(replace(asked, env={**asked.env, "GIT_INDEX_FILE": str(index)}))
+    command = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
+    return shell.capture_output(replace(command, env={**command.env, "GIT_INDEX_FILE": str(index)}))
 
 
 def _has_local_commits(tree: Path) -> bool:
     """Return True if a commit was made here that no known remote branch has."""
     log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
-    moves = (line.partition(" ") for line in log)
-    made = {commit for commit, _, how in moves if not _NON_COMMIT_ENTRY.match(how)}
-    return bool(made) and bool(
-        capture_git_output(tree, "rev-list", "-n1", *sorted(made), "--not", "--remotes")
+    entries = (line.partition(" ") for line in log)
+    local_commits = {commit for commit, _, action in entries if not _NON_COMMIT_ENTRY.match(action)}
+    return bool(local_commits) and bool(
+        capture_git_output(tree, "rev-list", "-n1", *sorted(local_commits), "--not", "--remotes")
     )
 
 
@@ -145,12 +145,12 @@ def require_merged(tree: PurePath, where: str) -> None:
 
     Warn about an operation in progress that has no conflicts.
     """
-    if found := find_conflicts(tree):
-        raise TorchyardError(f"in {tree} {found}", location=where, hint=found.hint)
+    if conflicts := find_conflicts(tree):
+        raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     top = Path(tree)
-    if is_checkout(top) and (ending := _find_abort_command(top)):
-        name = ending.split()[0]
-        git = f"git -C {_quote_folder(top)} {ending}"
+    if is_checkout(top) and (abort_command := _find_abort_command(top)):
+        name = abort_command.split()[0]
+        git = f"git -C {_quote_folder(top)} {abort_command}"
         print_warning(
             f"git {name} is in progress in {tree}: the files are built as they are now; "
             f"to end it, run {git}"
@@ -159,10 +159,10 @@ def require_merged(tree: PurePath, where: str) -> None:
 
 def _list_unmerged_paths(tree: Path) -> list[str]:
     try:
-        listed = capture_git_output(tree, "ls-files", "--stage", "--recurse-submodules", "-z")
+        output = capture_git_output(tree, "ls-files", "--stage", "--recurse-submodules", "-z")
     except CommandFailedError:  # an older git, or .gitmodules itself has conflicts
-        listed = capture_git_output(tree, "ls-files", "--unmerged", "-z")
-    entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
+        output = capture_git_output(tree, "ls-files", "--unmerged", "-z")
+    entries = (entry.partition("\t") for entry in output.split("\0") if entry)
     return sorted({path for head, _, path in entries if not head.endswith(" 0")})
 
 
@@ -201,10 +201,12 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
     Raises `TorchyardError` if the patch names a file outside of the tree.
     """
     restore_patched_files(tree, folder)
-    there = {name: _is_file_or_link(Path(tree) / name) for name in list_patched_files(tree, patch)}
-    for name in (name for name, was in there.items() if was):
+    existing = {
+        name: _is_file_or_link(Path(tree) / name) for name in list_patched_files(tree, patch)
+    }
+    for name in (name for name, exists in existing.items() if exists):
         _link_or_copy_file(Path(tree) / name, folder / _BACKUP_FILES / name)
-    files.write_atomic(folder / _BACKUP_LIST, json.dumps(there))
+    files.write_atomic(folder / _BACKUP_LIST, json.dumps(existing))
     try:
         yield
     except CommandFailedError:
@@ -218,21 +220,21 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
     Files that were edited since are copied to a separate folder, which is reported.
     """
-    there = _read_backup_list(folder)
+    existing = _read_backup_list(folder)
     aside = _find_free_folder(folder.with_name(_ASIDE_FOLDER))
-    lost = [
+    missing = [
         name
-        for name, was in there.items()
-        if was and not _is_file_or_link(folder / _BACKUP_FILES / name)
+        for name, existed in existing.items()
+        if existed and not _is_file_or_link(folder / _BACKUP_FILES / name)
     ]
-    for name in (name for name in there if name not in lost):
+    for name in (name for name in existing if name not in missing):
         _restore_file(Path(tree) / name, folder / _BACKUP_FILES / name, aside / name)
-    if lost:
+    if missing:
         print_warning(
             f"a patch was cut off in {tree}, and what it changed cannot be put back, since nothing "
-            f"of it is in {folder / _BACKUP_FILES}: {', '.join(lost)}; see git -C {tree} diff"
+            f"of it is in {folder / _BACKUP_FILES}: {', '.join(missing)}; see git -C {tree} diff"
         )
-    elif there:
+    elif existing:
         print_line(f"a patch was cut off in {tree}: its files are as they were before it")
     if aside.exists():
         print_warning(f"what these files held instead is in {aside}: edits made since are there")
@@ -241,26 +243,26 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
 def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
     """Return the files that git would change; a rename has one in each direction."""
-    found: set[str] = set()
+    names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
-        listed = shell.capture_output(
+        output = shell.capture_output(
             build_git_command(*argv, what=f"read patch {patch.name}", at=tree)
         )
-        found.update(entry.split("\t", 2)[2] for entry in listed.split("\0") if entry)
-    for name in found:
+        names.update(entry.split("\t", 2)[2] for entry in output.split("\0") if entry)
+    for name in names:
         if not _is_inside_tree(Path(tree), name):
             raise TorchyardError(
                 f"this patch changes a file outside of {tree}: {name}",
                 location=str(patch),
                 hint="take that file out of the patch",
             )
-    return sorted(found)
+    return sorted(names)
 
 
 def _is_inside_tree(tree: Path, name: str) -> bool:
     pure = PurePosixPath(name), PureWindowsPath(name)
-    if any(one.anchor or ".." in one.parts for one in pure):
+    if any(path.anchor or ".." in path.parts for path in pure):
         return False
     return (tree / name).parent.resolve().is_relative_to(tree.resolve())
 
@@ -357,9 +359,11 @@ def is_as_committed(tree: PurePath, patch: Path) -> bool:
 
 def _read_file_status(tree: PurePath, name: str, repositories: Sequence[str]) -> str:
     inner = max((path for path in repositories if name.startswith(f"{path}/")), key=len, default="")
-    at, within = Path(tree) / inner, name.removeprefix(f"{inner}/")
+    checkout, relative_name = Path(tree) / inner, name.removeprefix(f"{inner}/")
     options = ("--porcelain", "--ignored", "--untracked-files=all")
-    return capture_git_output(at, "--literal-pathspecs", "status", *options, "--", within)
+    return capture_git_output(
+        checkout, "--literal-pathspecs", "status", *options, "--", relative_name
+    )
 
 
 def apply_patch(

@@ -36,9 +36,9 @@ def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
 
 
 def _find_stale_paths(tree: PurePath, seen: str) -> Iterator[str]:
-    before = _read_tree_submodules(tree, seen) if seen else {}
+    previous = _read_tree_submodules(tree, seen) if seen else {}
     for flag, path, commit in list_submodule_status(tree):
-        if flag == "-" or (flag == "+" and before.get(path) == commit):
+        if flag == "-" or (flag == "+" and previous.get(path) == commit):
             yield path
 
 
@@ -50,10 +50,10 @@ def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
 def _read_tree_submodules(tree: PurePath, commit: str) -> dict[str, str]:
     """Return the submodules in a commit of the tree, path → commit; {} if that commit is gone."""
     try:
-        listed = capture_git_output(tree, "ls-tree", "-r", "-z", commit)
+        output = capture_git_output(tree, "ls-tree", "-r", "-z", commit)
     except CommandFailedError:
         return {}
-    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith("160000 "))
+    entries = (entry.partition("\t") for entry in output.split("\0") if entry.startswith("160000 "))
     return {path: head.split()[2] for head, _, path in entries}
 
 
@@ -71,13 +71,15 @@ def update_submodules(
     """
     if not (Path(tree) / ".gitmodules").exists():
         return
-    asked = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
-    free = exclude_user_changes(tree, asked)
-    if moved := sorted(set(asked) - set(free)):
-        print_warning(f"left where they were moved after an update was cut off: {', '.join(moved)}")
-    with track_submodule_update(tree, free):
-        if free:
-            _run_submodule_update(tree, free if moved else paths, mirrors, log)
+    requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
+    updatable = exclude_user_changes(tree, requested)
+    if user_changed := sorted(set(requested) - set(updatable)):
+        print_warning(
+            f"left where they were moved after an update was cut off: {', '.join(user_changed)}"
+        )
+    with track_submodule_update(tree, updatable):
+        if updatable:
+            _run_submodule_update(tree, updatable if user_changed else paths, mirrors, log)
 
 
 def _run_submodule_update(
@@ -109,8 +111,8 @@ def _run_submodule_update(
 
 def _report_clone_retry(line: str) -> None:
     """Print that git retries a clone, which git does automatically once."""
-    if found := _CLONE_RETRY.match(line):
-        print_line(f"{found['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
+    if retry := _CLONE_RETRY.match(line):
+        print_line(f"{retry['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
 
 
 def _update_with_history(update: Callable[[], None]) -> None:

@@ -53,12 +53,12 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
         mounts = tuple(
             _parse_cgroup_mounts((proc / "self" / "mountinfo").read_text(encoding="utf-8"))
         )
-        own = dict(_parse_cgroup_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
+        paths = dict(_parse_cgroup_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
     except OSError:
         return ()
     return tuple(
         group
-        for version, path in own.items()
+        for version, path in paths.items()
         for mount in _drop_repeated_mounts(mount for mount in mounts if mount.version == version)
         for group in _list_parent_groups(mount, path)
         if any((group.folder / name).exists() for name in _LIMIT_FILES[version])
@@ -150,9 +150,9 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
     `31 23 0:28 ROOT POINT options … - TYPE source superoptions`
     """
     for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, *_, options = after.split()
-        device, root, point = (_unescape_field(field) for field in before.split()[2:5])
+        mount_fields, _, filesystem_fields = line.partition(" - ")
+        kind, *_, options = filesystem_fields.split()
+        device, root, point = (_unescape_field(field) for field in mount_fields.split()[2:5])
         if kind == "cgroup2":
             yield _CgroupMount(device, PurePosixPath(root), Path(point), 2)
         elif kind == "cgroup" and "memory" in options.split(","):
@@ -165,10 +165,10 @@ def _unescape_field(field: str) -> str:
 
 def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
     """Return the mounts without those that mount the same tree again, as for a chroot."""
-    found: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
+    unique: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
     for mount in mounts:
-        found.setdefault((mount.device, mount.root), mount)
-    return found.values()
+        unique.setdefault((mount.device, mount.root), mount)
+    return unique.values()
 
 
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:

@@ -50,14 +50,18 @@ def read_host(asked: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
     Without `run`, start no program: read versions only from files, if the files contain them.
     """
     try:
-        kept = manifests.read_manifest(pin, HostPin)
+        pinned_host = manifests.read_manifest(pin, HostPin)
     except TorchyardError:
         return _probe_host(asked, list_gpus() if run else _list_gpus_by_library(), run=run)
-    if kept.asked == asked and not Path(kept.host.python.path).exists():
-        return replace(kept.host, python=_resolve_interpreter(asked.python, run=run), pinned=False)
-    if kept.asked == asked:
-        return replace(kept.host, python=_refresh_torch(kept.host.python), pinned=True)
-    return _probe_host(asked, kept.host.gpus, run=run)
+    if pinned_host.asked == asked and not Path(pinned_host.host.python.path).exists():
+        return replace(
+            pinned_host.host, python=_resolve_interpreter(asked.python, run=run), pinned=False
+        )
+    if pinned_host.asked == asked:
+        return replace(
+            pinned_host.host, python=_refresh_torch(pinned_host.host.python), pinned=True
+        )
+    return _probe_host(asked, pinned_host.host.gpus, run=run)
 
 
 def write_host_pin(path: PurePath, asked: HostQuery, found: Host) -> None:
@@ -109,21 +113,21 @@ def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]
 
     In the usual places, the newest is first.
     """
-    seen: set[Path] = set()
-    for place in _list_toolkit_folders(path):
-        home = place.expanduser().absolute()
-        if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
+    visited: set[Path] = set()
+    for candidate in _list_toolkit_folders(path):
+        home = candidate.expanduser().absolute()
+        if home.resolve() in visited or not (home / "include" / "cuda.h").is_file():
             continue  # a wrapper in /usr/local/bin does not make /usr/local a toolkit
         if version := read_nvcc_version(home) if run else read_toolkit_version(home):
-            seen.add(home.resolve())
+            visited.add(home.resolve())
             yield InstalledToolkit(
-                str(home), version, asked=bool(path) and place == Path(path or "")
+                str(home), version, asked=bool(path) and candidate == Path(path or "")
             )
 
 
 def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
-    named = [path, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
-    yield from (Path(name) for name in named if name)
+    configured = [path, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    yield from (Path(name) for name in configured if name)
     if nvcc := shutil.which("nvcc"):
         yield Path(nvcc).resolve().parent.parent
     if sys.platform == "win32":
@@ -150,8 +154,8 @@ def read_nvcc_version(home: Path) -> str:
         )
     except (CommandFailedError, MissingToolError):
         return ""
-    found = re.search(r"V(\d+\.\d+\.\d+)", text)
-    return found[1] if found else ""
+    match = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return match[1] if match else ""
 
 
 def read_toolkit_version(home: Path) -> str:
@@ -163,9 +167,9 @@ def read_toolkit_version(home: Path) -> str:
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:
-        known = json.loads((home / "version.json").read_text(encoding="utf-8"))
-        return str(known["cuda_nvcc"]["version"])
+        document = json.loads((home / "version.json").read_text(encoding="utf-8"))
+        return str(document["cuda_nvcc"]["version"])
     except (OSError, ValueError, KeyError, TypeError):
         header = (home / "include" / "cuda.h").read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"^#define CUDA_VERSION (\d+)", header, re.MULTILINE)
-    return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}.0" if found else ""
+    match = re.search(r"^#define CUDA_VERSION (\d+)", header, re.MULTILINE)
+    return f"{int(match[1]) // 1000}.{int(match[1]) % 1000 // 10}.0" if match else ""

@@ -68,9 +68,9 @@ class ChosenToolset:
     @property
     def setup_name(self) -> str:
         """Return the name of the setup, without version parts that change without the compiler."""
-        of, release = self.installation, format_major_minor(self.installation.version)
+        vs, release = self.installation, format_major_minor(self.installation.version)
         return (
-            f"vcvarsall x64 of {of.name} {release}, toolset {format_major_minor(self.cl.version)}"
+            f"vcvarsall x64 of {vs.name} {release}, toolset {format_major_minor(self.cl.version)}"
         )
 
 
@@ -91,8 +91,12 @@ def run_vswhere(*options: str) -> list[Any] | None:
 
 def find_installations() -> tuple[VisualStudioInstallation, ...]:
     """Return the installations with the C++ tools, the newest first; () without vswhere."""
-    here = [_build_installation(row) for row in run_vswhere("-requires", REQUIRED_COMPONENT) or ()]
-    return tuple(sorted(here, key=lambda item: parse_version_numbers(item.version), reverse=True))
+    installations = [
+        _build_installation(row) for row in run_vswhere("-requires", REQUIRED_COMPONENT) or ()
+    ]
+    return tuple(
+        sorted(installations, key=lambda item: parse_version_numbers(item.version), reverse=True)
+    )
 
 
 def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
@@ -101,25 +105,32 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
     In a developer prompt, the toolset of that prompt is returned if it is supported. Raises
     `MissingToolError` if there is no supported toolset.
     """
-    here = find_installations()
-    prompt = _find_prompt_toolsets(here)
-    usual = [_ToolsetCandidate(item, toolset) for item in here for toolset in item.toolsets]
-    every = [*prompt, *usual]
-    if not every:
+    installations = find_installations()
+    prompt_toolsets = _find_prompt_toolsets(installations)
+    installed_toolsets = [
+        _ToolsetCandidate(item, toolset) for item in installations for toolset in item.toolsets
+    ]
+    candidates = [*prompt_toolsets, *installed_toolsets]
+    if not candidates:
         raise MissingToolError("there is no C++ compiler here", hint=MSVC_INSTALL_COMMAND)
-    fit = next((one for one in every if not one.explain_refusal(limits)), None)
-    against = every[0].explain_refusal(limits)
-    if fit is None:
+    selected = next(
+        (candidate for candidate in candidates if not candidate.explain_refusal(limits)), None
+    )
+    reason = candidates[0].explain_refusal(limits)
+    if selected is None:
         raise MissingToolError(
-            against, location=every[0].installation.path, hint=_build_install_hint(limits)
+            reason, location=candidates[0].installation.path, hint=_build_install_hint(limits)
         )
-    plain = next((one for one in usual if not one.explain_refusal(limits)), fit)
-    if fit in prompt and (fit.installation.path, fit.version) != (
-        plain.installation.path,
-        plain.version,
+    default = next(
+        (candidate for candidate in installed_toolsets if not candidate.explain_refusal(limits)),
+        selected,
+    )
+    if selected in prompt_toolsets and (selected.installation.path, selected.version) != (
+        default.installation.path,
+        default.version,
     ):
-        against = "this is its developer prompt"
-    return fit.build_chosen_toolset(against)
+        reason = "this is its developer prompt"
+    return selected.build_chosen_toolset(reason)
 
 
 @dataclass(frozen=True)
@@ -152,21 +163,29 @@ def _find_prompt_toolsets(here: tuple[VisualStudioInstallation, ...]) -> list[_T
     if not folder:
         return []
     version = os.environ.get("VSCMD_VER", "")
-    own = VisualStudioInstallation(
+    installation = VisualStudioInstallation(
         "Visual Studio", version, folder, _list_toolsets(Path(folder, *_TOOLSETS_FOLDER))
     )
-    own = next((item for item in here if Path(item.path) == Path(folder)), own)
+    installation = next((item for item in here if Path(item.path) == Path(folder)), installation)
     first = os.environ.get("VCTOOLSVERSION", "")
-    others = [_ToolsetCandidate(own, toolset) for toolset in own.toolsets if toolset != first]
+    others = [
+        _ToolsetCandidate(installation, toolset)
+        for toolset in installation.toolsets
+        if toolset != first
+    ]
     name = "the compiler of this developer prompt"
-    return [_ToolsetCandidate(own, first, name), *others] if first in own.toolsets else others
+    return (
+        [_ToolsetCandidate(installation, first, name), *others]
+        if first in installation.toolsets
+        else others
+    )
 
 
 def _build_install_hint(limits: CompilerLimits) -> str:
-    below = limits.msvc[1] - 1901 if limits.msvc else 0
+    minor = limits.msvc[1] - 1901 if limits.msvc else 0
     return (
         f"Visual Studio Installer → Modify → Individual components → MSVC build tools up to "
-        f"v14.{below}, or choose a newer toolkit.version"
+        f"v14.{minor}, or choose a newer toolkit.version"
     )
 
 
@@ -176,8 +195,8 @@ def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
     The version is the one that Visual Studio shows, 17.14.36, from the row's catalog.
     """
     catalog = row.get("catalog")
-    shown = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
-    version = shown or row.get("installationVersion", "")
+    display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
+    version = display_version or row.get("installationVersion", "")
     name, path = row.get("displayName", "Visual Studio"), row.get("installationPath", "")
     return str(name), str(version), str(path)
 
@@ -228,10 +247,12 @@ def compare_environments(
     Windows ignores the case of names.
     """
     old = {name.upper(): value for name, value in before.items()}
-    moved = {name: value for name, value in after.items() if old.get(name.upper()) != value}
-    path = {name.upper(): value for name, value in moved.items()}.get("PATH", "")
-    kept = {name: value for name, value in moved.items() if _is_stable_variable(name.upper())}
-    return dict(sorted(kept.items())), _find_prepended_folders(old.get("PATH", ""), path)
+    changed = {name: value for name, value in after.items() if old.get(name.upper()) != value}
+    path = {name.upper(): value for name, value in changed.items()}.get("PATH", "")
+    variables = {
+        name: value for name, value in changed.items() if _is_stable_variable(name.upper())
+    }
+    return dict(sorted(variables.items())), _find_prepended_folders(old.get("PATH", ""), path)
 
 
 def _is_stable_variable(name: str) -> bool:
@@ -240,13 +261,13 @@ def _is_stable_variable(name: str) -> bool:
 
 def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
     """Return the new folders at the front of PATH, each one once, without empty entries."""
-    known = {normalize_folder(folder) for folder in before.split(";") if folder}
-    found: dict[str, str] = {}
+    previous = {normalize_folder(folder) for folder in before.split(";") if folder}
+    prepended: dict[str, str] = {}
     for folder in filter(None, after.split(";")):
-        if normalize_folder(folder) in known:
+        if normalize_folder(folder) in previous:
             break
-        found.setdefault(normalize_folder(folder), folder)
-    return tuple(found.values())
+        prepended.setdefault(normalize_folder(folder), folder)
+    return tuple(prepended.values())
 
 
 def normalize_folder(folder: str) -> str:
@@ -268,16 +289,16 @@ def capture_msvc_environment(taken: ChosenToolset) -> MsvcEnvironment:
     vcvarsall also exits with 0 if it failed. Raises `MissingToolError` with its output if the
     compiler or the Windows SDK is missing from the environment.
     """
-    called = f"call .\\vcvarsall.bat x64 -vcvars_ver={taken.cl.version}"
+    call_command = f"call .\\vcvarsall.bat x64 -vcvars_ver={taken.cl.version}"
     text = _run_cmd(
-        taken, "/u", f"set&echo {OUTPUT_SEPARATOR}&{called} >nul 2>nul&set", "utf-16-le"
+        taken, "/u", f"set&echo {OUTPUT_SEPARATOR}&{call_command} >nul 2>nul&set", "utf-16-le"
     )
     variables, folders = compare_environments(*parse_set_output(text))
-    what = _find_missing_part(taken, variables, folders)
-    if what:
-        said = _summarize_cmd_output(_run_cmd(taken, "/a", f"{called} 2>&1", "utf-8"))
+    problem = _find_missing_part(taken, variables, folders)
+    if problem:
+        output = _summarize_cmd_output(_run_cmd(taken, "/a", f"{call_command} 2>&1", "utf-8"))
         raise MissingToolError(
-            f"{what}: {said}" if said else what,
+            f"{problem}: {output}" if output else problem,
             location=_find_vcvars_script(taken),
             hint=_MODIFY_HINT,
         )
@@ -301,8 +322,8 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
     The file disappears, or its path changes, with the SDK.
     """
-    found = captured.set if captured else {}
-    folder, version = found.get("WindowsSdkDir", ""), found.get("WindowsSDKVersion", "")
+    variables = captured.set if captured else {}
+    folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # as text: these end with a backslash, and may be read on another system
     return rf"{folder}Include\{version}um\Windows.h" if folder and version else ""
 
@@ -315,10 +336,10 @@ def _run_cmd(taken: ChosenToolset, output: str, line: str, encoding: str) -> str
     """
     env = build_clean_environment(shell.build_host_env())
     cmd = env.get("COMSPEC", "cmd.exe")
-    what = "ask vcvarsall for the environment of MSVC"
+    step_name = "ask vcvarsall for the environment of MSVC"
     argv, folder = (cmd, "/d", output, "/s", "/c", line), Path(_find_vcvars_script(taken)).parent
     return shell.capture_output(
-        Command(argv, env, what, cwd=folder, timeout=_VCVARS_TIMEOUT, encoding=encoding)
+        Command(argv, env, step_name, cwd=folder, timeout=_VCVARS_TIMEOUT, encoding=encoding)
     )
 
 

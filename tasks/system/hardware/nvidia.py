@@ -36,11 +36,14 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
-    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    missing_driver_codes = (
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    )
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        trouble = "" if error.value in absent else str(error)
+        trouble = "" if error.value in missing_driver_codes else str(error)
         return _query_nvidia_smi(trouble) if run else NvidiaDriver(trouble=trouble)
     try:
         return _query_nvml(pynvml)
@@ -67,12 +70,12 @@ def _has_nvml() -> bool:
 
 
 def _query_nvml(nvml: Any) -> NvidiaDriver:
-    found = [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
-    cards = tuple(card for card in found if card)
+    readings = [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    gpus = tuple(gpu for gpu in readings if gpu)
     driver = _decode_text(_read_or_default(nvml, nvml.nvmlSystemGetDriverVersion, ""))
     number = int(_read_or_default(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2, 0))  # 13020
     cuda = f"{number // 1000}.{number % 1000 // 10}" if number else ""
-    return NvidiaDriver(driver, cuda, cards, lost=len(found) - len(cards))
+    return NvidiaDriver(driver, cuda, gpus, lost=len(readings) - len(gpus))
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
@@ -116,9 +119,9 @@ def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
         lines = shell.capture_output(command).splitlines()
     except (CommandFailedError, MissingToolError):
         return NvidiaDriver(trouble=trouble)
-    cards = [_parse_gpu_row(line) for line in lines if line.strip()]
-    known = tuple(card for card in cards if card)
-    return NvidiaDriver(gpus=known, lost=len(cards) - len(known))
+    rows = [_parse_gpu_row(line) for line in lines if line.strip()]
+    gpus = tuple(gpu for gpu in rows if gpu)
+    return NvidiaDriver(gpus=gpus, lost=len(rows) - len(gpus))
 
 
 def _parse_gpu_row(line: str) -> Gpu | None:

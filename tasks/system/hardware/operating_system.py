@@ -19,15 +19,15 @@ def list_system_names() -> tuple[str, ...]:
 
     () if they cannot be read.
     """
-    known = {"win32": ("windows",), "darwin": ("macos",)}
-    if sys.platform in known:
-        return known[sys.platform]
+    fixed_names = {"win32": ("windows",), "darwin": ("macos",)}
+    if sys.platform in fixed_names:
+        return fixed_names[sys.platform]
     try:
-        told = platform.freedesktop_os_release()
+        os_release = platform.freedesktop_os_release()
     except OSError:
         return ()
-    release = f"{told['ID']}-{told['VERSION_ID']}" if "VERSION_ID" in told else ""
-    return (*filter(None, [release]), told["ID"], *told.get("ID_LIKE", "").split())
+    release = f"{os_release['ID']}-{os_release['VERSION_ID']}" if "VERSION_ID" in os_release else ""
+    return (*filter(None, [release]), os_release["ID"], *os_release.get("ID_LIKE", "").split())
 
 
 def format_install_command(asked: str, **words: str) -> str:
@@ -39,11 +39,11 @@ def format_install_command(asked: str, **words: str) -> str:
 
 def list_home_folders() -> tuple[str, ...]:
     """Return the home folder, as in the environment and with symbolic links resolved."""
-    found = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
+    paths = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
     with suppress(RuntimeError):  # neither a variable nor an account has it
-        found.append(str(Path.home()))
-    real = [os.path.realpath(path) for path in found if path]
-    return tuple(dict.fromkeys(filter(None, (*found, *real))))
+        paths.append(str(Path.home()))
+    real = [os.path.realpath(path) for path in paths if path]
+    return tuple(dict.fromkeys(filter(None, (*paths, *real))))
 
 
 def list_user_names() -> tuple[str, ...]:

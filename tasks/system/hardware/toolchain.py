@@ -50,10 +50,10 @@ def hash_program(program: str) -> str:
 def stamp_program(program: str) -> str:
     """Return size and modification time of the file, links followed; "gone" without a file."""
     try:
-        found = Path(program).stat()
+        status = Path(program).stat()
     except OSError:
         return "gone"
-    return f"{found.st_size}:{found.st_mtime_ns}"
+    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def build_nvcc_path(home: str) -> str:
@@ -72,8 +72,10 @@ def _read_version_lines(program: str) -> str:
         lines = shell.capture_output(command).splitlines()
     except (CommandFailedError, MissingToolError):
         return ""
-    told = " ".join(line.strip() for line in lines if _VERSION_NUMBER.search(line))
-    return told.removeprefix(f"{Path(program).name} ")  # GCC begins with the name it was called by
+    version_lines = " ".join(line.strip() for line in lines if _VERSION_NUMBER.search(line))
+    return version_lines.removeprefix(
+        f"{Path(program).name} "
+    )  # GCC begins with the name it was called by
 
 
 _OLDEST_NUMBERS = {"gcc": 9, "clang": 7}  # of the numbered names to look for
@@ -100,28 +102,28 @@ def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimit
     clang-N, the newest N first. Raises `MissingToolError` with the command that installs one.
     """
     if sys.platform == "win32":
-        taken = msvc_toolsets.choose_toolset(limits)
-        return CompilerPair(taken.cl, taken.cl, "msvc", taken.why, taken)
-    refused = ""
+        selection = msvc_toolsets.choose_toolset(limits)
+        return CompilerPair(selection.cl, selection.cl, "msvc", selection.why, selection)
+    rejection = ""
     for cc, cxx in [(asked[0] or asked[1], asked[1])] if asked[1] else _list_compiler_names(limits):
-        found = (_inspect_compiler(cc), _inspect_compiler(cxx))
-        if not found[0] or not found[1]:
+        programs = (_inspect_compiler(cc), _inspect_compiler(cxx))
+        if not programs[0] or not programs[1]:
             continue
-        (c, _), (cplusplus, kind) = found[0], found[1]
-        against = explain_compiler_rejection(
-            limits, HostCompiler(str(cxx), kind, cplusplus.version)
-        )
-        if not against:
-            taken = f"{cxx} ({cplusplus.version}) is used"
-            return CompilerPair(c, cplusplus, kind, f"{refused}: {taken}" if refused else "")
-        refused = refused or against
-    raise _build_compiler_error(asked[1], limits, refused)
+        (c, _), (cplusplus, kind) = programs[0], programs[1]
+        reason = explain_compiler_rejection(limits, HostCompiler(str(cxx), kind, cplusplus.version))
+        if not reason:
+            selection = f"{cxx} ({cplusplus.version}) is used"
+            return CompilerPair(
+                c, cplusplus, kind, f"{rejection}: {selection}" if rejection else ""
+            )
+        rejection = rejection or reason
+    raise _build_compiler_error(asked[1], limits, rejection)
 
 
 def find_program(name: str) -> Program | None:
     """Return a program on PATH (or at a path) with the version that it prints."""
-    found = _inspect_compiler(name)
-    return found[0] if found else None
+    inspection = _inspect_compiler(name)
+    return inspection[0] if inspection else None
 
 
 def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
@@ -169,19 +171,19 @@ def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
         )
     except (CommandFailedError, MissingToolError):
         return None
-    found = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
+    version_match = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
     names = f"{Path(path).resolve().name} {text.partition(chr(10))[0]}"
     kind: CompilerKind = "clang" if "clang" in names.lower() else "gcc"
-    return Program(path, found[0] if found else ""), kind
+    return Program(path, version_match[0] if version_match else ""), kind
 
 
 def _build_compiler_error(
     asked: str | None, limits: CompilerLimits, refused: str
 ) -> MissingToolError:
     if asked:
-        what = f"the compiler {asked} is not there"
+        message = f"the compiler {asked} is not there"
         return MissingToolError(
-            refused or what,
+            refused or message,
             location="build.env.CXX",
             hint="name another one, or take the line out: one that is taken is then looked for",
         )

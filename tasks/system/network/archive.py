@@ -92,18 +92,22 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     members = _list_members(source, is_zip=is_zip)
     _refuse_escapes(source, members)
     files.require_disk_space(
-        target.parent, sum(m.size for m in members) // _MIB + 1, f"unpacking {source.name}"
+        target.parent,
+        sum(member.size for member in members) // _MIB + 1,
+        f"unpacking {source.name}",
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    landing = target.with_name(f".{target.name}.unpacking")
-    shutil.rmtree(landing, ignore_errors=True)  # of a run that was killed
-    landing.mkdir()
+    unpack_folder = target.with_name(f".{target.name}.unpacking")
+    shutil.rmtree(unpack_folder, ignore_errors=True)  # of a run that was killed
+    unpack_folder.mkdir()
     try:
-        _unpack_archive(source, landing, is_zip=is_zip)
-        top = list(landing.iterdir())
-        files.replace_path(top[0] if len(top) == 1 and top[0].is_dir() else landing, target)
+        _unpack_archive(source, unpack_folder, is_zip=is_zip)
+        entries = list(unpack_folder.iterdir())
+        files.replace_path(
+            entries[0] if len(entries) == 1 and entries[0].is_dir() else unpack_folder, target
+        )
     finally:
-        shutil.rmtree(landing, ignore_errors=True)
+        shutil.rmtree(unpack_folder, ignore_errors=True)
 
 
 def _list_members(source: Path, *, is_zip: bool) -> list[ArchiveMember]:
@@ -181,8 +185,8 @@ def _create_link(path: Path, to: str) -> None:
     except OSError:
         if os.name != "nt":
             raise
-        there = path.parent / to
-        (shutil.copytree if there.is_dir() else shutil.copy2)(there, path)
+        link_target = path.parent / to
+        (shutil.copytree if link_target.is_dir() else shutil.copy2)(link_target, path)
 
 
 def _build_archive_error(source: Path, what: str) -> BadArtifactError:

@@ -77,7 +77,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
             raise
         _check_digest(part, sha256, url)
 
-    came = {""}  # digests of wrong files
+    seen_digests = {""}  # digests of wrong files
 
     def explain_retry(error: Exception) -> str:
         """Return why a retry may help: a transfer error can change a byte.
@@ -85,9 +85,9 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
         The same wrong file twice means that the server has that file.
         """
         if isinstance(error, _WrongDigestError):
-            again = error.found in came or url.startswith("file:")
-            came.add(error.found)
-            return "" if again else "it came with another sha256"
+            is_repeated = error.found in seen_digests or url.startswith("file:")
+            seen_digests.add(error.found)
+            return "" if is_repeated else "it came with another sha256"
         return (
             str(error) if isinstance(error, _CONNECTION_ERRORS) and not _is_permanent(error) else ""
         )
@@ -95,12 +95,12 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     try:
         network_access.retry_action(redact_secrets(url), download_once, explain_retry)
     except _CONNECTION_ERRORS as error:
-        more = ": it goes on where this stopped" if sha256 and part.exists() else ""
+        resume_note = ": it goes on where this stopped" if sha256 and part.exists() else ""
         raise FetchError(
             f"{url} cannot be fetched: {error}",
             location=str(log or ""),
             hint="check the URL, the network and the proxy, or give a mirror in the settings "
-            f"(source.mirrors), and run the same command again{more}; {OFFLINE_HINT}",
+            f"(source.mirrors), and run the same command again{resume_note}; {OFFLINE_HINT}",
         ) from error
 
 
@@ -113,15 +113,15 @@ def _is_permanent(error: Exception) -> bool:
 
 
 def _fetch_part(url: str, part: Path) -> None:
-    have = part.stat().st_size if part.exists() else 0
+    offset = part.stat().st_size if part.exists() else 0
     request = _build_request(url)
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
     try:
-        with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as answer:
-            resumed = getattr(answer, "status", None) == 206
-            with part.open("ab" if resumed else "wb") as stream:
-                _copy_stream(answer, stream)
+        with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as response:
+            is_resumed = getattr(response, "status", None) == 206
+            with part.open("ab" if is_resumed else "wb") as stream:
+                _copy_stream(response, stream)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the part is longer than the file on the server: start again
             part.unlink(missing_ok=True)
@@ -134,12 +134,12 @@ def _build_request(url: str) -> urllib.request.Request:
     urllib takes user and password for a part of the host and prints them in its error.
     """
     parts = urlsplit(url)
-    who, _, host = parts.netloc.rpartition("@")
-    bare, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
-    request = urllib.request.Request(bare, headers=headers)  # noqa: S310 - _url judged the scheme
-    if who:
-        known = base64.b64encode(unquote(who).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {known}")
+    login, _, host = parts.netloc.rpartition("@")
+    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
+    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - _url judged the scheme
+    if login:
+        credentials = base64.b64encode(unquote(login).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {credentials}")
     return request
 
 
@@ -155,16 +155,16 @@ def _copy_stream(answer: IO[bytes], stream: IO[bytes]) -> None:
 
 
 def _check_digest(part: Path, sha256: str | None, url: str) -> None:
-    found = files.read_artifact(part).sha256
-    if sha256 and found != sha256:
+    digest = files.read_artifact(part).sha256
+    if sha256 and digest != sha256:
         part.unlink()
         error = _WrongDigestError(
-            f"{url} has the wrong sha256: expected {sha256}, found {found}",
+            f"{url} has the wrong sha256: expected {sha256}, found {digest}",
             hint="take the digest from the release itself; where it is that, something on the way "
             "changes or cuts the file: run the same command again, or ask another mirror "
             "(source.mirrors). What came was not kept",
         )
-        error.found = found
+        error.found = digest
         raise error
 
 

@@ -91,8 +91,8 @@ class _Logins(dict[str, tuple[str, str]]):
             user, _ = self.get(url["host"].lower(), ("", ""))
             return url["host"] if unquote(url["who"]) == user else url[0]
 
-        rest = _LOGIN_URL.sub(remove_user_name, text)
-        return redact_secrets(rest) == rest
+        remaining = _LOGIN_URL.sub(remove_user_name, text)
+        return redact_secrets(remaining) == remaining
 
 
 @contextlib.contextmanager
@@ -104,23 +104,23 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
     passed in a variable.
     """
     logins = _Logins()
-    words, moved = _move_secrets(argv, env, logins)
-    given = {**_read_pip_file_indexes(env), **env, **moved}
-    given |= {
-        name: logins.strip_logins(given[name], for_uv=name.startswith("UV_"))
+    words, secret_variables = _move_secrets(argv, env, logins)
+    variables = {**_read_pip_file_indexes(env), **env, **secret_variables}
+    variables |= {
+        name: logins.strip_logins(variables[name], for_uv=name.startswith("UV_"))
         for name in _INDEX_VARIABLES
-        if name in given
+        if name in variables
     }
-    for name in _find_uv_passwords(given, logins):
-        del given[name]
+    for name in _find_uv_passwords(variables, logins):
+        del variables[name]
     if not logins:
-        yield words, given
+        yield words, variables
         return
     with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:  # of mode 700
         file = Path(folder, "netrc")
         file.touch(mode=0o600)
         file.write_text(_read_user_netrc(env) + logins.format_netrc_lines(), encoding="utf-8")
-        yield words, {**given, "NETRC": str(file)}
+        yield words, {**variables, "NETRC": str(file)}
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
@@ -130,48 +130,50 @@ def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) 
     both, except for --index-url.
     """
     words: list[str] = []
-    moved: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
-    for word in (logins.strip_logins(one, for_uv=for_uv) for one in argv):
+    for word in (logins.strip_logins(argument, for_uv=for_uv) for argument in argv):
         if words[-1:] and words[-1] in _INDEX_OPTIONS and not logins.is_stripped(word):
             name = words.pop().removeprefix("--").replace("-", "_").upper()
-            before = "" if name == "INDEX_URL" else env.get(f"PIP_{name}", "")
-            moved |= {f"UV_{name}": word, f"PIP_{name}": f"{before} {word}".strip()}
+            existing = "" if name == "INDEX_URL" else env.get(f"PIP_{name}", "")
+            variables |= {f"UV_{name}": word, f"PIP_{name}": f"{existing} {word}".strip()}
         else:
             words.append(word)
-    return tuple(words), moved
+    return tuple(words), variables
 
 
 def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
     """Return the indexes with a login in pip's files as variables, which take precedence."""
-    found = {
+    settings = {
         name: package_indexes.read_pip_file_setting(key) for name, key in _PIP_FILE_INDEXES.items()
     }
-    given = {name: " ".join(value.split()) for name, value in found.items() if name not in env}
-    return {name: value for name, value in given.items() if _LOGIN_URL.search(value)}
+    variables = {
+        name: " ".join(value.split()) for name, value in settings.items() if name not in env
+    }
+    return {name: value for name, value in variables.items() if _LOGIN_URL.search(value)}
 
 
 def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
     """Add the logins of UV_INDEX_NAME_PASSWORD; return the variables that netrc replaces."""
-    named = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
-    pairs = (one.partition("=") for words in named for one in words)
+    index_lists = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
+    pairs = (entry.partition("=") for words in index_lists for entry in words)
     urls = {**package_indexes.read_uv_indexes(), **{name: url for name, _, url in pairs}}
-    found_in = {name: _URL_HOST.match(url) for name, url in urls.items()}
-    hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in found_in.items() if at}
-    found = []
+    matches = {name: _URL_HOST.match(url) for name, url in urls.items()}
+    hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in matches.items() if at}
+    password_variables = []
     for variable in env:
         name = match[1] if (match := _UV_PASSWORD_VARIABLE.fullmatch(variable)) else ""
         user, host = env.get(f"UV_INDEX_{name}_USERNAME", ""), hosts.get(name, "")
         if name and logins.add_login(host, user, env[variable]):
-            found.append(variable)
-    return found
+            password_variables.append(variable)
+    return password_variables
 
 
 def _read_user_netrc(env: Mapping[str, str]) -> str:
     """Return the text of the user's netrc; "" if it does not exist or cannot be parsed."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
-    named = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
-    file = next((path for path in named if path.is_file()), None)
+    candidates = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
+    file = next((path for path in candidates if path.is_file()), None)
     if not file:
         return ""
     try:
@@ -267,14 +269,14 @@ def explain_client_failure(
     other failure is returned unchanged.
     """
     text = _read_failure_text(error)
-    if other := _HASH_MISMATCH.search(text):
-        return _build_hash_error(other, error.location, locked="--require-hashes" in text)
+    if mismatch := _HASH_MISMATCH.search(text):
+        return _build_hash_error(mismatch, error.location, locked="--require-hashes" in text)
     if conflict := find_conflict(text.splitlines()):
-        what = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
-        return FetchError(what, location=error.location, hint=_CONFLICT_HINT)
-    for todo, _, signs in _FAILURE_KINDS:
+        message = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
+        return FetchError(message, location=error.location, hint=_CONFLICT_HINT)
+    for hint, _, signs in _FAILURE_KINDS:
         if any(sign in text for sign in signs):
-            remedy = _NOT_BUNDLED_HINT if network_access.is_offline() else todo
+            remedy = _NOT_BUNDLED_HINT if network_access.is_offline() else hint
             return FetchError(
                 error.message, location=error.location, hint=_add_failed_host(remedy, text)
             )
@@ -283,7 +285,7 @@ def explain_client_failure(
 
 def _add_failed_host(remedy: str, text: str) -> str:
     """Add the host that did not answer, without its login: another index may have answered."""
-    hosts = [found["uv"] or found["pip"] for found in _FAILED_HOST.finditer(text)]
+    hosts = [match["uv"] or match["pip"] for match in _FAILED_HOST.finditer(text)]
     if remedy != _NO_ANSWER_HINT or not hosts:
         return remedy
     return remedy.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
@@ -316,17 +318,17 @@ def _read_failure_text(error: CommandFailedError) -> str:
 def _build_hash_error(
     told: re.Match[str], where: str, *, locked: bool
 ) -> BadArtifactError | FetchError:
-    wanted = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
+    expected = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
     name = told["uv"] or told["pip"]
     if not locked:
         what = "a file" if name == "unknown package" else name
         return FetchError(
-            f"{what} came with sha256 {told['found']}, and its index says {wanted}",
+            f"{what} came with sha256 {told['found']}, and its index says {expected}",
             location=where,
             hint=_DAMAGED_HINT,
         )
     return BadArtifactError(
-        f"the index gives {name} with sha256 {told['found']}, and {wanted} is locked",
+        f"the index gives {name} with sha256 {told['found']}, and {expected} is locked",
         location=where,
         hint="find out who changed the file. To take it all the same: "
         "TORCHYARD__LOCK=false doit build, then doit lock",
@@ -373,26 +375,26 @@ def run_index_client(
     used. A failure is explained by its kind. A failure that may be temporary is retried once.
     """
     host = shell.build_installer_env()
-    given = add_client_defaults(host if env is None else env, find_pip_file_defaults())
-    came: list[str] = []
+    client_env = add_client_defaults(host if env is None else env, find_pip_file_defaults())
+    retry_reasons: list[str] = []
 
     def report_line(line: str) -> None:
-        if again := format_retry_message(line, what):
-            print_line(again)
+        if message := format_retry_message(line, what):
+            print_line(message)
         on_line(line)
 
     def run_once() -> None:
         # a file with a wrong digest is in pip's cache
-        fresh = {"PIP_NO_CACHE_DIR": "1"} if came else {}
+        cache_options = {"PIP_NO_CACHE_DIR": "1"} if retry_reasons else {}
         try:
-            with hide_passwords(argv, {**given, **fresh}) as (words, variables):
+            with hide_passwords(argv, {**client_env, **cache_options}) as (words, variables):
                 shell.run_command(Command(words, variables, what, log=log), report_line)
         except CommandFailedError as error:
             raise explain_client_failure(error) from error
 
     def record_retry_reason(error: Exception) -> str:
         reason = find_retry_reason(error)
-        came.append(reason)
+        retry_reasons.append(reason)
         return reason
 
     network_access.retry_action(
@@ -414,18 +416,25 @@ def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> d
 
     Variables that the user has set, in `env` or elsewhere (the names in `said`), are not changed.
     """
-    left = {n for n in CLIENT_DEFAULTS if n in said or _ALTERNATIVE_NAMES.get(n, n) in env}
-    return {**{n: value for n, value in CLIENT_DEFAULTS.items() if n not in left}, **env}
+    overridden = {
+        name
+        for name in CLIENT_DEFAULTS
+        if name in said or _ALTERNATIVE_NAMES.get(name, name) in env
+    }
+    return {
+        **{name: value for name, value in CLIENT_DEFAULTS.items() if name not in overridden},
+        **env,
+    }
 
 
 def format_retry_message(line: str, what: str) -> str:
     """Return a message for a retry that uv or pip printed; "" for other lines."""
-    if told := _UV_RETRY.search(line):
-        name = PurePosixPath(unquote(urlsplit(told["url"]).path)).name
+    if match := _UV_RETRY.search(line):
+        name = PurePosixPath(unquote(urlsplit(match["url"]).path)).name
         return f"{name or what}: the connection broke or stalled; uv fetches it again"
-    if told := _PIP_RESUME.search(line):
+    if match := _PIP_RESUME.search(line):
         return (
-            f"{what}: the connection broke or stalled; pip goes on at {told['have']} of "
-            + (told["all"])
+            f"{what}: the connection broke or stalled; pip goes on at {match['have']} of "
+            + (match["all"])
         )
     return ""

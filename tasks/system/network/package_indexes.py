@@ -41,9 +41,11 @@ def find_uv_index() -> str:
 def read_uv_indexes() -> dict[str, str]:
     """Return the URL of each named index in uv's files; the first of a name is used."""
     tables = [
-        one for path in list_uv_files() for one in _list_index_tables(_read_uv_settings(path))
+        table for path in list_uv_files() for table in _list_index_tables(_read_uv_settings(path))
     ]
-    return {str(one["name"]): str(one.get("url")) for one in reversed(tables) if "name" in one}
+    return {
+        str(table["name"]): str(table.get("url")) for table in reversed(tables) if "name" in table
+    }
 
 
 def read_pip_file_setting(*keys: str) -> str:
@@ -51,9 +53,12 @@ def read_pip_file_setting(*keys: str) -> str:
 
     Only the sections of the commands that torchyard runs, and `global`, are read.
     """
-    read = [*map(_read_pip_file, list_pip_files())]
+    contents = [*map(_read_pip_file, list_pip_files())]
     values = (
-        one.get(f"{section}.{key}") for section in _PIP_SECTIONS for one in read for key in keys
+        settings.get(f"{section}.{key}")
+        for section in _PIP_SECTIONS
+        for settings in contents
+        for key in keys
     )
     return next(filter(None, values), "")
 
@@ -81,42 +86,52 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 def _read_uv_default_index(path: Path) -> str:
     """Return the default [[index]], else `index-url` of [pip], else `index-url`."""
-    told = _read_uv_settings(path)
-    default = [one.get("url") for one in _list_index_tables(told) if one.get("default") is True]
-    found = (*default, _select_table(told, "pip").get("index-url"), told.get("index-url"))
-    return next((url for url in found if url and isinstance(url, str)), "")
+    settings = _read_uv_settings(path)
+    default = [
+        table.get("url") for table in _list_index_tables(settings) if table.get("default") is True
+    ]
+    candidates = (
+        *default,
+        _select_table(settings, "pip").get("index-url"),
+        settings.get("index-url"),
+    )
+    return next((url for url in candidates if url and isinstance(url, str)), "")
 
 
 def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = settings.get("index")
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    tables = settings.get("index")
+    return (
+        [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    )
 
 
 def _read_uv_settings(path: Path) -> dict[str, Any]:
     """Return the settings of a uv.toml, or [tool.uv] of a pyproject.toml."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
         return {}
     return (
-        _select_table(_select_table(told, "tool"), "uv") if path.name == "pyproject.toml" else told
+        _select_table(_select_table(document, "tool"), "uv")
+        if path.name == "pyproject.toml"
+        else document
     )
 
 
 def _select_table(told: dict[str, Any], key: str) -> dict[str, Any]:
-    found = told.get(key)
-    return found if isinstance(found, dict) else {}
+    table = told.get(key)
+    return table if isinstance(table, dict) else {}
 
 
 def list_pip_files() -> Iterator[Path]:
     """Return pip's files, the highest precedence first; none if PIP_CONFIG_FILE disables them."""
-    named = os.environ.get("PIP_CONFIG_FILE", "")
-    if named == os.devnull:
+    config_file = os.environ.get("PIP_CONFIG_FILE", "")
+    if config_file == os.devnull:
         return
-    if named:
-        yield Path(named)
+    if config_file:
+        yield Path(config_file)
     yield Path(sys.prefix) / _PIP_FILE
-    if not Path(named).is_file():
+    if not Path(config_file).is_file():
         yield from _list_user_pip_files()
     yield _SYSTEM_CONFIG / _PIP_FILE
     for folder in reversed([*_list_shared_folders()]):
@@ -137,11 +152,13 @@ def list_uv_files() -> Iterator[Path]:
     """
     if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
         return
-    if named := os.environ.get("UV_CONFIG_FILE"):
-        yield Path(named)
+    if config_file := os.environ.get("UV_CONFIG_FILE"):
+        yield Path(config_file)
         return
-    here = Path.cwd()
-    yield from [*filter(None, map(_find_project_uv_file, (here, *here.parents)))][:1]
+    current_folder = Path.cwd()
+    yield from [
+        *filter(None, map(_find_project_uv_file, (current_folder, *current_folder.parents)))
+    ][:1]
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "uv" / "uv.toml"
     yield _find_home_folders()[1] / "uv" / "uv.toml"
@@ -151,8 +168,8 @@ def list_uv_files() -> Iterator[Path]:
 
 def _find_project_uv_file(folder: Path) -> Path | None:
     """Return the folder's file with uv settings, which then hides those of its parent folders."""
-    if (plain := folder / "uv.toml").is_file():
-        return plain
+    if (uv_file := folder / "uv.toml").is_file():
+        return uv_file
     project = folder / "pyproject.toml"
     return project if project.is_file() and _read_uv_settings(project) else None
 
@@ -161,8 +178,8 @@ def _list_shared_folders() -> Iterator[Path]:
     """Return the machine-wide configuration folders, the highest precedence for uv first."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
-    listed = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
-    yield from (Path(folder) for folder in listed.split(os.pathsep) if folder)
+    folders = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
+    yield from (Path(folder) for folder in folders.split(os.pathsep) if folder)
 
 
 def _find_home_folders() -> tuple[Path, Path]:
