@@ -35,8 +35,8 @@ def build_msvc_variables(captured: MsvcEnvironment | None) -> dict[str, str]:
 
     Windows ignores the case of names: all names are in upper case, to avoid duplicates.
     """
-    given = {name.upper(): value for name, value in captured.set.items()} if captured else {}
-    return {**given, **_MSVC_SETTINGS}
+    variables = {name.upper(): value for name, value in captured.set.items()} if captured else {}
+    return {**variables, **_MSVC_SETTINGS}
 
 
 def build_msvc_flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
@@ -144,8 +144,11 @@ def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str
     """
     if not _find_used_toolkit(job, deps):
         return {}
-    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
-    return {**_drop_empty_values(lists), **select_msvc_flags(job, deps, extension=True)}
+    arch_variables = {
+        "TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions,
+        "CUDAARCHS": job.arch_lists.cmake,
+    }
+    return {**_drop_empty_values(arch_variables), **select_msvc_flags(job, deps, extension=True)}
 
 
 def _build_source_variables(
@@ -178,8 +181,8 @@ def _build_rpath_variables(job: EnvJob) -> dict[str, str]:
 
 
 def _build_arch_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
-    return _drop_empty_values(lists) if _find_used_toolkit(job, deps) else {}
+    arch_variables = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
+    return _drop_empty_values(arch_variables) if _find_used_toolkit(job, deps) else {}
 
 
 def _list_new_folder_variables(job: EnvJob) -> tuple[str, ...]:
@@ -230,9 +233,9 @@ def create_environment(
     separator = ";" if job.system == "windows" else ":"
     for name, first in prepend.items():
         _require_one_element(name, first, separator)
-    held = {name: value for name, value in values.items() if value or job.system != "windows"}
-    unset = tuple(sorted({*leaks, *values} - held.keys() - prepend.keys()))
-    return Environment(set=held, prepend=prepend, unset=unset, separator=separator)
+    assigned = {name: value for name, value in values.items() if value or job.system != "windows"}
+    unset = tuple(sorted({*leaks, *values} - assigned.keys() - prepend.keys()))
+    return Environment(set=assigned, prepend=prepend, unset=unset, separator=separator)
 
 
 def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
@@ -330,13 +333,13 @@ def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     only CMake reads are left out.
     """
     archs = job.arch_lists.extensions
-    given = {
+    variables = {
         **build_compiler_variables(job, deps),
         **build_cuda_variables(job, deps),
         **({"TORCH_CUDA_ARCH_LIST": archs} if job.cuda and archs else {}),
         **select_msvc_flags(job, deps, extension=True),
     }
-    return {name: value for name, value in given.items() if name not in _CMAKE_ONLY_VARIABLES}
+    return {name: value for name, value in variables.items() if name not in _CMAKE_ONLY_VARIABLES}
 
 
 def _list_runtime_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:

@@ -126,19 +126,21 @@ _PREPEND_REASONS = {
 
 def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """Return the environment of a build, with its reasons."""
-    asked = _explain_msvc_variables(deps)
+    reasons = _explain_msvc_variables(deps)
     if job.strategy == "source":
-        asked |= dict.fromkeys(job.flags, "build.flags says so")
-        asked |= dict.fromkeys(job.variables, "build.env says so")
-    return _attach_reasons(environment, asked)
+        reasons |= dict.fromkeys(job.flags, "build.flags says so")
+        reasons |= dict.fromkeys(job.variables, "build.env says so")
+    return _attach_reasons(environment, reasons)
 
 
 def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """Return the environment of programs that run, with its reasons."""
-    asked = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
-        del asked["CUDA_LAUNCH_BLOCKING"]  # its purpose explains more than the name of the setting
-    return _attach_reasons(environment, asked)
+        del reasons[
+            "CUDA_LAUNCH_BLOCKING"
+        ]  # its purpose explains more than the name of the setting
+    return _attach_reasons(environment, reasons)
 
 
 def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:

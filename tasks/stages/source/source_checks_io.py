@@ -43,9 +43,9 @@ def find_other_release(tree: Path, release: str) -> str:
     found, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if found is None or numbers is None:
         return ""
-    asked, said = Version(numbers[0]), Version(found.base_version)
-    not_raised = found.pre and found.micro == 0 and asked.release[:2] == said.release[:2]
-    return "" if asked == said or not_raised else found.public
+    requested, declared = Version(numbers[0]), Version(found.base_version)
+    not_raised = found.pre and found.micro == 0 and requested.release[:2] == declared.release[:2]
+    return "" if requested == declared or not_raised else found.public
 
 
 _URL_SCHEMES = ("https://", "http://", "file://")
@@ -87,14 +87,14 @@ def _check_source_path(path: Path) -> None:
             location="source.path",
             hint=f"give {TREE_DESCRIPTION}",
         )
-    if lacks := list_missing_files(path):
-        near = next(
+    if missing := list_missing_files(path):
+        suggestion = next(
             (one for one in (path / "pytorch", *path.parents) if not list_missing_files(one)), None
         )
         raise SettingsError(
-            f"{path} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
             location="source.path",
-            hint=f"did you mean {near}?" if near else f"give {TREE_DESCRIPTION}",
+            hint=f"did you mean {suggestion}?" if suggestion else f"give {TREE_DESCRIPTION}",
         )
 
 
