@@ -73,19 +73,23 @@ def resolve_companions(
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Return True if a companion must be compiled."""
-    return any(one.strategy == "git" for one in resolve_companions(settings, choice, knowledge))
+    return any(
+        companion.strategy == "git" for companion in resolve_companions(settings, choice, knowledge)
+    )
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
     """Return the version specifier of the companion for that torch, or "" if none is known."""
     try:
-        found = find_release(knowledge, torch)
+        release = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
-    if found.channel and not (found.channel == "nowhere" and found.minor in knowledge.releases):
+    if release.channel and not (
+        release.channel == "nowhere" and release.minor in knowledge.releases
+    ):
         return ""  # the tree of a published release can have the version 2.9.0a0, too
-    bare = torch.strip().removeprefix("v").partition("+")[0]
-    return found.patches.get(bare, {}).get(name, "") or str(getattr(found, name))
+    version = torch.strip().removeprefix("v").partition("+")[0]
+    return release.patches.get(version, {}).get(name, "") or str(getattr(release, name))
 
 
 def _resolve_library(
@@ -108,8 +112,8 @@ def _resolve_library(
                 f"{name}{specifier}",
                 _find_companion_index(choice, knowledge),
             )
-    if free := _find_independent_wheel(name, choice, knowledge):
-        return Companion(name, "wheel", _explain_independent_wheel(free), free.wheel)
+    if wheel := _find_independent_wheel(name, choice, knowledge):
+        return Companion(name, "wheel", _explain_independent_wheel(wheel), wheel.wheel)
     return _resolve_source_build(name, specifier, choice, knowledge)
 
 
@@ -134,12 +138,14 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
         return
-    last_release = [found for found in knowledge.releases.values() if getattr(found, name)][-1]
-    version = getattr(last_release, name).removeprefix("==")
+    release = [candidate for candidate in knowledge.releases.values() if getattr(candidate, name)][
+        -1
+    ]
+    version = getattr(release, name).removeprefix("==")
     raise SettingsError(
-        f"there is no {name} for torch {choice.torch}: its last is {version}, for {last_release.minor}",
+        f"there is no {name} for torch {choice.torch}: its last is {version}, for {release.minor}",
         location="companions",
-        hint=f'leave it out, or take torch {last_release.patch} (torch.version: "{last_release.patch}")',
+        hint=f'leave it out, or take torch {release.patch} (torch.version: "{release.patch}")',
     )
 
 
@@ -147,27 +153,27 @@ def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
     """Return a wheel that works with any torch of this version and has code for every target."""
-    for free in knowledge.companions[name].independent:
-        is_same_platform = (free.system, free.machine) == (
+    for wheel in knowledge.companions[name].independent:
+        is_same_platform = (wheel.system, wheel.machine) == (
             choice.system,
             normalize_machine(choice.machine),
         )
-        is_compatible = is_version_within(choice.torch, free.torch) and is_version_within(
-            choice.cuda or "", free.cuda
+        is_compatible = is_version_within(choice.torch, wheel.torch) and is_version_within(
+            choice.cuda or "", wheel.cuda
         )
         if (
             is_same_platform
             and is_compatible
-            and all(can_run_code(knowledge, free.code, arch) for arch in choice.targets)
+            and all(can_run_code(knowledge, wheel.code, arch) for arch in choice.targets)
         ):
-            return free
+            return wheel
     return None
 
 
 def _explain_independent_wheel(free: StableAbiWheel) -> str:
     """Return the reason for the wheel, marked if the combination is not verified."""
-    doubt = "; with a torch that is no official wheel that is not verified"
-    return f"{free.why}{doubt if free.beside_built.startswith('unverified') else ''}"
+    caveat = "; with a torch that is no official wheel that is not verified"
+    return f"{free.why}{caveat if free.beside_built.startswith('unverified') else ''}"
 
 
 def _resolve_triton(
@@ -178,20 +184,22 @@ def _resolve_triton(
         raise SettingsError(
             f"there is no triton for {choice.system}", location="companions", hint="leave it out"
         )
-    specifier = find_companion_specifier(knowledge, choice.torch, name)
+    spec = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
-        return _resolve_windows_triton(package, specifier, choice)
-    if specifier and _has_triton_dependency(settings, choice):
-        reason = f"the official wheel of torch {choice.torch} asks for {name}{specifier}, which came with it"
+        return _resolve_windows_triton(package, spec, choice)
+    if spec and _has_triton_dependency(settings, choice):
+        reason = (
+            f"the official wheel of torch {choice.torch} asks for {name}{spec}, which came with it"
+        )
         return Companion(name, "with torch", reason)
-    if choice.strategy == "source" and not (specifier and _is_release_tree(settings, choice)):
+    if choice.strategy == "source" and not (spec and _is_release_tree(settings, choice)):
         index = knowledge.companions[name].pins["index"]
         reason = "the tree of PyTorch says which commit it is for"
         return Companion(name, "wheel", reason, package, index, pinned=True)
-    if not specifier:
+    if not spec:
         raise _create_unpaired_error(name, choice)
     reason = f"torch {choice.torch} goes with it, and it uses nothing of torch's ABI"
-    return Companion(name, "wheel", reason, f"{package}{specifier}")
+    return Companion(name, "wheel", reason, f"{package}{spec}")
 
 
 def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Companion:
@@ -249,8 +257,8 @@ def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
     """Return the index of wheels for an official torch; PyPI has the wheels of one CUDA only."""
-    local = choice.torch.partition("+cu")[2]
-    cuda = f"{local[:2]}.{local[2:]}" if local else None
+    cuda_digits = choice.torch.partition("+cu")[2]
+    cuda = f"{cuda_digits[:2]}.{cuda_digits[2:]}" if cuda_digits else None
     pypi = find_release(knowledge, choice.torch).pypi_cuda
     if choice.system == "macos" or (choice.system, cuda) == ("linux", pypi):
         return ""

@@ -99,8 +99,8 @@ class BuildContext:
 def resolve_build_folder(job: CompileJob) -> PurePath:
     """Return the folder that CMake works in."""
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    work = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
-    return BACKENDS[_select_backend(job, tree)].find_build_folder(work)
+    spec = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
+    return BACKENDS[_select_backend(job, tree)].find_build_folder(spec)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
@@ -112,28 +112,28 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     deps = manifests.read_manifest(job.deps, DepsManifest)
     planned = environment or manifests.read_manifest(job.environment, Environment)
     name = _select_backend(job, tree)
-    backend, work = BACKENDS[name], create_build_spec(job, deps, tree)
-    folder = backend.find_build_folder(work)
+    backend, spec = BACKENDS[name], create_build_spec(job, deps, tree)
+    folder = backend.find_build_folder(spec)
     cache = build_folder_io.read_cmake_cache(folder)
     effective = _keep_folder_launchers(planned, cache)
     ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
-    work = replace(
-        work, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
+    spec = replace(
+        spec, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
     )
     rules = load_knowledge(Path(job.knowledge)).folder_rules
     launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     requested_jobs = job.jobs or _parse_job_count(effective.set.get("MAX_JOBS", ""))
     jobs = requested_jobs if job.jobs_exact else None
-    jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, work.ninja, deps, (launcher,))
+    jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, spec.ninja, deps, (launcher,))
     kernel_variables = build_kernel_variables(
         tree, effective.set, requested_jobs, elastic=jobs is None
     )
     effective = replace(effective, set={**effective.set, **kernel_variables})
-    requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, work))
+    requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, spec))
     return BuildContext(
         name=name,
         backend=backend,
-        work=replace(work, definitions=build_cmake_definitions(rules, requested), jobs=jobs),
+        work=replace(spec, definitions=build_cmake_definitions(rules, requested), jobs=jobs),
         max_jobs=requested_jobs,
         folder=folder,
         rules=rules,
@@ -261,12 +261,14 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
     except TorchyardError:
         return None
     decision = context.choose_action()
-    whole = [
+    steps = [
         run
         for run in build_history_io.read_history(job.runs)
         if run["decision"] in ("configure", "wipe")
     ]
-    last_count = len([one for one in whole[-1]["objects"] if ".o" in one["output"]]) if whole else 0
+    last_count = (
+        len([step for step in steps[-1]["objects"] if ".o" in step["output"]]) if steps else 0
+    )
     target = job.target or "all"
     is_reuse = decision.action == "reuse"
     ninja = (

@@ -87,13 +87,17 @@ def _list_requested_changes(
 
     A configure that did not finish counts as well: its values may be in the folder or not.
     """
-    old, new = ({**one.variables, **one.toolchain} for one in (before, wanted))
+    old, new = (
+        {**fingerprint.variables, **fingerprint.toolchain} for fingerprint in (before, wanted)
+    )
     pending = {**old, **(before.pending or {})} if before.pending is not None else old
     for name in sorted({*old, *new, *pending}):
         if name.startswith(configure_fingerprint.TOOL_PREFIX) and not (name in old and name in new):
             continue  # unknown on one side
         rule = configure_fingerprint.find_folder_rule(rules, name)
-        old_value, new_value, pending_value = (one.get(name, "") for one in (old, new, pending))
+        old_value, new_value, pending_value = (
+            fingerprint.get(name, "") for fingerprint in (old, new, pending)
+        )
         if configure_fingerprint.is_same_value(
             old_value, new_value
         ) and configure_fingerprint.is_same_value(pending_value, new_value):
@@ -127,7 +131,8 @@ def _is_default_value(
     """Return True if a newly set value equals the folder's value from CMake's default."""
     cached = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
     return bool(cached and now and not was) and all(
-        one and configure_fingerprint.is_same_value(one, now) for one in cached
+        cached_value and configure_fingerprint.is_same_value(cached_value, now)
+        for cached_value in cached
     )
 
 

@@ -55,8 +55,8 @@ def read_cmake_cache(folder: PurePath) -> dict[str, str]:
 
 def _read_cache_entries(cache: Path) -> dict[str, str]:
     lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
-    return {entry["name"]: entry["value"] for entry in found if entry}
+    matches = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
+    return {entry["name"]: entry["value"] for entry in matches if entry}
 
 
 def read_configured_fingerprint(
@@ -222,8 +222,8 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: 
 def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
     """Return the stamp and the content digest of each path."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {name: (str(stamp), str(content)) for name, (stamp, content) in found.items()}
+        digests = json.loads(path.read_text(encoding="utf-8"))
+        return {name: (str(stamp), str(content)) for name, (stamp, content) in digests.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 

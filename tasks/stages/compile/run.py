@@ -124,23 +124,23 @@ def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatist
     env, log = _compute_environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _find_active_cache(bench, job)
     distribution = distribute.CompileDistribution(env)
-    measured = cache_program_io.CacheMeasurement(env)
+    measurement = cache_program_io.CacheMeasurement(env)
     try:
         with (
             remote_cache_io.open_remote_environment(
                 cache, job.cache_remote, env, job.build
-            ) as shared,
-            _start_distribution(bench, job, shared) as distribution,
-            cache_program_io.measure_cache(cache, distribution.env, log) as measured,
+            ) as coordinator,
+            _start_distribution(bench, job, coordinator) as distribution,
+            cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
         ):
-            _configure_folder(bench, told, job, measured.env)
-            _compile_folder(bench, job, told, (measured, distribution.slots), old_log)
+            _configure_folder(bench, told, job, measurement.env)
+            _compile_folder(bench, job, told, (measurement, distribution.slots), old_log)
     finally:
-        if measured.counts and measured.counts.hits + measured.counts.misses:
-            told.cache = measured.counts.build_record(cache)
-            run_record_io.record_cache(measured.counts.hits, measured.counts.misses)
-            print_line(measured.counts.format_summary(cache))
-            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measured.counts)
+        if measurement.counts and measurement.counts.hits + measurement.counts.misses:
+            told.cache = measurement.counts.build_record(cache)
+            run_record_io.record_cache(measurement.counts.hits, measurement.counts.misses)
+            print_line(measurement.counts.format_summary(cache))
+            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measurement.counts)
         new_entries = build_history_io.find_new_entries(
             old_log, build_history_io.read_ninja_log(bench.folder)
         )
@@ -172,15 +172,15 @@ def _compute_environment(bench: BuildContext, job: CompileJob) -> dict[str, str]
 
 def _find_active_cache(bench: BuildContext, job: CompileJob) -> CompilerCache:
     """Return the compiler cache that the build folder uses; it can differ from the one of deps."""
-    found = (
+    cache = (
         manifests.read_manifest(job.cache, CompilerCache)
         if Path(job.cache).exists()
         else CompilerCache()
     )
     launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    if launcher and cache_program_io.parse_cache_kind(launcher) != found.kind:
+    if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
-    return found
+    return cache
 
 
 def _start_distribution(
@@ -212,11 +212,11 @@ def _configure_folder(
     if told.decision.action != "reconfigure":
         configured = replace(configured, toolchain=bench.requested.toolchain)
     build_folder_io.write_pending_note(bench.folder, configured, bench.requested)
-    follow = progress_io.create_line_handler()
+    handle_line = progress_io.create_line_handler()
 
     def read_configure_line(line: str) -> None:
         unused.read_line(line)
-        follow(line)
+        handle_line(line)
 
     told.configure_seconds = _run_step(
         replace(step, env={**env, **step.env}), bench, job, read_configure_line
@@ -250,7 +250,7 @@ def _compile_folder(
     The costs of earlier builds determine how many jobs fit into memory and the predicted duration.
     `given` holds the cache measurement with its environment, and the job slots of remote workers.
     """
-    measured, slots = given
+    measurement, slots = given
     history = tuple(build_history_io.read_history(job.runs))
     plan = ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, job.target or "all")
     durations = {
@@ -258,9 +258,10 @@ def _compile_folder(
         **{name: made.seconds for name, made in before.items()},
     }
     forecast = Forecast(plan.outputs if plan else (), durations)
-    growing = build_history_io.NinjaLogFollower(bench.folder, before)
+    log_follower = build_history_io.NinjaLogFollower(bench.folder, before)
     watch = ProgressMonitor(
-        measured.hit_rate, lambda: build_history_io.collect_durations(growing.read_new_entries())
+        measurement.hit_rate,
+        lambda: build_history_io.collect_durations(log_follower.read_new_entries()),
     )
     is_old_make = build_history_io.has_old_make(history)
     limit = bench.max_jobs
@@ -276,16 +277,16 @@ def _compile_folder(
 
     def start_ninja(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
         step = bench.backend.create_compile_step(replace(bench.work, jobs=jobs))
-        env_now = {**measured.env, **step.env, **more}
+        env_now = {**measurement.env, **step.env, **more}
         if jobs is None:
             env_now = {
                 name: value for name, value in env_now.items() if name not in JOB_COUNT_VARIABLES
             }
-        with progress_io.report_build_progress(scheduler.sample_activity, forecast) as follow:
+        with progress_io.report_build_progress(scheduler.sample_activity, forecast) as handle_line:
 
             def read_ninja_line(line: str) -> None:
                 take(line)
-                follow(line)
+                handle_line(line)
                 told.warnings += is_warning(line)
 
             told.ninja_seconds += _run_step(replace(step, env=env_now), bench, job, read_ninja_line)

@@ -93,8 +93,8 @@ def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, 
         release = find_release(knowledge, choice.torch)
     except KnowledgeError:
         return ("setuptools", "cmake>=3.27")
-    below = f",<{release.cmake_below}" if release.cmake_below else ""
-    return (f"setuptools{release.setuptools}", f"cmake>={release.cmake_min}{below}")
+    upper_bound = f",<{release.cmake_below}" if release.cmake_below else ""
+    return (f"setuptools{release.setuptools}", f"cmake>={release.cmake_min}{upper_bound}")
 
 
 def _list_toolkit_packages(choice: Resolution, knowledge: Knowledge) -> tuple[str, ...]:
@@ -135,12 +135,14 @@ def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowled
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]
     required += [
-        one.name for one in resolve_companions(settings, choice, knowledge) if one.strategy == "git"
+        companion.name
+        for companion in resolve_companions(settings, choice, knowledge)
+        if companion.strategy == "git"
     ]
     if required:
         return f"to fetch the extension {required[0]}"
-    patched = [item.name for item in settings.extensions if item.patches]
-    return f"to apply the patches of {patched[0]}" if patched else ""
+    with_patches = [item.name for item in settings.extensions if item.patches]
+    return f"to apply the patches of {with_patches[0]}" if with_patches else ""
 
 
 def _list_mkl_packages(settings: Settings, choice: Resolution) -> tuple[str, ...]:

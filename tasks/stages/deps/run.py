@@ -138,8 +138,8 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     for path in [*places, *Path(job.toolkit_folder).glob(f"nvidia/cu*/bin/{name}")]:
         if path.is_file():
             return str(path)
-    if found := toolchain.find_program("cuobjdump"):
-        return found.path
+    if program := toolchain.find_program("cuobjdump"):
+        return program.path
     folder = files.create_owned_folder(job.toolkit_folder)
     installer = PackageInstaller(python, environments.find_uv(), job.log, folder)
     installer.install_locked(job.locked_toolkit)
@@ -155,7 +155,7 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
     cc, cxx, msvc = find_host_compilers(job)
     git = _find_required_git(job)
     require_blas(job, cxx)
-    found = cache.select_cache(job)
+    selected_cache = cache.select_cache(job)
     files.require_minimum_space(job.venv, "the build environment")
     python = _prepare_environment(job)
     if job.compiles:
@@ -177,7 +177,7 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
         git=git,
         msvc=msvc,
     )
-    compiler_cache = found or cache.install_cache(job, python, scripts)
+    compiler_cache = selected_cache or cache.install_cache(job, python, scripts)
     return deps, compiler_cache, _read_toolchain_stamps(deps, compiler_cache)
 
 
@@ -193,12 +193,12 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 
 
 def _find_required_git(job: DepsJob) -> Program | None:
-    found = toolchain.find_program("git")
-    if not found and job.git_needed:
+    git = toolchain.find_program("git")
+    if not git and job.git_needed:
         raise MissingToolError(
             f"git is needed {job.git_needed}", hint=format_install_command("git")
         )
-    return found
+    return git
 
 
 def _prepare_environment(job: DepsJob) -> str:
@@ -279,7 +279,7 @@ def _resolve_scripts_folder(job: DepsJob) -> Path:
 
 def _find_build_tool(scripts: Path, name: str) -> Program:
     managed_path = environments.build_program_path(scripts, name)
-    found = toolchain.find_program(str(managed_path)) or toolchain.find_program(name)
-    if not found:
+    program = toolchain.find_program(str(managed_path)) or toolchain.find_program(name)
+    if not program:
         raise MissingToolError(f"{name} is not there after it was installed", location=str(scripts))
-    return found
+    return program

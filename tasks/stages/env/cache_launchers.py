@@ -93,11 +93,11 @@ def build_cache_environment(
         # with CUDA, cpp_extension passes CC to nvcc as its host compiler, and the cache would then
         # identify it by the bytes of the wrapper script
         wrapped["CC"] = (cache.path, deps.cc.path)
-    tuned = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
+    tuning = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
     return CacheEnvironment(
         cache,
         {**wrapper_variables, **nvcc},
-        {**tuned, **select_cache_settings(job.variables)},
+        {**tuning, **select_cache_settings(job.variables)},
         wrapped,
     )
 
@@ -178,8 +178,8 @@ def find_base_dir(job: EnvJob, tree: str) -> str:
     if not tree:
         return str(build)
     pairs = zip(type(build)(tree).parts, build.parts, strict=False)
-    shared = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return str(type(build)(*shared)) if len(shared) > 2 else tree
+    common = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return str(type(build)(*common)) if len(common) > 2 else tree
 
 
 def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:

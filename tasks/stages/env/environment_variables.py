@@ -86,16 +86,16 @@ def resolve_environments(
     )
     if job.strategy != "source":
         return add_build_reasons(job, deps, extension), extension
-    full = _create_build_environment(
+    build = _create_build_environment(
         job, deps, {**shared, **_build_source_variables(job, deps, cache)}
     )
-    tuned = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
+    tuning = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
     return add_build_reasons(
         job,
         deps,
         replace(
-            full,
-            defaults=tuned,
+            build,
+            defaults=tuning,
             offered=(*list_optional_launchers(job), *_list_new_folder_variables(job)),
         ),
     ), extension
@@ -119,8 +119,8 @@ def build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     if job.system == "windows":
         return build_msvc_variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
-    found = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
-    return {name: path for name, path in found.items() if path}
+    compilers = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
+    return {name: path for name, path in compilers.items() if path}
 
 
 def build_cuda_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
@@ -247,10 +247,10 @@ def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, .
     toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
         return {"PATH": (deps.scripts, *compilers)}
-    found = {"PATH": (deps.scripts, *_list_toolkit_folders(job, toolkit), *compilers)}
+    folders = {"PATH": (deps.scripts, *_list_toolkit_folders(job, toolkit), *compilers)}
     if _needs_library_path(job, toolkit):
-        found["LD_LIBRARY_PATH"] = (str(_parse_system_path(job, toolkit.home) / "lib64"),)
-    return found
+        folders["LD_LIBRARY_PATH"] = (str(_parse_system_path(job, toolkit.home) / "lib64"),)
+    return folders
 
 
 def _list_toolkit_folders(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
@@ -344,8 +344,8 @@ def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 def _list_runtime_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
     """Return the folders to prepend; `python` is always the interpreter that has torch."""
-    found = list_path_folders(job, deps)
+    folders = list_path_folders(job, deps)
     if not deps.overlay:
-        return found
+        return folders
     kind = PureWindowsPath if job.system == "windows" else PurePosixPath
-    return {**found, "PATH": (str(kind(deps.python).parent), *found["PATH"])}
+    return {**folders, "PATH": (str(kind(deps.python).parent), *folders["PATH"])}

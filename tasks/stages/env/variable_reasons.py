@@ -151,7 +151,7 @@ def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
 
 
 def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environment:
-    found = {
+    reasons = {
         **UNSET_REASONS,
         **SET_REASONS,
         **asked,
@@ -159,4 +159,4 @@ def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environm
         # on Windows a variable that is set to "" is unset
         **{name: asked.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
     }
-    return replace(environment, why={n: found[n] for n in environment.names if found.get(n)})
+    return replace(environment, why={n: reasons[n] for n in environment.names if reasons.get(n)})

@@ -102,18 +102,18 @@ def _update_clone(job: SourceJob) -> None:
 
 
 def _unpack_archive(job: SourceJob) -> None:
-    expected = job.sha256 or files.read_artifact(Path(job.location)).sha256
+    digest = job.sha256 or files.read_artifact(Path(job.location)).sha256
     tree = Path(job.tree)
-    if tree.exists() and _read_snapshot(job).archive == expected:
+    if tree.exists() and _read_snapshot(job).archive == digest:
         return
     manifests.remove_manifests(job.manifest)
-    packed = _download_archive(job, expected)
+    tarball = _download_archive(job, digest)
     if tree.exists():
         _rename_old_tree(job)
     tree_changes_io.clear_applied_patches(job.state)
-    archive.extract_archive(packed, tree)
+    archive.extract_archive(tarball, tree)
     _write_snapshot(
-        job, TreeSnapshot(str(tree), archive=expected, digest=_compute_content_digest(job))
+        job, TreeSnapshot(str(tree), archive=digest, digest=_compute_content_digest(job))
     )
 
 
@@ -141,12 +141,12 @@ def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
 def _rename_old_tree(job: SourceJob) -> None:
     """Rename the existing tree instead of deleting it: it may contain the user's work."""
     tree, number = Path(job.tree), 1
-    while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
+    while (backup := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
-    tree.rename(aside)
+    tree.rename(backup)
     tree_changes_io.clear_applied_patches(job.state)
     print_warning(
-        f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed"
+        f"the tree that was in {tree} is now {backup}; remove it when nothing in it is needed"
     )
 
 
@@ -164,11 +164,11 @@ def _require_pytorch(job: SourceJob) -> None:
             location=f"source.{job.kind}",
             hint=_SOURCE_HINTS[job.kind],
         )
-    if job.kind != "path" and (found := find_other_release(tree, job.release)):
+    if job.kind != "path" and (release := find_other_release(tree, job.release)):
         print_warning(
-            f"the tree is {found} by its {VERSION_FILE}, and torch.version is "
+            f"the tree is {release} by its {VERSION_FILE}, and torch.version is "
             f"{job.release}: facts are "
-            f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
+            f'those of that release, and the wheel is called so. Set torch.version: "{release}"'
         )
 
 
@@ -194,11 +194,11 @@ def _apply_patches(job: SourceJob) -> tuple[str, ...]:
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree = str(job.tree)
     if git.is_checkout(job.tree):
-        found = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
-        date = _find_commit_date(job, found.commit)
-        _write_snapshot(job, TreeSnapshot(tree, commit=found.commit, date=date))
+        state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
+        date = _find_commit_date(job, state.commit)
+        _write_snapshot(job, TreeSnapshot(tree, commit=state.commit, date=date))
         return SourceTree(
-            tree, job.kind, found.commit, found.submodules, found.edits, "", patches, date
+            tree, job.kind, state.commit, state.submodules, state.edits, "", patches, date
         )
     content = _compute_content_digest(job)
     snapshot = _read_snapshot(job)
@@ -240,15 +240,15 @@ def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
     """Return the local changes in each tree, by its path; trees without changes are left out."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # with a number: a renamed tree
-    found = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
-    return {tree: changed_files for tree, changed_files in found.items() if changed_files}
+    changes = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
+    return {tree: changed_files for tree, changed_files in changes.items() if changed_files}
 
 
 def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
     if git.is_checkout(tree):
         patches = [
-            tree_changes_io.find_patch_copy(state, one)
-            for one in tree_changes_io.read_applied_patches(tree, state)
+            tree_changes_io.find_patch_copy(state, digest)
+            for digest in tree_changes_io.read_applied_patches(tree, state)
         ]
         return git.list_local_changes(tree, patches)
     return () if _is_unchanged_archive(tree, state) else ("edits",)

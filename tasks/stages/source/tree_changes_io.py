@@ -162,11 +162,11 @@ def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """
     root = Path(tree)
     try:
-        listed = git.list_unignored_files(root, scratch)
+        paths = git.list_unignored_files(root, scratch)
     except MissingToolError:
         return source_trees.hash_source_tree(root)
     total = hashlib.sha256()
-    for path in listed:
+    for path in paths:
         if not _is_build_output(path):
             total.update(f"{path}\0{_hash_tree_entry(root, path)}\n".encode())
     return total.hexdigest()
@@ -218,13 +218,13 @@ def read_last_tree(job: SourceJob) -> SourceTree | None:
 def _list_checkout_changes(job: SourceJob, last: SourceTree) -> Iterator[str]:
     state = git.read_git_state(job.tree)
     stale = git.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
-    found = tuple(
+    changes = tuple(
         describe_tree_changes(last, replace(state, submodules=last.submodules) if stale else state)
     )
-    yield from found
+    yield from changes
     if stale:
         yield f"submodules to bring along: {', '.join(stale)}"
-    if found:
+    if changes:
         yield from describe_kept_submodules(job, stale)
 
 

@@ -37,15 +37,15 @@ _KIND_BY_SUFFIX = {
 
 def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
     """Return the probe's result lines by check name; lines of other programs are skipped."""
-    found: dict[str, Mapping[str, str]] = {}
+    results: dict[str, Mapping[str, str]] = {}
     for line in lines:
         if match := _RESULT_LINE.search(line):
             try:
                 fields = json.loads(match[0])
             except ValueError:
                 continue
-            found[fields["name"]] = fields
-    return found
+            results[fields["name"]] = fields
+    return results
 
 
 def build_probe_checks(
@@ -132,8 +132,8 @@ def fail_without_cuda(
     """
     detail = f"this torch is for the CPU, and one for CUDA {wanted} was installed"
     remedy = f"another torch was installed over it: {again} puts it back"
-    failed = ValidationResult("cuda", "failed", detail, remedy, "cpu-only-torch")
-    return [failed, *(_adjust_for_cpu(check, failed) for check in checks if check.name != "cuda")]
+    failure = ValidationResult("cuda", "failed", detail, remedy, "cpu-only-torch")
+    return [failure, *(_adjust_for_cpu(check, failure) for check in checks if check.name != "cuda")]
 
 
 def _adjust_for_cpu(check: ValidationResult, failed: ValidationResult) -> ValidationResult:
@@ -198,7 +198,7 @@ def select_checks(
 
 def classify_check(name: str) -> str:
     """Return the name in the settings (validation.only) for a check such as `smoke: import`."""
-    return next((of for ending, of in _KIND_BY_SUFFIX.items() if name.endswith(ending)), name)
+    return next((kind for ending, kind in _KIND_BY_SUFFIX.items() if name.endswith(ending)), name)
 
 
 def build_validation(
@@ -265,19 +265,19 @@ def collect_probe_output(
         run = once(remaining)
         results = parse_probe_lines(run.lines)
         lines.update(results)
-        at = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
-        no_torch = lines.get("import", {}).get("status") == "failed" or at == "import"
-        if at is not None and not (no_torch and "import" in results):
-            crashes[at] = ProbeCrash(
+        crashed = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
+        no_torch = lines.get("import", {}).get("status") == "failed" or crashed == "import"
+        if crashed is not None and not (no_torch and "import" in results):
+            crashes[crashed] = ProbeCrash(
                 run.failure or "it ended without a word on it", "\n".join(run.lines)
             )
             hung += run.hung
-        elif run.failure and at is None:
+        elif run.failure and crashed is None:
             crashes[EXIT_CHECK] = ProbeCrash(run.failure, "\n".join(run.lines))
-        remaining = remaining[remaining.index(at) + 1 :] if at in remaining else []
+        remaining = remaining[remaining.index(crashed) + 1 :] if crashed in remaining else []
         if no_torch:
             return ProbeOutput(lines, crashes, "torch does not import", hung)
-        if at in _FIRST_LINES or hung >= MAX_HANGS:
+        if crashed in _FIRST_LINES or hung >= MAX_HANGS:
             return ProbeOutput(
                 lines, crashes, GPU_HUNG if hung else "the card could not be asked", hung
             )
@@ -302,8 +302,8 @@ def shorten_paths(root: PurePath, found: Validation) -> Validation:
         return prefix_pattern.sub("", text)
 
     checks = (
-        replace(one, detail=remove_root(one.detail), remedy=remove_root(one.remedy))
-        for one in found.checks
+        replace(check, detail=remove_root(check.detail), remedy=remove_root(check.remedy))
+        for check in found.checks
     )
     return replace(found, checks=tuple(checks), warnings=tuple(map(remove_root, found.warnings)))
 

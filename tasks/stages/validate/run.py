@@ -71,10 +71,10 @@ def build_missing_checks(
         detail, remedy = _find_last_failure(job, name) or (reason, job.build_command)
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         titles = [title for kind, title in [*kinds, *smoke] if kind in job.checks]
-        for place, title in enumerate(titles):
+        for index, title in enumerate(titles):
             yield (
                 ValidationResult(f"{name}: {title}", "not run", "it is not built")
-                if place
+                if index
                 else ValidationResult(f"{name}: {title}", "failed", detail, remedy)
             )
 
@@ -83,7 +83,9 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
     """Return the error of the last build of an extension and what to do; None without one."""
     stage = f"extensions:{name}"
     runs = run_record_io.read_runs(job.manifest.parent / "records" / "runs")
-    stage_run = next((one for run in runs for one in run.stages if one.name == stage), None)
+    stage_run = next(
+        (record for run in runs for record in run.stages if record.name == stage), None
+    )
     if stage_run is None or stage_run.outcome != "failed":
         return None
     log = stage_run.diagnosis.get("log")
@@ -102,9 +104,9 @@ def check_extension_abis(
     if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
         return
     current_abi = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
-    for name, one in built.items():
-        if one.surface:
-            yield check_abi_match(name, one.surface, current_abi, job.build_command)
+    for name, extension in built.items():
+        if extension.surface:
+            yield check_abi_match(name, extension.surface, current_abi, job.build_command)
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
@@ -136,13 +138,15 @@ def run(job: ValidateJob) -> tuple[Validation]:
     manifests.remove_manifests(job.manifest, job.junit)
     checks = select_checks(_run_checks(job, wheel), job.checks)
     results = [_ensure_remedy(job, check) for check in checks]
-    found = build_validation(wheel.version, results, list_validation_warnings(job))
-    manifests.write_manifest(job.manifest, found)
-    files.write_atomic(job.junit, redact_secrets(check_results.format_junit(job.profile, found)))
-    shortened = check_results.shorten_paths(job.root, found)
+    validation = build_validation(wheel.version, results, list_validation_warnings(job))
+    manifests.write_manifest(job.manifest, validation)
+    files.write_atomic(
+        job.junit, redact_secrets(check_results.format_junit(job.profile, validation))
+    )
+    shortened = check_results.shorten_paths(job.root, validation)
     _print_table(shortened)
     _require_no_failures(job, shortened)
-    return (found,)
+    return (validation,)
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
@@ -237,11 +241,11 @@ def _print_table(found: Validation) -> None:
 
 
 def _require_no_failures(job: ValidateJob, found: Validation) -> None:
-    failed = [check for check in found.checks if check.status == "failed"]
-    if failed:
-        names = ", ".join(check.name for check in failed)
+    failures = [check for check in found.checks if check.status == "failed"]
+    if failures:
+        names = ", ".join(check.name for check in failures)
         raise ValidationFailedError(
-            f"{len(failed)} of {len(found.checks)} checks failed: {names}",
+            f"{len(failures)} of {len(found.checks)} checks failed: {names}",
             location=str(job.manifest),
-            hint=check_results.join_hints(failed),
+            hint=check_results.join_hints(failures),
         )

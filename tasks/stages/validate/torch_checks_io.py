@@ -103,7 +103,9 @@ def _list_imports(
     if "extensions" not in job.checks:
         return {}
     return {
-        name: one.imports for name, one in built.items() if one.imports and one.status == "built"
+        name: extension.imports
+        for name, extension in built.items()
+        if extension.imports and extension.status == "built"
     }
 
 

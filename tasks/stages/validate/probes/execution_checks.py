@@ -78,10 +78,10 @@ def check_compile(where):
     torch.manual_seed(0)
     x = torch.randn(129, 1023)
     with use_empty_caches():
-        found, kernels = run_compiled(torch, x.to(where))
+        result, kernels = run_compiled(torch, x.to(where))
     if not kernels:
         raise WrongResultError("torch.compile made no kernel of its own")
-    return f"{compare_with_float64(x, found.cpu())} of the bound; {kernels} made for {where.type}"
+    return f"{compare_with_float64(x, result.cpu())} of the bound; {kernels} made for {where.type}"
 
 
 def compute_compile_sample(x):
@@ -91,7 +91,7 @@ def compute_compile_sample(x):
 def run_compiled(torch, x):
     """Return the result of the compiled function, and how many kernels were generated."""
     try:
-        found = torch.compile(compute_compile_sample, fullgraph=True)(x)
+        result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
         if UNSUPPORTED.search(str(error)):
             raise NothingToTryError(str(error)) from error
@@ -99,7 +99,7 @@ def run_compiled(torch, x):
     from torch._inductor import metrics
 
     kernels = metrics.generated_kernel_count
-    return found, f"{kernels} kernel{'s' * (kernels > 1)}" if kernels else ""
+    return result, f"{kernels} kernel{'s' * (kernels > 1)}" if kernels else ""
 
 
 def compare_with_float64(x, found):
@@ -162,7 +162,7 @@ def check_all_reduce(torch, where, backend):
 
 def compare_all_reduce(torch, where, operation):
     expected = torch.arange(100_003, dtype=torch.float32, device=where)
-    found = expected.clone()
-    torch.distributed.all_reduce(found, op=operation)
-    if not torch.equal(found, expected):
+    reduced = expected.clone()
+    torch.distributed.all_reduce(reduced, op=operation)
+    if not torch.equal(reduced, expected):
         raise WrongResultError("all_reduce over one process changed its numbers", WRONG_HINT)

@@ -35,13 +35,13 @@ def list_switches(torch, tf32):
     The settings of torch 2.9 cannot be mixed with the older ones.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    whole = [
+    switches = [
         (matmul, f"allow_{kind}_reduced_precision_reduction", False) for kind in ("fp16", "bf16")
     ]
     if hasattr(torch.backends, "fp32_precision"):
         word = "tf32" if tf32 else "ieee"
-        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *whole]
-    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *whole]
+        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *switches]
+    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *switches]
 
 
 def check_matmul(where):
@@ -69,10 +69,10 @@ def compare_matmul(torch, where, dtype):
     k = 512
     a, b = torch.randn(257, k).to(dtype), torch.randn(k, 255).to(dtype)
     reference = a.double() @ b.double()
-    found = (a.to(where) @ b.to(where)).cpu()
+    product = (a.to(where) @ b.to(where)).cpu()
     unit = torch.finfo(dtype).eps / 2
     bound = 2 * k * 2.0**-24 * (a.double().abs() @ b.double().abs()) + unit * reference.abs()
-    return format_error_share(str(dtype).rpartition(".")[2], found, reference, bound)
+    return format_error_share(str(dtype).rpartition(".")[2], product, reference, bound)
 
 
 def check_tf32(torch, where):
@@ -117,10 +117,10 @@ def check_convolution(where):
     reference = conv(x.double(), w.double(), padding=1)
     bound = 16 * 144 * 2.0**-24 * conv(x.double().abs(), w.double().abs(), padding=1)
     with use_float32_sums():
-        found = conv(x.to(where), w.to(where), padding=1).cpu()
+        result = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
     return (
-        f"{format_error_share('float32', found, reference, bound)} of the bound on {library} "
+        f"{format_error_share('float32', result, reference, bound)} of the bound on {library} "
         "(16 k 2^-24 |x||w|)"
     )
 
@@ -137,11 +137,11 @@ def check_autograd(where):
     weights = torch.randn(33, 47) / 6, torch.randn(47, 17) / 7
     references = compute_gradients(torch, *(t.double() for t in (x, target, *weights)))
     with use_float32_sums():
-        found = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
+        gradients = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
     allowed = compute_gradient_bounds(torch, *(t.double() for t in (x, target, *weights)))
     shares = [
-        format_error_share(name, one.cpu(), reference, bound)
-        for name, one, reference, bound in zip("VW", found, references, allowed)  # noqa: B905 (Python 3.9)
+        format_error_share(name, gradient.cpu(), reference, bound)
+        for name, gradient, reference, bound in zip("VW", gradients, references, allowed)  # noqa: B905 (Python 3.9)
     ]
     bound = f"of the bound on {where.type} (each step's rounding, to first order, twice)"
     return f"gradients of tanh(x V) W: {', '.join(shares)} {bound}"
