@@ -138,9 +138,7 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
         return
-    release = [candidate for candidate in knowledge.releases.values() if getattr(candidate, name)][
-        -1
-    ]
+    release = [item for item in knowledge.releases.values() if getattr(item, name)][-1]
     version = getattr(release, name).removeprefix("==")
     raise SettingsError(
         f"there is no {name} for torch {choice.torch}: its last is {version}, for {release.minor}",

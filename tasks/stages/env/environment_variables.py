@@ -76,25 +76,25 @@ def resolve_environments(
     `cache` is the compiler cache of a source build, `tree` its source. Only the first environment
     has reasons.
     """
-    shared = {
+    common = {
         **build_python_variables(job, deps),
         **build_compiler_variables(job, deps),
         **build_cuda_variables(job, deps),
     }
     extension = _create_build_environment(
-        job, deps, {**shared, **_build_extension_variables(job, deps)}
+        job, deps, {**common, **_build_extension_variables(job, deps)}
     )
     if job.strategy != "source":
         return add_build_reasons(job, deps, extension), extension
-    build = _create_build_environment(
-        job, deps, {**shared, **_build_source_variables(job, deps, cache)}
+    build_environment = _create_build_environment(
+        job, deps, {**common, **_build_source_variables(job, deps, cache)}
     )
     tuning = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
     return add_build_reasons(
         job,
         deps,
         replace(
-            build,
+            build_environment,
             defaults=tuning,
             offered=(*list_optional_launchers(job), *_list_new_folder_variables(job)),
         ),

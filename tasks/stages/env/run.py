@@ -108,12 +108,12 @@ def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
     tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
     if job.distribute:
         distribute.write_wrapper_script(job.distribute)
-    build, extension = resolve_environments(job, deps, cache, tree)
+    build_environment, extension = resolve_environments(job, deps, cache, tree)
     if tree:
         _install_requirements(job, deps, Path(tree))
-    write_scripts(job, build)
+    write_scripts(job, build_environment)
     write_wrappers(job, resolve_runtime_environment(job, deps))
-    return build, extension, build_cache_environment(job, deps, cache)
+    return build_environment, extension, build_cache_environment(job, deps, cache)
 
 
 def _install_requirements(job: EnvJob, deps: DepsManifest, tree: Path) -> None:

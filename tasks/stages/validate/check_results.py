@@ -265,19 +265,19 @@ def collect_probe_output(
         run = once(remaining)
         results = parse_probe_lines(run.lines)
         lines.update(results)
-        crashed = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
-        no_torch = lines.get("import", {}).get("status") == "failed" or crashed == "import"
-        if crashed is not None and not (no_torch and "import" in results):
-            crashes[crashed] = ProbeCrash(
+        missing = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
+        no_torch = lines.get("import", {}).get("status") == "failed" or missing == "import"
+        if missing is not None and not (no_torch and "import" in results):
+            crashes[missing] = ProbeCrash(
                 run.failure or "it ended without a word on it", "\n".join(run.lines)
             )
             hung += run.hung
-        elif run.failure and crashed is None:
+        elif run.failure and missing is None:
             crashes[EXIT_CHECK] = ProbeCrash(run.failure, "\n".join(run.lines))
-        remaining = remaining[remaining.index(crashed) + 1 :] if crashed in remaining else []
+        remaining = remaining[remaining.index(missing) + 1 :] if missing in remaining else []
         if no_torch:
             return ProbeOutput(lines, crashes, "torch does not import", hung)
-        if crashed in _FIRST_LINES or hung >= MAX_HANGS:
+        if missing in _FIRST_LINES or hung >= MAX_HANGS:
             return ProbeOutput(
                 lines, crashes, GPU_HUNG if hung else "the card could not be asked", hung
             )

@@ -122,12 +122,12 @@ def collect_probe_checks(
         *(f"{name}: import" for name in _list_imports(job, built)),
     ]
     crash_details = {name: crash.detail for name, crash in said.crashes.items()}
-    found = [
+    results = [
         *check_results.build_probe_checks(expected, said.lines, crash_details, said.stop_reason),
         *_check_archs(job, wheel, said),
     ]
     if check_results.EXIT_CHECK in crash_details:
-        found.append(
+        results.append(
             ValidationResult(
                 check_results.EXIT_CHECK,
                 "failed",
@@ -135,15 +135,15 @@ def collect_probe_checks(
             )
         )
     if "gpu" in crash_details:
-        found = _fail_device_check(found, crash_details["gpu"])
+        results = _fail_device_check(results, crash_details["gpu"])
     if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
-        found = check_results.fail_without_cuda(found, wheel.cuda, job.build_command)
+        results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
     knowledge = load_knowledge(Path(job.knowledge))
     diagnosed = [
         check_results.add_diagnosis(
             knowledge, check, said.crashes[check.name].output if check.name in crash_details else ""
         )
-        for check in found
+        for check in results
     ]
     return [*diagnosed, *_list_unreachable_checks(built)]
 
@@ -157,8 +157,8 @@ def _fail_device_check(found: list[ValidationResult], how: str) -> list[Validati
 def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[ValidationResult]:
     return [
         ValidationResult(f"{name}: import", "not run", "its source could not be reached")
-        for name, one in built.items()
-        if one.status == "unreachable"
+        for name, extension in built.items()
+        if extension.status == "unreachable"
     ]
 
 
@@ -213,9 +213,9 @@ def _build_smoke_check(
     if not run.failure:
         last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
         return ValidationResult(what, "passed", last_line)
-    failed = ValidationResult(what, "failed", run.failure)
+    failure = ValidationResult(what, "failed", run.failure)
     result = check_results.add_diagnosis(
-        load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines)
+        load_knowledge(Path(job.knowledge)), failure, "\n".join(run.lines)
     )
     return result if result.remedy else replace(result, remedy=f"see {log}")
 
@@ -369,25 +369,27 @@ def _check_extension(
         return ValidationResult(name, "not run", _NO_TARGET)
     toolkit_version = deps.toolkit.version if deps.toolkit else None
     libraries = [Path(library) for library in extension.libraries]
-    found = check_results.combine_checks(
+    result = check_results.combine_checks(
         name, [_check_library(look, path, name, toolkit_version) for path in libraries]
     )
-    if found.status == "not run" and extension.needs_code:
-        found = replace(found, status="failed", remedy=f"{look.job.build_command} builds it again")
-    return _add_reader_name(look, found)
+    if result.status == "not run" and extension.needs_code:
+        result = replace(
+            result, status="failed", remedy=f"{look.job.build_command} builds it again"
+        )
+    return _add_reader_name(look, result)
 
 
 def _check_library(
     look: CodeCheckContext, library: Path, name: str, maker: str | None, *, most: bool = False
 ) -> ValidationResult:
     """Check that the library covers every target; with `most`, by the archs of most kernels."""
-    found = _read_images(look, library, name)
-    if isinstance(found, ValidationResult):
-        return found
-    if not found.cubins and not found.ptx:
+    images = _read_images(look, library, name)
+    if isinstance(images, ValidationResult):
+        return images
+    if not images.cubins and not images.ptx:
         status: CheckStatus = "failed" if most else "not run"
         return ValidationResult(name, status, f"{library.name} holds no device code")
-    code = found.common_code if most else found.code
+    code = images.common_code if most else images.code
     targets = select_library_targets(library.name, look.job.targets)
     return check_results.check_coverage(look.knowledge, name, code, targets, library.name, maker)
 
@@ -396,11 +398,11 @@ def _check_secondary_library(
     look: CodeCheckContext, library: Path, name: str, maker: str
 ) -> ValidationResult:
     """Report the code of another library of torch; only an unreadable library fails."""
-    found = _read_images(look, library, name)
-    if isinstance(found, ValidationResult):
-        return found
+    images = _read_images(look, library, name)
+    if isinstance(images, ValidationResult):
+        return images
     check = check_results.check_coverage(
-        look.knowledge, name, found.common_code, look.job.targets, library.name, maker
+        look.knowledge, name, images.common_code, look.job.targets, library.name, maker
     )
     if check.status != "failed":
         return check
@@ -443,5 +445,5 @@ def _list_cuobjdump_paths(deps: DepsManifest, wheel: Wheel) -> Iterator[Path]:
     if deps.cuobjdump:
         yield Path(deps.cuobjdump)
     yield Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin" / _PROGRAM
-    if found := shutil.which(_PROGRAM):
-        yield Path(found)
+    if program := shutil.which(_PROGRAM):
+        yield Path(program)
