@@ -137,9 +137,8 @@ def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environmen
     """Return the environment of programs that run, with its reasons."""
     reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
-        del reasons[
-            "CUDA_LAUNCH_BLOCKING"
-        ]  # its purpose explains more than the name of the setting
+        # its purpose explains more than the name of the setting
+        del reasons["CUDA_LAUNCH_BLOCKING"]
     return _attach_reasons(environment, reasons)
 
 
