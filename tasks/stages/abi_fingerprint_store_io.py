@@ -31,14 +31,18 @@ def has_stored_parts(folder: PurePath, name: str) -> bool:
 
 def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
     """Store the parts of a fingerprint, and remove all but the newest few."""
-    place = _resolve_parts_path(folder, parts.surface.name)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    packed = gzip.compress(json.dumps(convert_to_json(parts)).encode(), compresslevel=1, mtime=0)
-    arriving = place.with_name(f".{place.name}")
-    arriving.write_bytes(packed)
-    files.replace_path(arriving, place)
-    every = sorted(place.parent.glob(f"*{_PARTS_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
-    for old in every[:-_MAX_STORED]:
+    parts_path = _resolve_parts_path(folder, parts.surface.name)
+    parts_path.parent.mkdir(parents=True, exist_ok=True)
+    compressed = gzip.compress(
+        json.dumps(convert_to_json(parts)).encode(), compresslevel=1, mtime=0
+    )
+    temporary = parts_path.with_name(f".{parts_path.name}")
+    temporary.write_bytes(compressed)
+    files.replace_path(temporary, parts_path)
+    stored = sorted(
+        parts_path.parent.glob(f"*{_PARTS_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns
+    )
+    for old in stored[:-_MAX_STORED]:
         old.unlink(missing_ok=True)
 
 

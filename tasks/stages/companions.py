@@ -64,49 +64,57 @@ def resolve_companions(
 
     Raises `SettingsError` if there is no such companion for this torch.
     """
-    ways = {"triton": _resolve_triton}
+    resolvers = {"triton": _resolve_triton}
     return tuple(
-        ways.get(name, _resolve_library)(name, settings, choice, knowledge)
+        resolvers.get(name, _resolve_library)(name, settings, choice, knowledge)
         for name in settings.companions
     )
 
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Return True if a companion must be compiled."""
-    return any(one.strategy == "git" for one in resolve_companions(settings, choice, knowledge))
+    return any(
+        companion.strategy == "git" for companion in resolve_companions(settings, choice, knowledge)
+    )
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
     """Return the version specifier of the companion for that torch, or "" if none is known."""
     try:
-        found = find_release(knowledge, torch)
+        release = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
-    if found.channel and not (found.channel == "nowhere" and found.minor in knowledge.releases):
+    if release.channel and not (
+        release.channel == "nowhere" and release.minor in knowledge.releases
+    ):
         return ""  # the tree of a published release can have the version 2.9.0a0, too
-    bare = torch.strip().removeprefix("v").partition("+")[0]
-    return found.patches.get(bare, {}).get(name, "") or str(getattr(found, name))
+    version = torch.strip().removeprefix("v").partition("+")[0]
+    return release.patches.get(version, {}).get(name, "") or str(getattr(release, name))
 
 
 def _resolve_library(
     name: str, settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> Companion:
-    exact = find_companion_specifier(knowledge, choice.torch, name)
-    if not exact:
+    specifier = find_companion_specifier(knowledge, choice.torch, name)
+    if not specifier:
         _require_released_companion(name, choice, knowledge)
     torch = f"torch {choice.torch}"
     match choice.strategy:
-        case "prebuilt" if exact:
-            why = f"it is made for {torch}, and on the same index"
-            return Companion(name, "wheel", why, f"{name}{exact}", choice.index)
-        case "existing" if exact and _is_official_torch(choice):
-            why = f"{torch} is an official build by its version, and it is made for that"
+        case "prebuilt" if specifier:
+            reason = f"it is made for {torch}, and on the same index"
+            return Companion(name, "wheel", reason, f"{name}{specifier}", choice.index)
+        case "existing" if specifier and _is_official_torch(choice):
+            reason = f"{torch} is an official build by its version, and it is made for that"
             return Companion(
-                name, "wheel", why, f"{name}{exact}", _find_companion_index(choice, knowledge)
+                name,
+                "wheel",
+                reason,
+                f"{name}{specifier}",
+                _find_companion_index(choice, knowledge),
             )
-    if free := _find_independent_wheel(name, choice, knowledge):
-        return Companion(name, "wheel", _explain_independent_wheel(free), free.wheel)
-    return _resolve_source_build(name, exact, choice, knowledge)
+    if wheel := _find_independent_wheel(name, choice, knowledge):
+        return Companion(name, "wheel", _explain_independent_wheel(wheel), wheel.wheel)
+    return _resolve_source_build(name, specifier, choice, knowledge)
 
 
 def _resolve_source_build(
@@ -115,14 +123,14 @@ def _resolve_source_build(
     if not exact and is_version_within(choice.torch, f"<{next(iter(knowledge.releases))}"):
         raise _create_unpaired_error(name, choice)
     if not exact:
-        why = f"which {name} goes with torch {choice.torch} is not known"
-        return Companion(name, "git", why, ref="main")
+        reason = f"which {name} goes with torch {choice.torch} is not known"
+        return Companion(name, "git", reason, ref="main")
     version = exact.removeprefix("==")
     if choice.strategy == "existing":
-        why = f"torch {choice.torch} does not say that it is an official build"
+        reason = f"torch {choice.torch} does not say that it is an official build"
     else:
-        why = f"official wheels of {name} are made for the official torch"
-    return Companion(name, "git", why, ref=f"v{version}", version=version)
+        reason = f"official wheels of {name} are made for the official torch"
+    return Companion(name, "git", reason, ref=f"v{version}", version=version)
 
 
 def _require_released_companion(name: str, choice: Resolution, knowledge: Knowledge) -> None:
@@ -130,12 +138,12 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
         return
-    last = [found for found in knowledge.releases.values() if getattr(found, name)][-1]
-    version = getattr(last, name).removeprefix("==")
+    release = [item for item in knowledge.releases.values() if getattr(item, name)][-1]
+    version = getattr(release, name).removeprefix("==")
     raise SettingsError(
-        f"there is no {name} for torch {choice.torch}: its last is {version}, for {last.minor}",
+        f"there is no {name} for torch {choice.torch}: its last is {version}, for {release.minor}",
         location="companions",
-        hint=f'leave it out, or take torch {last.patch} (torch.version: "{last.patch}")',
+        hint=f'leave it out, or take torch {release.patch} (torch.version: "{release.patch}")',
     )
 
 
@@ -143,24 +151,27 @@ def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
     """Return a wheel that works with any torch of this version and has code for every target."""
-    for free in knowledge.companions[name].independent:
-        here = (free.system, free.machine) == (choice.system, normalize_machine(choice.machine))
-        fits = is_version_within(choice.torch, free.torch) and is_version_within(
-            choice.cuda or "", free.cuda
+    for wheel in knowledge.companions[name].independent:
+        is_same_platform = (wheel.system, wheel.machine) == (
+            choice.system,
+            normalize_machine(choice.machine),
+        )
+        is_compatible = is_version_within(choice.torch, wheel.torch) and is_version_within(
+            choice.cuda or "", wheel.cuda
         )
         if (
-            here
-            and fits
-            and all(can_run_code(knowledge, free.code, arch) for arch in choice.targets)
+            is_same_platform
+            and is_compatible
+            and all(can_run_code(knowledge, wheel.code, arch) for arch in choice.targets)
         ):
-            return free
+            return wheel
     return None
 
 
 def _explain_independent_wheel(free: StableAbiWheel) -> str:
     """Return the reason for the wheel, marked if the combination is not verified."""
-    doubt = "; with a torch that is no official wheel that is not verified"
-    return f"{free.why}{doubt if free.beside_built.startswith('unverified') else ''}"
+    caveat = "; with a torch that is no official wheel that is not verified"
+    return f"{free.why}{caveat if free.beside_built.startswith('unverified') else ''}"
 
 
 def _resolve_triton(
@@ -171,22 +182,22 @@ def _resolve_triton(
         raise SettingsError(
             f"there is no triton for {choice.system}", location="companions", hint="leave it out"
         )
-    exact = find_companion_specifier(knowledge, choice.torch, name)
+    spec = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
-        return _resolve_windows_triton(package, exact, choice)
-    if exact and _has_triton_dependency(settings, choice):
-        why = (
-            f"the official wheel of torch {choice.torch} asks for {name}{exact}, which came with it"
+        return _resolve_windows_triton(package, spec, choice)
+    if spec and _has_triton_dependency(settings, choice):
+        reason = (
+            f"the official wheel of torch {choice.torch} asks for {name}{spec}, which came with it"
         )
-        return Companion(name, "with torch", why)
-    if choice.strategy == "source" and not (exact and _is_release_tree(settings, choice)):
+        return Companion(name, "with torch", reason)
+    if choice.strategy == "source" and not (spec and _is_release_tree(settings, choice)):
         index = knowledge.companions[name].pins["index"]
-        why = "the tree of PyTorch says which commit it is for"
-        return Companion(name, "wheel", why, package, index, pinned=True)
-    if not exact:
+        reason = "the tree of PyTorch says which commit it is for"
+        return Companion(name, "wheel", reason, package, index, pinned=True)
+    if not spec:
         raise _create_unpaired_error(name, choice)
-    why = f"torch {choice.torch} goes with it, and it uses nothing of torch's ABI"
-    return Companion(name, "wheel", why, f"{package}{exact}")
+    reason = f"torch {choice.torch} goes with it, and it uses nothing of torch's ABI"
+    return Companion(name, "wheel", reason, f"{package}{spec}")
 
 
 def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Companion:
@@ -197,8 +208,10 @@ def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Com
     numbers = re.search(r"\d+\.\d+", exact)
     if not numbers:
         raise _create_unpaired_error("triton", choice)
-    why = f"triton {numbers[0]} goes with torch {choice.torch}; for {package} that is not verified"
-    return Companion("triton", "wheel", why, f"{package}=={numbers[0]}.*")
+    reason = (
+        f"triton {numbers[0]} goes with torch {choice.torch}; for {package} that is not verified"
+    )
+    return Companion("triton", "wheel", reason, f"{package}=={numbers[0]}.*")
 
 
 def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
@@ -242,8 +255,8 @@ def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
     """Return the index of wheels for an official torch; PyPI has the wheels of one CUDA only."""
-    local = choice.torch.partition("+cu")[2]
-    cuda = f"{local[:2]}.{local[2:]}" if local else None
+    cuda_digits = choice.torch.partition("+cu")[2]
+    cuda = f"{cuda_digits[:2]}.{cuda_digits[2:]}" if cuda_digits else None
     pypi = find_release(knowledge, choice.torch).pypi_cuda
     if choice.system == "macos" or (choice.system, cuda) == ("linux", pypi):
         return ""

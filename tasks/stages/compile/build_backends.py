@@ -210,6 +210,6 @@ def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> 
 
 def _complete_definitions(work: BuildSpec) -> dict[str, str]:
     fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": format_cmake_paths(work.python)}
-    given = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
-    given.pop("CMAKE_GENERATOR", None)  # given as -G
-    return given
+    definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
+    definitions.pop("CMAKE_GENERATOR", None)  # given as -G
+    return definitions

@@ -99,8 +99,8 @@ class BuildContext:
 def resolve_build_folder(job: CompileJob) -> PurePath:
     """Return the folder that CMake works in."""
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    work = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
-    return BACKENDS[_select_backend(job, tree)].find_build_folder(work)
+    spec = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
+    return BACKENDS[_select_backend(job, tree)].find_build_folder(spec)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
@@ -110,37 +110,39 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     """
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     deps = manifests.read_manifest(job.deps, DepsManifest)
-    asked = environment or manifests.read_manifest(job.environment, Environment)
+    planned = environment or manifests.read_manifest(job.environment, Environment)
     name = _select_backend(job, tree)
-    backend, work = BACKENDS[name], create_build_spec(job, deps, tree)
-    folder = backend.find_build_folder(work)
-    held = build_folder_io.read_cmake_cache(folder)
-    settled = _keep_folder_launchers(asked, held)
-    ninja = held.get("CMAKE_MAKE_PROGRAM", "")
-    work = replace(
-        work, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
+    backend, spec = BACKENDS[name], create_build_spec(job, deps, tree)
+    folder = backend.find_build_folder(spec)
+    cache = build_folder_io.read_cmake_cache(folder)
+    effective = _keep_folder_launchers(planned, cache)
+    ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
+    spec = replace(
+        spec, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
     )
     rules = load_knowledge(Path(job.knowledge)).folder_rules
-    launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    asked_jobs = job.jobs or _parse_job_count(settled.set.get("MAX_JOBS", ""))
-    jobs = asked_jobs if job.jobs_exact else None
-    jobs = jobs or resolve_fixed_jobs(asked_jobs, job.pool, work.ninja, deps, (launcher,))
-    deep = build_kernel_variables(tree, settled.set, asked_jobs, elastic=jobs is None)
-    settled = replace(settled, set={**settled.set, **deep})
-    wanted = ConfigureFingerprint(settled.set, _identify_toolchain(deps, settled.set, work))
+    launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    requested_jobs = job.jobs or _parse_job_count(effective.set.get("MAX_JOBS", ""))
+    jobs = requested_jobs if job.jobs_exact else None
+    jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, spec.ninja, deps, (launcher,))
+    kernel_variables = build_kernel_variables(
+        tree, effective.set, requested_jobs, elastic=jobs is None
+    )
+    effective = replace(effective, set={**effective.set, **kernel_variables})
+    requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, spec))
     return BuildContext(
         name=name,
         backend=backend,
-        work=replace(work, definitions=build_cmake_definitions(rules, wanted), jobs=jobs),
-        max_jobs=asked_jobs,
+        work=replace(spec, definitions=build_cmake_definitions(rules, requested), jobs=jobs),
+        max_jobs=requested_jobs,
         folder=folder,
         rules=rules,
-        cache_entries=held,
-        before=build_folder_io.read_configured_fingerprint(folder, held, rules, wanted),
-        requested=wanted,
-        environment=settled,
+        cache_entries=cache,
+        before=build_folder_io.read_configured_fingerprint(folder, cache, rules, requested),
+        requested=requested,
+        environment=effective,
         wheel_variables={
-            key: settled.set.get(key, "") for key in asked.offered if key in asked.set
+            key: effective.set.get(key, "") for key in planned.offered if key in planned.set
         },
     )
 
@@ -168,10 +170,10 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
 def _keep_folder_launchers(asked: Environment, held: Mapping[str, str]) -> Environment:
     """Return the environment with the folder's compiler cache, if that is still installed."""
     launchers = [held.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
-    gone = any(
+    is_missing = any(
         name and not cache_program_io.is_program_installed(name.split(";")[0]) for name in launchers
     )
-    return asked if gone or not held else asked.keep_configured_launchers(held)
+    return asked if is_missing or not held else asked.keep_configured_launchers(held)
 
 
 def _select_backend(job: CompileJob, tree: Path) -> BackendName:
@@ -185,7 +187,7 @@ def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
     """Return the identity of each tool that is used; unused tools are left out."""
-    used = {
+    programs = {
         "cc": _resolve_compiler(variables.get("CC", ""), deps.cc.path),
         "cxx": _resolve_compiler(variables.get("CXX", ""), deps.cxx.path),
         "nvcc": variables.get("CUDACXX", ""),
@@ -197,8 +199,8 @@ def _identify_toolchain(
         "tree": str(work.tree),
         "release": _read_tree_version(Path(work.tree)),
     }
-    named = {f"toolchain.{name}": value for name, value in used.items() if value}
-    return {name: toolchain.resolve_tool_identity(name, value) for name, value in named.items()}
+    tools = {f"toolchain.{name}": value for name, value in programs.items() if value}
+    return {name: toolchain.resolve_tool_identity(name, value) for name, value in tools.items()}
 
 
 def _resolve_compiler(named: str, ours: str) -> str:
@@ -255,21 +257,23 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
     `environment` is the planned environment; without it, the one of the manifest is used.
     """
     try:
-        bench = read_build_context(job, environment)
+        context = read_build_context(job, environment)
     except TorchyardError:
         return None
-    decision = bench.choose_action()
-    whole = [
+    decision = context.choose_action()
+    steps = [
         run
         for run in build_history_io.read_history(job.runs)
         if run["decision"] in ("configure", "wipe")
     ]
-    last = len([one for one in whole[-1]["objects"] if ".o" in one["output"]]) if whole else 0
+    last_count = (
+        len([step for step in steps[-1]["objects"] if ".o" in step["output"]]) if steps else 0
+    )
     target = job.target or "all"
-    asked = decision.action == "reuse"
+    is_reuse = decision.action == "reuse"
     ninja = (
-        ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, target)
-        if asked
+        ninja_steps_io.preview_ninja_build(context.work.ninja, context.folder, target)
+        if is_reuse
         else None
     )
-    return BuildPreview(decision, ninja, last)
+    return BuildPreview(decision, ninja, last_count)

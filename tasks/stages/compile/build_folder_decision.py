@@ -67,14 +67,14 @@ def choose_folder_action(
     """
     if not cache:
         return FolderDecision("configure")
-    moved = (
+    candidates = (
         *_list_requested_changes(rules, cache, before, wanted),
         *_list_cache_edits(rules, cache, before, wanted),
         *_list_unfinished_configure(before),
     )
-    changes = tuple(change for change in moved if change.effect != "reuse")
-    gravest = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
-    return FolderDecision(_EFFECT_SEVERITY[gravest], changes)
+    changes = tuple(change for change in candidates if change.effect != "reuse")
+    severity = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
+    return FolderDecision(_EFFECT_SEVERITY[severity], changes)
 
 
 def _list_requested_changes(
@@ -87,25 +87,31 @@ def _list_requested_changes(
 
     A configure that did not finish counts as well: its values may be in the folder or not.
     """
-    old, new = ({**one.variables, **one.toolchain} for one in (before, wanted))
-    tried = {**old, **(before.pending or {})} if before.pending is not None else old
-    for name in sorted({*old, *new, *tried}):
+    old, new = (
+        {**fingerprint.variables, **fingerprint.toolchain} for fingerprint in (before, wanted)
+    )
+    pending = {**old, **(before.pending or {})} if before.pending is not None else old
+    for name in sorted({*old, *new, *pending}):
         if name.startswith(configure_fingerprint.TOOL_PREFIX) and not (name in old and name in new):
             continue  # unknown on one side
         rule = configure_fingerprint.find_folder_rule(rules, name)
-        was, now, last = (one.get(name, "") for one in (old, new, tried))
-        if configure_fingerprint.is_same_value(was, now) and configure_fingerprint.is_same_value(
-            last, now
-        ):
+        old_value, new_value, pending_value = (
+            fingerprint.get(name, "") for fingerprint in (old, new, pending)
+        )
+        if configure_fingerprint.is_same_value(
+            old_value, new_value
+        ) and configure_fingerprint.is_same_value(pending_value, new_value):
             continue
-        if configure_fingerprint.is_same_value(last, was) and _is_default_value(
-            rule, cache, name, was, now
+        if configure_fingerprint.is_same_value(pending_value, old_value) and _is_default_value(
+            rule, cache, name, old_value, new_value
         ):
             continue
         yield FolderChange(
             name,
-            was if not configure_fingerprint.is_same_value(was, now) else last,
-            now,
+            old_value
+            if not configure_fingerprint.is_same_value(old_value, new_value)
+            else pending_value,
+            new_value,
             rule.effect,
             rule.why,
         )
@@ -115,17 +121,18 @@ def _list_unfinished_configure(
     before: configure_fingerprint.ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     if before.pending is not None:
-        why = "its values may have come to the folder, or some of them"
-        yield FolderChange("unfinished", "did not end", "again", "reconfigure", why)
+        reason = "its values may have come to the folder, or some of them"
+        yield FolderChange("unfinished", "did not end", "again", "reconfigure", reason)
 
 
 def _is_default_value(
     rule: FolderRule, cache: Mapping[str, str], name: str, was: str, now: str
 ) -> bool:
     """Return True if a newly set value equals the folder's value from CMake's default."""
-    held = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
-    return bool(held and now and not was) and all(
-        one and configure_fingerprint.is_same_value(one, now) for one in held
+    cached = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
+    return bool(cached and now and not was) and all(
+        cached_value and configure_fingerprint.is_same_value(cached_value, now)
+        for cached_value in cached
     )
 
 
@@ -137,14 +144,16 @@ def _list_cache_edits(
 ) -> Iterator[FolderChange]:
     """Yield entries of CMakeCache.txt that were changed later, by hand or a failed reconfigure."""
     for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted):
-        then, now = before.held.get(entry), cache.get(entry, "")
-        asked_before = {**before.variables, **before.toolchain}.get(name, "")
+        configured_value, current_value = before.held.get(entry), cache.get(entry, "")
+        previous_request = {**before.variables, **before.toolchain}.get(name, "")
         if (
-            then is not None
-            and not configure_fingerprint.is_same_value(then, now)
-            and configure_fingerprint.is_same_value(asked_before, value)
+            configured_value is not None
+            and not configure_fingerprint.is_same_value(configured_value, current_value)
+            and configure_fingerprint.is_same_value(previous_request, value)
         ):
-            yield FolderChange(name, now, value, "reconfigure", "CMakeCache.txt was changed since")
+            yield FolderChange(
+                name, current_value, value, "reconfigure", "CMakeCache.txt was changed since"
+            )
 
 
 def build_reconfigure_arguments(
@@ -156,29 +165,29 @@ def build_reconfigure_arguments(
 
     They are -U for each obsolete entry and -D for every value.
     """
-    forgotten = dict.fromkeys(
+    obsolete = dict.fromkeys(
         entry for change in decision.changes for entry in _list_obsolete_entries(rules, change)
     )
     again = configure_fingerprint.list_expected_entries(rules, wanted)
-    given = {
+    definitions = {
         entry: configure_fingerprint.format_cmake_paths(value)
         for name, entry, value in again
         if configure_fingerprint.find_folder_rule(rules, name).defines
     }
     return (
-        *(f"-U{entry}" for entry in forgotten),
-        *(f"-D{entry}={value}" for entry, value in sorted(given.items())),
+        *(f"-U{entry}" for entry in obsolete),
+        *(f"-D{entry}={value}" for entry, value in sorted(definitions.items())),
     )
 
 
 def _list_obsolete_entries(rules: tuple[FolderRule, ...], change: FolderChange) -> tuple[str, ...]:
     rule = configure_fingerprint.find_folder_rule(rules, change.name)
-    own = (
+    entries = (
         configure_fingerprint.list_cache_entries(rule, change.name)
         if not rule.defines or not change.after
         else ()
     )
-    return (*rule.forget, *own)
+    return (*rule.forget, *entries)
 
 
 def list_missing_values(

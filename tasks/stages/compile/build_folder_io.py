@@ -55,8 +55,8 @@ def read_cmake_cache(folder: PurePath) -> dict[str, str]:
 
 def _read_cache_entries(cache: Path) -> dict[str, str]:
     lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
-    return {entry["name"]: entry["value"] for entry in found if entry}
+    matches = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
+    return {entry["name"]: entry["value"] for entry in matches if entry}
 
 
 def read_configured_fingerprint(
@@ -69,14 +69,16 @@ def read_configured_fingerprint(
 
     Values that are not in the note are read from the cache.
     """
-    told = {name: cache.get(entry, "") for name, entry in _TOOL_ENTRIES.items()}
-    known = {
-        name: toolchain.resolve_tool_identity(name, value) for name, value in told.items() if value
+    tool_paths = {name: cache.get(entry, "") for name, entry in _TOOL_ENTRIES.items()}
+    identities = {
+        name: toolchain.resolve_tool_identity(name, value)
+        for name, value in tool_paths.items()
+        if value
     }
     if has_configure_note(folder):
         note = manifests.read_manifest(_resolve_note_path(folder), ConfigureFingerprint)
-        return replace(note, toolchain={**known, **note.toolchain})
-    return ConfigureFingerprint(dict(_list_known_values(cache, rules, wanted)), known)
+        return replace(note, toolchain={**identities, **note.toolchain})
+    return ConfigureFingerprint(dict(_list_known_values(cache, rules, wanted)), identities)
 
 
 def _list_known_values(
@@ -91,8 +93,8 @@ def _list_known_values(
         names = list_cache_entries(rule, name)
         if not names:
             yield name, value
-        elif taken := cache.get(names[0]):
-            yield name, value if not rule.defines and value in taken else taken
+        elif cached_value := cache.get(names[0]):
+            yield name, value if not rule.defines and value in cached_value else cached_value
 
 
 def has_configure_note(folder: PurePath) -> bool:
@@ -117,7 +119,7 @@ def prepare_build_folder(folder: PurePath) -> None:
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    if not any(child for child in path.iterdir() if not child.name.startswith(".lock")):
+    if not any(entry for entry in path.iterdir() if not entry.name.startswith(".lock")):
         files.mark_owned(path)
     cache = path / "CMakeCache.txt"
     if files.is_marked(path):
@@ -152,15 +154,15 @@ def require_cmake_values(
 ) -> None:
     """Raise a `TorchyardError` that names each requested value that is not in the cache."""
     cache = read_cmake_cache(folder)
-    lacking = list_missing_values(rules, cache, wanted)
-    if lacking:
-        named = "; ".join(
+    missing = list_missing_values(rules, cache, wanted)
+    if missing:
+        details = "; ".join(
             f"{format_setting_name(change.name)}: asked for {change.before}, and CMake has "
             f"{change.after or 'nothing'}"
-            for change in lacking
+            for change in missing
         )
         raise TorchyardError(
-            f"CMake did not take what was asked for: {named}",
+            f"CMake did not take what was asked for: {details}",
             location=str(Path(folder) / "CMakeCache.txt"),
             hint="ask for what it has, or install what it misses: the log of compile tells why",
         )
@@ -177,13 +179,13 @@ def write_configure_note(
     The identities of tools that are not used now are kept.
     """
     cache = read_cmake_cache(folder)
-    held = {
+    cache_values = {
         entry: cache[entry]
         for _, entry, _ in list_expected_entries(rules, wanted)
         if entry in cache
     }
     tools = {**before.toolchain, **wanted.toolchain}
-    note = replace(wanted, toolchain=tools, held=held)
+    note = replace(wanted, toolchain=tools, held=cache_values)
     files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
 
 
@@ -203,25 +205,25 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: 
     Folders may be missing. The file `known` caches digests between calls; without it every library
     is read.
     """
-    before, now = _read_known_digests(Path(known)), {}
+    old_digests, new_digests = _read_known_digests(Path(known)), {}
     total = hashlib.sha256()
     for path in sorted(path for folder in folders for path in _find_libraries(Path(folder))):
         name = Path(os.path.relpath(path, start)).as_posix()
-        held, stamp = before.get(str(path)), _compute_file_stamp(path)
-        content = held[1] if held and held[0] == stamp else read_artifact(path).sha256
+        cached, stamp = old_digests.get(str(path)), _compute_file_stamp(path)
+        content = cached[1] if cached and cached[0] == stamp else read_artifact(path).sha256
         total.update(f"{name}\0{content}\n".encode())
         if stamp != _RECENT:
-            now[str(path)] = (stamp, content)
-    if now != before:
-        write_atomic(Path(known), json.dumps(now))
+            new_digests[str(path)] = (stamp, content)
+    if new_digests != old_digests:
+        write_atomic(Path(known), json.dumps(new_digests))
     return total.hexdigest()
 
 
 def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
     """Return the stamp and the content digest of each path."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {name: (str(stamp), str(content)) for name, (stamp, content) in found.items()}
+        digests = json.loads(path.read_text(encoding="utf-8"))
+        return {name: (str(stamp), str(content)) for name, (stamp, content) in digests.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
@@ -233,10 +235,10 @@ def _compute_file_stamp(path: Path) -> str:
     change time of the inode is left out: the wheel stage makes hard links to these files, which
     changes it.
     """
-    there = path.stat()
-    if time.time_ns() - there.st_mtime_ns < _TICK:
+    status = path.stat()
+    if time.time_ns() - status.st_mtime_ns < _TICK:
         return _RECENT
-    return f"{there.st_size} {there.st_mtime_ns} {there.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def _find_libraries(folder: Path) -> Iterator[Path]:

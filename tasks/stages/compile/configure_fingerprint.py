@@ -76,10 +76,10 @@ def build_cmake_definitions(
     rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
 ) -> dict[str, str]:
     """Return the -D definitions for an empty folder, by cache entry."""
-    found = _list_all_entries(rules, wanted)
+    entries = _list_all_entries(rules, wanted)
     return {
         entry: format_cmake_paths(value)
-        for name, entry, value in found
+        for name, entry, value in entries
         if find_folder_rule(rules, name).defines
     }
 

@@ -75,5 +75,5 @@ class CompileResult:
 
         With `plain`, it has no options for setuptools, which some trees do not accept.
         """
-        kept = (p for p in self.wheel if not (plain and p.startswith(f"-C{BUILD_OPTION}")))
-        return tuple(part.replace(DESTINATION, str(dest)) for part in kept)
+        arguments = (p for p in self.wheel if not (plain and p.startswith(f"-C{BUILD_OPTION}")))
+        return tuple(part.replace(DESTINATION, str(dest)) for part in arguments)

@@ -18,11 +18,11 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
     The number of jobs is not in its fingerprint, since the result is the same.
     """
     job = _build_compile_job(settings.build, layout)
-    what = f"CMake target {job.target}" if job.target else "everything"
+    scope = f"CMake target {job.target}" if job.target else "everything"
     return Stage(
         name="compile",
         kind="compile",
-        doc=f"compile PyTorch: {what}",
+        doc=f"compile PyTorch: {scope}",
         job=job,
         fingerprint=_build_compile_fingerprint(settings.build, choice),
         outputs=(layout.compute_manifest_path("compile"),),

@@ -108,53 +108,55 @@ def run(job: CompileJob) -> tuple[CompileResult]:
     files.require_minimum_space(folder, "compiling PyTorch")
     files.create_owned_folder(job.build)
     with files.lock_folder(folder):  # may be in the tree, where another profile may build
-        bench = read_build_context(job)
-        told = CompileStatistics(bench.choose_action())
-        print_line(str(told.decision))
-        if told.decision.action == "wipe":
-            build_folder_io.wipe_build_folder(folder, told.decision)
-            bench = read_build_context(job)  # now with the compiler cache that is installed
-        _build_and_record(bench, job, told)
-        return (_create_result(bench, job),)
+        context = read_build_context(job)
+        statistics = CompileStatistics(context.choose_action())
+        print_line(str(statistics.decision))
+        if statistics.decision.action == "wipe":
+            build_folder_io.wipe_build_folder(folder, statistics.decision)
+            context = read_build_context(job)  # now with the compiler cache that is installed
+        _build_and_record(context, job, statistics)
+        return (_create_result(context, job),)
 
 
 def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatistics) -> None:
     """Configure and compile, and append the result to the build history, also after a failure."""
-    started, before = time.monotonic(), build_history_io.read_ninja_log(bench.folder)
+    started, old_log = time.monotonic(), build_history_io.read_ninja_log(bench.folder)
     env, log = _compute_environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _find_active_cache(bench, job)
-    handed = distribute.CompileDistribution(env)
-    measured = cache_program_io.CacheMeasurement(env)
+    distribution = distribute.CompileDistribution(env)
+    measurement = cache_program_io.CacheMeasurement(env)
     try:
         with (
             remote_cache_io.open_remote_environment(
                 cache, job.cache_remote, env, job.build
-            ) as shared,
-            _start_distribution(bench, job, shared) as handed,
-            cache_program_io.measure_cache(cache, handed.env, log) as measured,
+            ) as coordinator,
+            _start_distribution(bench, job, coordinator) as distribution,
+            cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
         ):
-            _configure_folder(bench, told, job, measured.env)
-            _compile_folder(bench, job, told, (measured, handed.slots), before)
+            _configure_folder(bench, told, job, measurement.env)
+            _compile_folder(bench, job, told, (measurement, distribution.slots), old_log)
     finally:
-        if measured.counts and measured.counts.hits + measured.counts.misses:
-            told.cache = measured.counts.build_record(cache)
-            run_record_io.record_cache(measured.counts.hits, measured.counts.misses)
-            print_line(measured.counts.format_summary(cache))
-            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measured.counts)
-        made = build_history_io.find_new_entries(
-            before, build_history_io.read_ninja_log(bench.folder)
+        if measurement.counts and measurement.counts.hits + measurement.counts.misses:
+            told.cache = measurement.counts.build_record(cache)
+            run_record_io.record_cache(measurement.counts.hits, measurement.counts.misses)
+            print_line(measurement.counts.format_summary(cache))
+            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measurement.counts)
+        new_entries = build_history_io.find_new_entries(
+            old_log, build_history_io.read_ninja_log(bench.folder)
         )
         objects, seconds = (
-            build_history_io.build_object_entries(made, told.peaks),
+            build_history_io.build_object_entries(new_entries, told.peaks),
             time.monotonic() - started,
         )
         build_history_io.append_run(
-            job.runs, seconds, objects, **told.build_run_facts(), **handed.noted
+            job.runs, seconds, objects, **told.build_run_facts(), **distribution.noted
         )
-        run_record_io.record_edges(ninja_steps_io.build_edges(told.edge_times, made, told.peaks))
+        run_record_io.record_edges(
+            ninja_steps_io.build_edges(told.edge_times, new_entries, told.peaks)
+        )
     if told.warnings:
         print_line(f"{told.warnings:,} warnings of compilers are in {job.log}")
-    if slow := find_slowest_outputs(build_history_io.collect_durations(made)):
+    if slow := find_slowest_outputs(build_history_io.collect_durations(new_entries)):
         print_line(f"slowest: {', '.join(map(str, slow))}")
 
 
@@ -170,15 +172,15 @@ def _compute_environment(bench: BuildContext, job: CompileJob) -> dict[str, str]
 
 def _find_active_cache(bench: BuildContext, job: CompileJob) -> CompilerCache:
     """Return the compiler cache that the build folder uses; it can differ from the one of deps."""
-    found = (
+    cache = (
         manifests.read_manifest(job.cache, CompilerCache)
         if Path(job.cache).exists()
         else CompilerCache()
     )
     launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    if launcher and cache_program_io.parse_cache_kind(launcher) != found.kind:
+    if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
-    return found
+    return cache
 
 
 def _start_distribution(
@@ -194,29 +196,33 @@ def _configure_folder(
     bench: BuildContext, told: CompileStatistics, job: CompileJob, env: Mapping[str, str]
 ) -> None:
     """Configure or reconfigure the build folder, then verify its CMake cache."""
-    before = bench.before
+    configured = bench.before
     if told.decision.action == "reuse":
         if not build_folder_io.has_configure_note(bench.folder):
             build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
-        build_folder_io.write_configure_note(bench.folder, bench.rules, before, bench.requested)
+        build_folder_io.write_configure_note(bench.folder, bench.rules, configured, bench.requested)
         return
-    known = _MANAGED_VARIABLES | build_context_io.find_forwarded_variables(bench.work.tree)
-    unused = UnusedVariables(bench.requested.variables.keys() - known - set(LAUNCHER_VARIABLES))
+    known_variables = _MANAGED_VARIABLES | build_context_io.find_forwarded_variables(
+        bench.work.tree
+    )
+    unused = UnusedVariables(
+        bench.requested.variables.keys() - known_variables - set(LAUNCHER_VARIABLES)
+    )
     step = _select_configure_step(bench, told.decision)
     if told.decision.action != "reconfigure":
-        before = replace(before, toolchain=bench.requested.toolchain)
-    build_folder_io.write_pending_note(bench.folder, before, bench.requested)
-    follow = progress_io.create_line_handler()
+        configured = replace(configured, toolchain=bench.requested.toolchain)
+    build_folder_io.write_pending_note(bench.folder, configured, bench.requested)
+    handle_line = progress_io.create_line_handler()
 
     def read_configure_line(line: str) -> None:
         unused.read_line(line)
-        follow(line)
+        handle_line(line)
 
     told.configure_seconds = _run_step(
         replace(step, env={**env, **step.env}), bench, job, read_configure_line
     )
     build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
-    build_folder_io.write_configure_note(bench.folder, bench.rules, before, bench.requested)
+    build_folder_io.write_configure_note(bench.folder, bench.rules, configured, bench.requested)
     if unused.names:
         print_warning(
             f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env"
@@ -226,8 +232,8 @@ def _configure_folder(
 def _select_configure_step(bench: BuildContext, decision: FolderDecision) -> BuildStep:
     """Return the command that configures the folder as requested."""
     if decision.action == "reconfigure":
-        given = build_reconfigure_arguments(bench.rules, decision, bench.requested)
-        return create_reconfigure_step(bench.work, bench.folder, given)
+        arguments = build_reconfigure_arguments(bench.rules, decision, bench.requested)
+        return create_reconfigure_step(bench.work, bench.folder, arguments)
     build_folder_io.prepare_build_folder(bench.folder)
     return bench.backend.create_configure_step(bench.work)
 
@@ -244,51 +250,52 @@ def _compile_folder(
     The costs of earlier builds determine how many jobs fit into memory and the predicted duration.
     `given` holds the cache measurement with its environment, and the job slots of remote workers.
     """
-    measured, slots = given
-    past = tuple(build_history_io.read_history(job.runs))
+    measurement, slots = given
+    history = tuple(build_history_io.read_history(job.runs))
     plan = ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, job.target or "all")
-    costs = {
-        **build_history_io.collect_costs(past),
+    durations = {
+        **build_history_io.collect_costs(history),
         **{name: made.seconds for name, made in before.items()},
     }
-    forecast = Forecast(plan.outputs if plan else (), costs)
-    growing = build_history_io.NinjaLogFollower(bench.folder, before)
+    forecast = Forecast(plan.outputs if plan else (), durations)
+    log_follower = build_history_io.NinjaLogFollower(bench.folder, before)
     watch = ProgressMonitor(
-        measured.hit_rate, lambda: build_history_io.collect_durations(growing.read_new_entries())
+        measurement.hit_rate,
+        lambda: build_history_io.collect_durations(log_follower.read_new_entries()),
     )
-    met = build_history_io.has_old_make(past)
+    is_old_make = build_history_io.has_old_make(history)
     limit = bench.max_jobs
-    crew = JobScheduler(
+    scheduler = JobScheduler(
         bench.work.jobs,
         job.pool,
-        build_history_io.collect_peaks(past),
+        build_history_io.collect_peaks(history),
         progress_monitor=watch,
-        old_make=met,
+        old_make=is_old_make,
         limit=limit,
     )
-    crew.slots = slots
+    scheduler.slots = slots
 
     def start_ninja(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
         step = bench.backend.create_compile_step(replace(bench.work, jobs=jobs))
-        env_now = {**measured.env, **step.env, **more}
+        env_now = {**measurement.env, **step.env, **more}
         if jobs is None:
             env_now = {
                 name: value for name, value in env_now.items() if name not in JOB_COUNT_VARIABLES
             }
-        with progress_io.report_build_progress(crew.sample_activity, forecast) as follow:
+        with progress_io.report_build_progress(scheduler.sample_activity, forecast) as handle_line:
 
             def read_ninja_line(line: str) -> None:
                 take(line)
-                follow(line)
+                handle_line(line)
                 told.warnings += is_warning(line)
 
             told.ninja_seconds += _run_step(replace(step, env=env_now), bench, job, read_ninja_line)
 
     try:
-        crew.run_build(start_ninja)
+        scheduler.run_build(start_ninja)
     finally:
-        told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
-        told.old_make, told.edge_times = crew.old_make, crew.edge_times
+        told.peaks, told.jobs, told.killed = scheduler.peaks, scheduler.allowed, scheduler.killed
+        told.old_make, told.edge_times = scheduler.old_make, scheduler.edge_times
 
 
 def _run_step(step: BuildStep, bench: BuildContext, job: CompileJob, take: LineHandler) -> float:
@@ -304,14 +311,14 @@ def _create_result(bench: BuildContext, job: CompileJob) -> CompileResult:
     work, backend = bench.work, bench.backend
     wheel = backend.create_wheel_step(work)
     variables = {key: value for key, value in wheel.env.items() if key not in JOB_COUNT_VARIABLES}
-    known = Path(job.runs).with_name("libraries.json")
+    digest_cache = Path(job.runs).with_name("libraries.json")
     return CompileResult(
         backend=bench.name,
         tree=str(work.tree),
         build=str(bench.folder),
         target=work.target,
         products=build_folder_io.compute_library_digest(
-            backend.list_output_folders(work), work.tree, known
+            backend.list_output_folders(work), work.tree, digest_cache
         ),
         wheel=wheel.argv,
         variables={**variables, **bench.wheel_variables},

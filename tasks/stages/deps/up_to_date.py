@@ -22,10 +22,10 @@ def is_stale(job: DepsJob) -> bool:
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
     try:
-        last = manifests.read_manifest(job.stamps, ToolchainStamps)
+        stamps = manifests.read_manifest(job.stamps, ToolchainStamps)
     except TorchyardError:
         return True
-    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in last.files.items())
+    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in stamps.files.items())
     return upgraded or bool(list_unlocked(job))
 
 

@@ -51,19 +51,19 @@ def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str,
 
     Without a launcher, torch's tree looks for ccache. USE_CCACHE=0 prevents that.
     """
-    alone = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
+    distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if asked == "off" or job.flags.get("USE_CCACHE") is False:
-        return {"USE_CCACHE": "0", **alone}
+        return {"USE_CCACHE": "0", **distribution}
     if not cache.kind:
-        return alone
+        return distribution
     if job.system != "windows":
         return dict.fromkeys([*_CXX_LAUNCHERS, *([_CUDA_LAUNCHER] if job.cuda else [])], cache.path)
     # not nvcc, which has a race condition with a cache on Windows (pytorch.yaml, windows-flags)
-    given = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
+    launchers = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
     if job.build_type == "Release":
-        return given
+        return launchers
     # /Z7: with /Zi all compilers write into one .pdb, which cannot be cached
-    return {**given, "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded"}
+    return {**launchers, "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded"}
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
@@ -82,9 +82,9 @@ def build_cache_environment(
     of the setting. It treats CXX as the name of one program, so that "ccache g++" breaks it. On
     Windows it calls cl by that name.
     """
-    alone = {"TORCH_NO_COMPILER_WRAPPER": "1"}
+    wrapper_variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
     if not cache.kind or job.caching == "off" or job.system == "windows":
-        return CacheEnvironment(CompilerCache(), alone, {}, {})
+        return CacheEnvironment(CompilerCache(), wrapper_variables, {}, {})
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
     nvcc = {}
     if job.cuda and deps.toolkit:
@@ -93,9 +93,12 @@ def build_cache_environment(
         # with CUDA, cpp_extension passes CC to nvcc as its host compiler, and the cache would then
         # identify it by the bytes of the wrapper script
         wrapped["CC"] = (cache.path, deps.cc.path)
-    tuned = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
+    tuning = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
     return CacheEnvironment(
-        cache, {**alone, **nvcc}, {**tuned, **select_cache_settings(job.variables)}, wrapped
+        cache,
+        {**wrapper_variables, **nvcc},
+        {**tuning, **select_cache_settings(job.variables)},
+        wrapped,
     )
 
 
@@ -126,13 +129,17 @@ def compute_cache_tuning(
         return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
     size = _DEFAULT_CACHE_SIZE if job.cache_size == "auto" else job.cache_size
     if cache.kind == "sccache":
-        given = _tune_sccache(size, base)
+        tuning = _tune_sccache(size, base)
     else:
         release = job.build_type == "Release" if debug is None else not debug
-        given = _tune_ccache(size, base, wheels=_has_wheel_compilers(deps), release=release)
-    own = set(cache.own) - ({"max_size", "size"} if job.cache_size != "auto" else set())
-    known = {**_CCACHE_NAMES, **_SCCACHE_NAMES}
-    return {name: value for name, value in given.items() if known.get(name) not in own}
+        tuning = _tune_ccache(size, base, wheels=_has_wheel_compilers(deps), release=release)
+    user_settings = set(cache.own) - ({"max_size", "size"} if job.cache_size != "auto" else set())
+    setting_names = {**_CCACHE_NAMES, **_SCCACHE_NAMES}
+    return {
+        name: value
+        for name, value in tuning.items()
+        if setting_names.get(name) not in user_settings
+    }
 
 
 def _tune_ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, str]:
@@ -171,8 +178,8 @@ def find_base_dir(job: EnvJob, tree: str) -> str:
     if not tree:
         return str(build)
     pairs = zip(type(build)(tree).parts, build.parts, strict=False)
-    shared = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return str(type(build)(*shared)) if len(shared) > 2 else tree
+    common = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return str(type(build)(*common)) if len(common) > 2 else tree
 
 
 def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:

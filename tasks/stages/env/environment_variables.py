@@ -35,8 +35,8 @@ def build_msvc_variables(captured: MsvcEnvironment | None) -> dict[str, str]:
 
     Windows ignores the case of names: all names are in upper case, to avoid duplicates.
     """
-    given = {name.upper(): value for name, value in captured.set.items()} if captured else {}
-    return {**given, **_MSVC_SETTINGS}
+    variables = {name.upper(): value for name, value in captured.set.items()} if captured else {}
+    return {**variables, **_MSVC_SETTINGS}
 
 
 def build_msvc_flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
@@ -76,26 +76,26 @@ def resolve_environments(
     `cache` is the compiler cache of a source build, `tree` its source. Only the first environment
     has reasons.
     """
-    shared = {
+    common = {
         **build_python_variables(job, deps),
         **build_compiler_variables(job, deps),
         **build_cuda_variables(job, deps),
     }
     extension = _create_build_environment(
-        job, deps, {**shared, **_build_extension_variables(job, deps)}
+        job, deps, {**common, **_build_extension_variables(job, deps)}
     )
     if job.strategy != "source":
         return add_build_reasons(job, deps, extension), extension
-    full = _create_build_environment(
-        job, deps, {**shared, **_build_source_variables(job, deps, cache)}
+    build_environment = _create_build_environment(
+        job, deps, {**common, **_build_source_variables(job, deps, cache)}
     )
-    tuned = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
+    tuning = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
     return add_build_reasons(
         job,
         deps,
         replace(
-            full,
-            defaults=tuned,
+            build_environment,
+            defaults=tuning,
             offered=(*list_optional_launchers(job), *_list_new_folder_variables(job)),
         ),
     ), extension
@@ -119,8 +119,8 @@ def build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     if job.system == "windows":
         return build_msvc_variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
-    found = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
-    return {name: path for name, path in found.items() if path}
+    compilers = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
+    return {name: path for name, path in compilers.items() if path}
 
 
 def build_cuda_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
@@ -144,8 +144,11 @@ def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str
     """
     if not _find_used_toolkit(job, deps):
         return {}
-    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
-    return {**_drop_empty_values(lists), **select_msvc_flags(job, deps, extension=True)}
+    arch_variables = {
+        "TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions,
+        "CUDAARCHS": job.arch_lists.cmake,
+    }
+    return {**_drop_empty_values(arch_variables), **select_msvc_flags(job, deps, extension=True)}
 
 
 def _build_source_variables(
@@ -178,8 +181,8 @@ def _build_rpath_variables(job: EnvJob) -> dict[str, str]:
 
 
 def _build_arch_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
-    return _drop_empty_values(lists) if _find_used_toolkit(job, deps) else {}
+    arch_variables = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
+    return _drop_empty_values(arch_variables) if _find_used_toolkit(job, deps) else {}
 
 
 def _list_new_folder_variables(job: EnvJob) -> tuple[str, ...]:
@@ -230,9 +233,9 @@ def create_environment(
     separator = ";" if job.system == "windows" else ":"
     for name, first in prepend.items():
         _require_one_element(name, first, separator)
-    held = {name: value for name, value in values.items() if value or job.system != "windows"}
-    unset = tuple(sorted({*leaks, *values} - held.keys() - prepend.keys()))
-    return Environment(set=held, prepend=prepend, unset=unset, separator=separator)
+    assigned = {name: value for name, value in values.items() if value or job.system != "windows"}
+    unset = tuple(sorted({*leaks, *values} - assigned.keys() - prepend.keys()))
+    return Environment(set=assigned, prepend=prepend, unset=unset, separator=separator)
 
 
 def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
@@ -244,10 +247,10 @@ def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, .
     toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
         return {"PATH": (deps.scripts, *compilers)}
-    found = {"PATH": (deps.scripts, *_list_toolkit_folders(job, toolkit), *compilers)}
+    folders = {"PATH": (deps.scripts, *_list_toolkit_folders(job, toolkit), *compilers)}
     if _needs_library_path(job, toolkit):
-        found["LD_LIBRARY_PATH"] = (str(_parse_system_path(job, toolkit.home) / "lib64"),)
-    return found
+        folders["LD_LIBRARY_PATH"] = (str(_parse_system_path(job, toolkit.home) / "lib64"),)
+    return folders
 
 
 def _list_toolkit_folders(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
@@ -330,19 +333,19 @@ def _build_jit_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     only CMake reads are left out.
     """
     archs = job.arch_lists.extensions
-    given = {
+    variables = {
         **build_compiler_variables(job, deps),
         **build_cuda_variables(job, deps),
         **({"TORCH_CUDA_ARCH_LIST": archs} if job.cuda and archs else {}),
         **select_msvc_flags(job, deps, extension=True),
     }
-    return {name: value for name, value in given.items() if name not in _CMAKE_ONLY_VARIABLES}
+    return {name: value for name, value in variables.items() if name not in _CMAKE_ONLY_VARIABLES}
 
 
 def _list_runtime_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
     """Return the folders to prepend; `python` is always the interpreter that has torch."""
-    found = list_path_folders(job, deps)
+    folders = list_path_folders(job, deps)
     if not deps.overlay:
-        return found
+        return folders
     kind = PureWindowsPath if job.system == "windows" else PurePosixPath
-    return {**found, "PATH": (str(kind(deps.python).parent), *found["PATH"])}
+    return {**folders, "PATH": (str(kind(deps.python).parent), *folders["PATH"])}

@@ -53,9 +53,9 @@ class Environment:
         Adding or removing a compiler cache would change every command line and force a full
         rebuild. Therefore the `offered` variables keep their configured values.
         """
-        kept = {name: value for name, value in self.set.items() if name not in self.offered}
+        variables = {name: value for name, value in self.set.items() if name not in self.offered}
         configured = {name: held[name] for name in self.offered if name in held}
-        return replace(self, set={**kept, **configured})
+        return replace(self, set={**variables, **configured})
 
     def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of a child process that would otherwise have `base`.
@@ -67,9 +67,9 @@ class Environment:
             result.pop(name, None)
         result.update(self.set)
         for name, folders in self.prepend.items():
-            before = [item for item in result.get(name, "").split(self.separator) if item]
-            kept = [item for item in before if item not in folders]
-            result[name] = self.separator.join([*folders, *kept])
+            entries = [item for item in result.get(name, "").split(self.separator) if item]
+            remaining = [item for item in entries if item not in folders]
+            result[name] = self.separator.join([*folders, *remaining])
         return result
 
 
@@ -101,11 +101,11 @@ def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) ->
     Without it, an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compilation
     without that flag. Extensions get their forced headers through these variables.
     """
-    flags = [variables.get(f"NVCC_{place}_FLAGS", "") for place in ("PREPEND", "APPEND")]
+    flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}
-    own = variables.get("CCACHE_NAMESPACE", "")
-    return {"CCACHE_NAMESPACE": own + compute_text_sha256("\n".join(flags))[:16]}
+    namespace = variables.get("CCACHE_NAMESPACE", "")
+    return {"CCACHE_NAMESPACE": namespace + compute_text_sha256("\n".join(flags))[:16]}
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ def require_writable_variables(settings: Settings, system: System) -> None:
             try:
                 _check_assignable(system, name, value)
             except TorchyardError as error:
-                where = f"{section}.{name}"
-                raise SettingsError(error.message, location=where, hint=error.hint) from error
+                key = f"{section}.{name}"
+                raise SettingsError(error.message, location=key, hint=error.hint) from error
 
 
 def _list_user_variables(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -69,9 +69,9 @@ def _require_distinct_names(section: str, variables: Mapping[str, str], system: 
     """Reject names that differ only by case: Windows treats them as one variable."""
     seen: dict[str, str] = {}
     for name in variables if system == "windows" else ():
-        if other := seen.get(name.upper()):
+        if duplicate := seen.get(name.upper()):
             raise SettingsError(
-                f"{other} and {name} are one variable on Windows",
+                f"{duplicate} and {name} are one variable on Windows",
                 location=f"{section}.{name}",
                 hint="take one of them out",
             )

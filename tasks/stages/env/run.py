@@ -23,9 +23,9 @@ from tasks.system.package_installer import InstallOptions, PackageInstaller
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
     """Write the script of each shell atomically, with MAX_JOBS for manual builds if not set."""
-    given = _add_max_jobs(environment)
+    environment_with_jobs = _add_max_jobs(environment)
     for script in job.scripts:
-        _write_script(job, script, given)
+        _write_script(job, script, environment_with_jobs)
 
 
 def write_wrappers(job: EnvJob, environment: Environment) -> None:
@@ -74,22 +74,22 @@ def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, A
 
     Defaults come first in a script, and variables that are set or unset override them.
     """
-    given = {*environment.set, *environment.unset}
-    why = {name: environment.why.get(name, "") for name in environment.names}
-    unset = sorted(environment.unset, key=lambda name: (why[name], name))
+    explicit_names = {*environment.set, *environment.unset}
+    reasons = {name: environment.why.get(name, "") for name in environment.names}
+    unset = sorted(environment.unset, key=lambda name: (reasons[name], name))
     plain = [text for pair in environment.set.items() for text in pair]
-    spoken = [*plain, *environment.defaults.values(), *why.values(), job.profile]
+    texts = [*plain, *environment.defaults.values(), *reasons.values(), job.profile]
     folders = [folder for row in environment.prepend.values() for folder in row]
     return {
         "profile": job.profile,
         "names": environment.names,
         "set": list(environment.set.items()),
-        "defaults": [(n, v) for n, v in environment.defaults.items() if n not in given],
-        "unset": [(reason, list(row)) for reason, row in groupby(unset, key=lambda n: why[n])],
+        "defaults": [(n, v) for n, v in environment.defaults.items() if n not in explicit_names],
+        "unset": [(reason, list(row)) for reason, row in groupby(unset, key=lambda n: reasons[n])],
         "prepend": list(environment.prepend.items()),
         "separator": environment.separator,
-        "why": why,
-        "ascii": "".join([*spoken, *folders]).isascii(),
+        "why": reasons,
+        "ascii": "".join([*texts, *folders]).isascii(),
     }
 
 
@@ -108,22 +108,22 @@ def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
     tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
     if job.distribute:
         distribute.write_wrapper_script(job.distribute)
-    full, extension = resolve_environments(job, deps, cache, tree)
+    build_environment, extension = resolve_environments(job, deps, cache, tree)
     if tree:
         _install_requirements(job, deps, Path(tree))
-    write_scripts(job, full)
+    write_scripts(job, build_environment)
     write_wrappers(job, resolve_runtime_environment(job, deps))
-    return full, extension, build_cache_environment(job, deps, cache)
+    return build_environment, extension, build_cache_environment(job, deps, cache)
 
 
 def _install_requirements(job: EnvJob, deps: DepsManifest, tree: Path) -> None:
-    wanted = [path for name in _REQUIREMENT_FILES if (path := tree / name).is_file()]
-    if not wanted:
+    requirement_files = [path for name in _REQUIREMENT_FILES if (path := tree / name).is_file()]
+    if not requirement_files:
         return
     pins = deps.toolkit.pins if deps.toolkit else ()
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
-    into.install_requirements(
-        (), InstallOptions(pins, files=tuple(wanted)), "install the tree's requirements"
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    installer.install_requirements(
+        (), InstallOptions(pins, files=tuple(requirement_files)), "install the tree's requirements"
     )
 
 

@@ -126,19 +126,20 @@ _PREPEND_REASONS = {
 
 def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """Return the environment of a build, with its reasons."""
-    asked = _explain_msvc_variables(deps)
+    reasons = _explain_msvc_variables(deps)
     if job.strategy == "source":
-        asked |= dict.fromkeys(job.flags, "build.flags says so")
-        asked |= dict.fromkeys(job.variables, "build.env says so")
-    return _attach_reasons(environment, asked)
+        reasons |= dict.fromkeys(job.flags, "build.flags says so")
+        reasons |= dict.fromkeys(job.variables, "build.env says so")
+    return _attach_reasons(environment, reasons)
 
 
 def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """Return the environment of programs that run, with its reasons."""
-    asked = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
-        del asked["CUDA_LAUNCH_BLOCKING"]  # its purpose explains more than the name of the setting
-    return _attach_reasons(environment, asked)
+        # its purpose explains more than the name of the setting
+        del reasons["CUDA_LAUNCH_BLOCKING"]
+    return _attach_reasons(environment, reasons)
 
 
 def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
@@ -149,7 +150,7 @@ def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
 
 
 def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environment:
-    found = {
+    reasons = {
         **UNSET_REASONS,
         **SET_REASONS,
         **asked,
@@ -157,4 +158,4 @@ def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environm
         # on Windows a variable that is set to "" is unset
         **{name: asked.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
     }
-    return replace(environment, why={n: found[n] for n in environment.names if found.get(n)})
+    return replace(environment, why={n: reasons[n] for n in environment.names if reasons.get(n)})

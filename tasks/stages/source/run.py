@@ -55,7 +55,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     """
     files.create_owned_folder(job.state)
     git.require_merged(job.tree, f"source.{job.kind}")
-    before = read_last_tree(job)
+    old_tree = read_last_tree(job)
     match job.kind:
         case "git":
             _update_clone(job)
@@ -65,9 +65,9 @@ def run(job: SourceJob) -> tuple[SourceTree]:
             pass
     _require_pytorch(job)
     _update_stale_submodules(job)
-    now = _read_source_tree(job, _apply_patches(job))
-    _report_changes(job, before, now)
-    return (now,)
+    new_tree = _read_source_tree(job, _apply_patches(job))
+    _report_changes(job, old_tree, new_tree)
+    return (new_tree,)
 
 
 def _report_changes(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
@@ -88,10 +88,10 @@ def _update_clone(job: SourceJob) -> None:
         _rename_old_tree(job)
     if git.is_checkout(job.tree):
         tree_changes_io.revert_patches(job.tree, job.state, job.log)
-    elif near := git.copy_reference_clone(
+    elif reference := git.copy_reference_clone(
         job.tree, job.location, _find_in_other_builds(job, "pytorch")
     ):
-        print_line(f"what {near} holds is not fetched again")
+        print_line(f"what {reference} holds is not fetched again")
     try:
         git.clone_at_ref(
             job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
@@ -102,47 +102,51 @@ def _update_clone(job: SourceJob) -> None:
 
 
 def _unpack_archive(job: SourceJob) -> None:
-    expected = job.sha256 or files.read_artifact(Path(job.location)).sha256
+    digest = job.sha256 or files.read_artifact(Path(job.location)).sha256
     tree = Path(job.tree)
-    if tree.exists() and _read_snapshot(job).archive == expected:
+    if tree.exists() and _read_snapshot(job).archive == digest:
         return
     manifests.remove_manifests(job.manifest)
-    packed = _download_archive(job, expected)
+    tarball = _download_archive(job, digest)
     if tree.exists():
         _rename_old_tree(job)
     tree_changes_io.clear_applied_patches(job.state)
-    archive.extract_archive(packed, tree)
+    archive.extract_archive(tarball, tree)
     _write_snapshot(
-        job, TreeSnapshot(str(tree), archive=expected, digest=_compute_content_digest(job))
+        job, TreeSnapshot(str(tree), archive=digest, digest=_compute_content_digest(job))
     )
 
 
 def _download_archive(job: SourceJob, expected: str) -> Path:
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
-    there = (path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file())
-    near = next((path for path in there if files.read_artifact(path).sha256 == expected), None)
-    source = str(near or apply_mirror(job.location, job.mirrors))
+    candidates = (
+        path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file()
+    )
+    local_copy = next(
+        (path for path in candidates if files.read_artifact(path).sha256 == expected), None
+    )
+    source = str(local_copy or apply_mirror(job.location, job.mirrors))
     return download_file(source, job.state / "downloads" / name, expected, job.log)
 
 
 def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
     """Yield the same path in other builds of this checkout, such as other matrix entries."""
-    mine = Path(job.state)
+    own_state = Path(job.state)
     for build in sorted(Path(job.others).iterdir()) if job.others else ():
-        place = build / mine.name
-        if place != mine and (place / name).exists():
-            yield place / name
+        other_state = build / own_state.name
+        if other_state != own_state and (other_state / name).exists():
+            yield other_state / name
 
 
 def _rename_old_tree(job: SourceJob) -> None:
     """Rename the existing tree instead of deleting it: it may contain the user's work."""
     tree, number = Path(job.tree), 1
-    while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
+    while (backup := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
-    tree.rename(aside)
+    tree.rename(backup)
     tree_changes_io.clear_applied_patches(job.state)
     print_warning(
-        f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed"
+        f"the tree that was in {tree} is now {backup}; remove it when nothing in it is needed"
     )
 
 
@@ -153,18 +157,18 @@ def _require_pytorch(job: SourceJob) -> None:
     already.
     """
     tree = Path(job.tree)
-    if lacks := list_missing_files(tree):
-        came = "" if job.kind == "path" else f", which came from {job.location},"
+    if missing := list_missing_files(tree):
+        origin = "" if job.kind == "path" else f", which came from {job.location},"
         raise TorchyardError(
-            f"{tree}{came} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            f"{tree}{origin} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
             location=f"source.{job.kind}",
             hint=_SOURCE_HINTS[job.kind],
         )
-    if job.kind != "path" and (found := find_other_release(tree, job.release)):
+    if job.kind != "path" and (release := find_other_release(tree, job.release)):
         print_warning(
-            f"the tree is {found} by its {VERSION_FILE}, and torch.version is "
+            f"the tree is {release} by its {VERSION_FILE}, and torch.version is "
             f"{job.release}: facts are "
-            f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
+            f'those of that release, and the wheel is called so. Set torch.version: "{release}"'
         )
 
 
@@ -190,24 +194,28 @@ def _apply_patches(job: SourceJob) -> tuple[str, ...]:
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree = str(job.tree)
     if git.is_checkout(job.tree):
-        found = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
-        date = _find_commit_date(job, found.commit)
-        _write_snapshot(job, TreeSnapshot(tree, commit=found.commit, date=date))
+        state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
+        date = _find_commit_date(job, state.commit)
+        _write_snapshot(job, TreeSnapshot(tree, commit=state.commit, date=date))
         return SourceTree(
-            tree, job.kind, found.commit, found.submodules, found.edits, "", patches, date
+            tree, job.kind, state.commit, state.submodules, state.edits, "", patches, date
         )
     content = _compute_content_digest(job)
-    seen = _read_snapshot(job)
+    snapshot = _read_snapshot(job)
     if job.kind != "tarball":
         return SourceTree(tree, job.kind, "", {}, "", content, patches)
-    edits = "" if content == seen.digest else content
-    return SourceTree(tree, job.kind, "", {}, edits, seen.archive, patches)
+    edits = "" if content == snapshot.digest else content
+    return SourceTree(tree, job.kind, "", {}, edits, snapshot.archive, patches)
 
 
 def _find_commit_date(job: SourceJob, commit: str) -> int:
     """Return the date of the commit; git is called once for each commit."""
-    seen = _read_snapshot(job)
-    return seen.date if seen.commit == commit and seen.date else git.read_commit_time(job.tree)
+    snapshot = _read_snapshot(job)
+    return (
+        snapshot.date
+        if snapshot.commit == commit and snapshot.date
+        else git.read_commit_time(job.tree)
+    )
 
 
 def _compute_content_digest(job: SourceJob) -> str:
@@ -216,12 +224,12 @@ def _compute_content_digest(job: SourceJob) -> str:
 
 def _read_snapshot(job: SourceJob) -> TreeSnapshot:
     path = Path(job.state) / "seen.json"
-    seen = (
+    snapshot = (
         manifests.read_manifest(path, TreeSnapshot)
         if path.exists()
         else TreeSnapshot(str(job.tree))
     )
-    return seen if seen.tree == str(job.tree) else TreeSnapshot(str(job.tree))
+    return snapshot if snapshot.tree == str(job.tree) else TreeSnapshot(str(job.tree))
 
 
 def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
@@ -232,15 +240,15 @@ def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
     """Return the local changes in each tree, by its path; trees without changes are left out."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # with a number: a renamed tree
-    found = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
-    return {tree: held for tree, held in found.items() if held}
+    changes = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
+    return {tree: changed_files for tree, changed_files in changes.items() if changed_files}
 
 
 def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
     if git.is_checkout(tree):
         patches = [
-            tree_changes_io.find_patch_copy(state, one)
-            for one in tree_changes_io.read_applied_patches(tree, state)
+            tree_changes_io.find_patch_copy(state, digest)
+            for digest in tree_changes_io.read_applied_patches(tree, state)
         ]
         return git.list_local_changes(tree, patches)
     return () if _is_unchanged_archive(tree, state) else ("edits",)
@@ -252,7 +260,8 @@ def _is_unchanged_archive(tree: Path, state: Path) -> bool:
     An applied patch changes the digest too, and cannot be told apart from an edit.
     """
     path = state / "seen.json"
-    seen = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
+    snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
     return (
-        seen.tree == str(tree) and compute_tree_digest(tree, state / "listing.git") == seen.digest
+        snapshot.tree == str(tree)
+        and compute_tree_digest(tree, state / "listing.git") == snapshot.digest
     )

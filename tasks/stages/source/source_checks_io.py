@@ -40,12 +40,16 @@ def find_other_release(tree: Path, release: str) -> str:
     have the version of the first one, because the file was not updated: v2.5.1 has 2.5.0a0
     (pytorch#151425).
     """
-    found, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
-    if found is None or numbers is None:
+    tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
+    if tree_version is None or numbers is None:
         return ""
-    asked, said = Version(numbers[0]), Version(found.base_version)
-    not_raised = found.pre and found.micro == 0 and asked.release[:2] == said.release[:2]
-    return "" if asked == said or not_raised else found.public
+    requested, declared = Version(numbers[0]), Version(tree_version.base_version)
+    not_raised = (
+        tree_version.pre
+        and tree_version.micro == 0
+        and requested.release[:2] == declared.release[:2]
+    )
+    return "" if requested == declared or not_raised else tree_version.public
 
 
 _URL_SCHEMES = ("https://", "http://", "file://")
@@ -87,14 +91,19 @@ def _check_source_path(path: Path) -> None:
             location="source.path",
             hint=f"give {TREE_DESCRIPTION}",
         )
-    if lacks := list_missing_files(path):
-        near = next(
-            (one for one in (path / "pytorch", *path.parents) if not list_missing_files(one)), None
+    if missing := list_missing_files(path):
+        suggestion = next(
+            (
+                folder
+                for folder in (path / "pytorch", *path.parents)
+                if not list_missing_files(folder)
+            ),
+            None,
         )
         raise SettingsError(
-            f"{path} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
             location="source.path",
-            hint=f"did you mean {near}?" if near else f"give {TREE_DESCRIPTION}",
+            hint=f"did you mean {suggestion}?" if suggestion else f"give {TREE_DESCRIPTION}",
         )
 
 
@@ -145,20 +154,20 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
     ):
         return loaded
     tree = _resolve_local_tree(settings, root)
-    found = read_tree_release(tree)
-    if found is None and "<<<<<<< " in _read_text_lenient(tree / VERSION_FILE):
+    tree_version = read_tree_release(tree)
+    if tree_version is None and "<<<<<<< " in _read_text_lenient(tree / VERSION_FILE):
         raise SettingsError(
             f"{VERSION_FILE} has merge conflicts",
             location=str(tree / VERSION_FILE),
             hint=f'finish or abort the merge: git -C "{tree}" status shows how',
         )
-    if found is None:
+    if tree_version is None:
         raise SettingsError(
             "there is no version in it",
             location=str(tree / VERSION_FILE),
             hint="set torch.version: the release that this tree is of, or was forked from",
         )
-    torch = settings.torch.model_copy(update={"version": found.public})
+    torch = settings.torch.model_copy(update={"version": tree_version.public})
     return replace(
         loaded,
         settings=settings.model_copy(update={"torch": torch}),
@@ -172,9 +181,9 @@ def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
     if not _has_local_tree(settings):
         return
     tree = _resolve_local_tree(settings, root)
-    if found := find_other_release(tree, settings.torch.version):
+    if tree_version := find_other_release(tree, settings.torch.version):
         yield (
-            f"{tree} is {found} by its {VERSION_FILE}, and {_VERSION_KEY} says "
+            f"{tree} is {tree_version} by its {VERSION_FILE}, and {_VERSION_KEY} says "
             f"{settings.torch.version} "
             f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and "
             "the wheel is "

@@ -45,18 +45,18 @@ def update_patches(
     tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
 ) -> tuple[str, ...]:
     """Apply the requested series of patches and return their sha256; a common prefix is kept."""
-    goal = hash_patches(patches)
+    digests = hash_patches(patches)
     git.restore_patched_files(tree, _resolve_patch_backup(state))
-    _drop_missing_patches(tree, state, goal)
-    keep = sum(1 for _ in _find_common_prefix(read_applied_patches(tree, state), goal))
-    revert_patches(tree, state, log, keep=keep)
-    for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
+    _drop_missing_patches(tree, state, digests)
+    prefix_length = sum(1 for _ in _find_common_prefix(read_applied_patches(tree, state), digests))
+    revert_patches(tree, state, log, keep=prefix_length)
+    for patch, digest in list(zip(patches, digests, strict=True))[prefix_length:]:
         _apply_patch(tree, state, Path(patch), log)
-        kept = find_patch_copy(state, digest)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(patch, kept)
+        copy = find_patch_copy(state, digest)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(patch, copy)
         _write_patch_record(tree, state, (*read_applied_patches(tree, state), digest))
-    return goal
+    return digests
 
 
 def _drop_missing_patches(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
@@ -162,11 +162,11 @@ def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """
     root = Path(tree)
     try:
-        listed = git.list_unignored_files(root, scratch)
+        paths = git.list_unignored_files(root, scratch)
     except MissingToolError:
         return source_trees.hash_source_tree(root)
     total = hashlib.sha256()
-    for path in listed:
+    for path in paths:
         if not _is_build_output(path):
             total.update(f"{path}\0{_hash_tree_entry(root, path)}\n".encode())
     return total.hexdigest()
@@ -202,29 +202,29 @@ def _list_pending_changes(job: SourceJob) -> Iterator[str]:
         yield f"{job.checkout_ref} is to be checked out"
     if read_applied_patches(job.tree, job.state) != hash_patches(job.patches):
         yield "the series of patches changed"
-    if git.is_checkout(job.tree) and (last := read_last_tree(job)):
-        yield from _list_checkout_changes(job, last)
+    if git.is_checkout(job.tree) and (last_tree := read_last_tree(job)):
+        yield from _list_checkout_changes(job, last_tree)
 
 
 def read_last_tree(job: SourceJob) -> SourceTree | None:
     """Return the tree's state in the last finished run, or None if it is not available."""
     try:
-        last = manifests.read_manifest(job.manifest, SourceTree)
+        tree = manifests.read_manifest(job.manifest, SourceTree)
     except TorchyardError:
         return None
-    return last if last.tree == str(job.tree) else None
+    return tree if tree.tree == str(job.tree) else None
 
 
 def _list_checkout_changes(job: SourceJob, last: SourceTree) -> Iterator[str]:
-    now = git.read_git_state(job.tree)
+    state = git.read_git_state(job.tree)
     stale = git.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
-    found = tuple(
-        describe_tree_changes(last, replace(now, submodules=last.submodules) if stale else now)
+    changes = tuple(
+        describe_tree_changes(last, replace(state, submodules=last.submodules) if stale else state)
     )
-    yield from found
+    yield from changes
     if stale:
         yield f"submodules to bring along: {', '.join(stale)}"
-    if found:
+    if changes:
         yield from describe_kept_submodules(job, stale)
 
 
@@ -243,8 +243,10 @@ def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Itera
 
     `stale` submodules are left out: they are updated.
     """
-    if job.submodules and (own := sorted({*git.list_changed_submodules(job.tree)} - {*stale})):
+    if job.submodules and (
+        user_commits := sorted({*git.list_changed_submodules(job.tree)} - {*stale})
+    ):
         yield (
-            f"submodules left at a commit that the tree does not record: {', '.join(own)} "
+            f"submodules left at a commit that the tree does not record: {', '.join(user_commits)} "
             f"(git -C {job.tree} submodule update brings them to theirs)"
         )

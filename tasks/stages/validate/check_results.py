@@ -37,15 +37,15 @@ _KIND_BY_SUFFIX = {
 
 def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
     """Return the probe's result lines by check name; lines of other programs are skipped."""
-    found: dict[str, Mapping[str, str]] = {}
+    results: dict[str, Mapping[str, str]] = {}
     for line in lines:
         if match := _RESULT_LINE.search(line):
             try:
-                said = json.loads(match[0])
+                fields = json.loads(match[0])
             except ValueError:
                 continue
-            found[said["name"]] = said
-    return found
+            results[fields["name"]] = fields
+    return results
 
 
 def build_probe_checks(
@@ -101,18 +101,20 @@ def check_coverage(  # noqa: PLR0913, PLR0917  (the whole question)
     """
     if not targets:
         return ValidationResult(name, "not run", "no GPU target: this profile builds for the CPU")
-    ways = {
+    coverage = {
         target: classify_compatibility(knowledge, code, target, maker=maker) for target in targets
     }
-    if lacking := [str(target) for target, way in ways.items() if not way]:
+    if missing := [str(target) for target, support in coverage.items() if not support]:
         return ValidationResult(
             name,
             "failed",
-            f"{source} holds no code for {', '.join(lacking)} (it has {_format_code_names(code)})",
+            f"{source} holds no code for {', '.join(missing)} (it has {_format_code_names(code)})",
             _REBUILD_HINT,
         )
     return ValidationResult(
-        name, "passed", f"{source}: {', '.join(f'{target} {way}' for target, way in ways.items())}"
+        name,
+        "passed",
+        f"{source}: {', '.join(f'{target} {support}' for target, support in coverage.items())}",
     )
 
 
@@ -128,10 +130,10 @@ def fail_without_cuda(
     The check `cuda` fails even if it was not requested: results on the CPU prove nothing about a
     GPU.
     """
-    what = f"this torch is for the CPU, and one for CUDA {wanted} was installed"
+    detail = f"this torch is for the CPU, and one for CUDA {wanted} was installed"
     remedy = f"another torch was installed over it: {again} puts it back"
-    failed = ValidationResult("cuda", "failed", what, remedy, "cpu-only-torch")
-    return [failed, *(_adjust_for_cpu(check, failed) for check in checks if check.name != "cuda")]
+    failure = ValidationResult("cuda", "failed", detail, remedy, "cpu-only-torch")
+    return [failure, *(_adjust_for_cpu(check, failure) for check in checks if check.name != "cuda")]
 
 
 def _adjust_for_cpu(check: ValidationResult, failed: ValidationResult) -> ValidationResult:
@@ -144,11 +146,11 @@ def _adjust_for_cpu(check: ValidationResult, failed: ValidationResult) -> Valida
 
 def check_abi_match(name: str, built: str, now: str, again: str) -> ValidationResult:
     """Check by the ABI fingerprints that an extension was built for the installed torch."""
-    what = f"{name}: built for this torch"
+    title = f"{name}: built for this torch"
     if built == now:
-        return ValidationResult(what, "passed", f"torch surface {now}")
+        return ValidationResult(title, "passed", f"torch surface {now}")
     return ValidationResult(
-        what,
+        title,
         "failed",
         f"it was built for torch surface {built}, and the torch here is {now}",
         f"{again} builds it again",
@@ -164,21 +166,21 @@ def add_diagnosis(
     """
     if check.status != "failed" or check.cause:
         return check
-    known = find_run_failure(knowledge, check.detail) or find_run_failure(knowledge, said)
-    if known is None:
+    failure = find_run_failure(knowledge, check.detail) or find_run_failure(knowledge, said)
+    if failure is None:
         return check
-    remedy = check.remedy or f"{known.cause}: {known.remedy}"
-    return replace(check, cause=known.slug, remedy=remedy)
+    remedy = check.remedy or f"{failure.cause}: {failure.remedy}"
+    return replace(check, cause=failure.slug, remedy=remedy)
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
     """Combine several libraries into one check: failed if one failed, passed if one passed."""
     for status in ("failed", "passed", "not run"):
-        those = [part for part in parts if part.status == status]
-        if those:
-            remedy = next((part.remedy for part in those if part.remedy), "")
+        matches = [part for part in parts if part.status == status]
+        if matches:
+            remedy = next((part.remedy for part in matches if part.remedy), "")
             return ValidationResult(
-                name, those[0].status, "; ".join(part.detail for part in those), remedy
+                name, matches[0].status, "; ".join(part.detail for part in matches), remedy
             )
     return ValidationResult(name, "not run", "there is nothing to look at")
 
@@ -188,15 +190,15 @@ def select_checks(
 ) -> tuple[ValidationResult, ...]:
     """Return the checks that the settings name, in that order, and every failed check."""
     order = {name: number for number, name in enumerate(names)}
-    chosen = [
+    selected = [
         check for check in checks if classify_check(check.name) in order or check.status == "failed"
     ]
-    return tuple(sorted(chosen, key=lambda check: order.get(classify_check(check.name), -1)))
+    return tuple(sorted(selected, key=lambda check: order.get(classify_check(check.name), -1)))
 
 
 def classify_check(name: str) -> str:
     """Return the name in the settings (validation.only) for a check such as `smoke: import`."""
-    return next((of for ending, of in _KIND_BY_SUFFIX.items() if name.endswith(ending)), name)
+    return next((kind for ending, kind in _KIND_BY_SUFFIX.items() if name.endswith(ending)), name)
 
 
 def build_validation(
@@ -257,30 +259,30 @@ def collect_probe_output(
     `once` runs one process with the given checks.
     """
     lines: dict[str, Mapping[str, str]] = {}
-    lost: dict[str, ProbeCrash] = {}
-    hung, left = 0, list(checks)
+    crashes: dict[str, ProbeCrash] = {}
+    hung, remaining = 0, list(checks)
     while True:
-        run = once(left)
-        now = parse_probe_lines(run.lines)
-        lines.update(now)
-        at = next((name for name in (*_FIRST_LINES, *left) if name not in now), None)
-        no_torch = lines.get("import", {}).get("status") == "failed" or at == "import"
-        if at is not None and not (no_torch and "import" in now):
-            lost[at] = ProbeCrash(
+        run = once(remaining)
+        results = parse_probe_lines(run.lines)
+        lines.update(results)
+        missing = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
+        no_torch = lines.get("import", {}).get("status") == "failed" or missing == "import"
+        if missing is not None and not (no_torch and "import" in results):
+            crashes[missing] = ProbeCrash(
                 run.failure or "it ended without a word on it", "\n".join(run.lines)
             )
             hung += run.hung
-        elif run.failure and at is None:
-            lost[EXIT_CHECK] = ProbeCrash(run.failure, "\n".join(run.lines))
-        left = left[left.index(at) + 1 :] if at in left else []
+        elif run.failure and missing is None:
+            crashes[EXIT_CHECK] = ProbeCrash(run.failure, "\n".join(run.lines))
+        remaining = remaining[remaining.index(missing) + 1 :] if missing in remaining else []
         if no_torch:
-            return ProbeOutput(lines, lost, "torch does not import", hung)
-        if at in _FIRST_LINES or hung >= MAX_HANGS:
+            return ProbeOutput(lines, crashes, "torch does not import", hung)
+        if missing in _FIRST_LINES or hung >= MAX_HANGS:
             return ProbeOutput(
-                lines, lost, GPU_HUNG if hung else "the card could not be asked", hung
+                lines, crashes, GPU_HUNG if hung else "the card could not be asked", hung
             )
-        if not left:
-            return ProbeOutput(lines, lost, "", hung)
+        if not remaining:
+            return ProbeOutput(lines, crashes, "", hung)
 
 
 _STYLES = {"passed": "32", "failed": "1;31", "not run": "33", "warning": "1;33"}
@@ -294,14 +296,14 @@ def _paint_nothing(text: str, style: str) -> str:
 
 def shorten_paths(root: PurePath, found: Validation) -> Validation:
     """Return the validation with paths in the folder `root` made relative, to fit a terminal."""
-    begin = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
+    prefix_pattern = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
 
     def remove_root(text: str) -> str:
-        return begin.sub("", text)
+        return prefix_pattern.sub("", text)
 
     checks = (
-        replace(one, detail=remove_root(one.detail), remedy=remove_root(one.remedy))
-        for one in found.checks
+        replace(check, detail=remove_root(check.detail), remedy=remove_root(check.remedy))
+        for check in found.checks
     )
     return replace(found, checks=tuple(checks), warnings=tuple(map(remove_root, found.warnings)))
 
@@ -314,13 +316,13 @@ def format_validation(
     A row has status, name and detail, and below a failure the hint. Rows are wrapped at `room`
     columns; `paint` colours a status.
     """
-    doubts = (
+    warnings = (
         line
         for warning in found.warnings
         for line in _format_status_lines("warning", "warning", warning, (_STATUS, room), paint)
     )
     return "\n".join(
-        [*doubts, *format_check_rows(found.checks, room, paint), format_summary(found)]
+        [*warnings, *format_check_rows(found.checks, room, paint), format_summary(found)]
     )
 
 
@@ -390,19 +392,21 @@ def format_junit(profile: str, found: Validation) -> str:
 
 
 def _add_testcase(suite: ET.Element, profile: str, check: ValidationResult) -> None:
-    where = {"classname": f"torchyard.{profile}", "name": _remove_invalid_characters(check.name)}
-    case = ET.SubElement(suite, "testcase", where)
+    identity = {"classname": f"torchyard.{profile}", "name": _remove_invalid_characters(check.name)}
+    case = ET.SubElement(suite, "testcase", identity)
     match check.status:
         case "passed":
             ET.SubElement(case, "system-out").text = _remove_invalid_characters(check.detail)
         case "not run":
             ET.SubElement(case, "skipped", {"message": _remove_invalid_characters(check.detail)})
         case "failed":
-            told = {
+            attributes = {
                 "message": _remove_invalid_characters(check.detail),
                 "type": check.cause or "failed",
             }
-            ET.SubElement(case, "failure", told).text = _remove_invalid_characters(check.remedy)
+            ET.SubElement(case, "failure", attributes).text = _remove_invalid_characters(
+                check.remedy
+            )
 
 
 def _remove_invalid_characters(text: str) -> str:

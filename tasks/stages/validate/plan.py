@@ -21,13 +21,15 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
     It runs whenever it is requested, and builds nothing. It has no `inputs`, since doit would not
     run it if one is missing.
     """
-    only = settings.validation.only
+    requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions
     names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])
     job = ValidateJob(
         profile=layout.profile,
         system=choice.system,
-        checks=CHECKS if only == "all" else tuple(name for name in CHECKS if name in only),
+        checks=CHECKS
+        if requested == "all"
+        else tuple(name for name in CHECKS if name in requested),
         timeout=settings.validation.timeout,
         targets=choice.targets,
         deps=layout.compute_manifest_path("deps"),

@@ -67,15 +67,15 @@ def build_missing_checks(
 ) -> Iterator[ValidationResult]:
     """Yield the checks of a missing extension: the first has failed, the others were not run."""
     kinds = [("extensions", "import"), ("machine_code", "machine code")]
-    for name, why in missing.items():
-        told, remedy = _find_last_failure(job, name) or (why, job.build_command)
+    for name, reason in missing.items():
+        detail, remedy = _find_last_failure(job, name) or (reason, job.build_command)
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
-        asked = [what for kind, what in [*kinds, *smoke] if kind in job.checks]
-        for place, what in enumerate(asked):
+        titles = [title for kind, title in [*kinds, *smoke] if kind in job.checks]
+        for index, title in enumerate(titles):
             yield (
-                ValidationResult(f"{name}: {what}", "not run", "it is not built")
-                if place
-                else ValidationResult(f"{name}: {what}", "failed", told, remedy)
+                ValidationResult(f"{name}: {title}", "not run", "it is not built")
+                if index
+                else ValidationResult(f"{name}: {title}", "failed", detail, remedy)
             )
 
 
@@ -83,13 +83,15 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
     """Return the error of the last build of an extension and what to do; None without one."""
     stage = f"extensions:{name}"
     runs = run_record_io.read_runs(job.manifest.parent / "records" / "runs")
-    last = next((one for run in runs for one in run.stages if one.name == stage), None)
-    if last is None or last.outcome != "failed":
+    stage_run = next(
+        (record for run in runs for record in run.stages if record.name == stage), None
+    )
+    if stage_run is None or stage_run.outcome != "failed":
         return None
-    log = last.diagnosis.get("log")
+    log = stage_run.diagnosis.get("log")
     diagnose = f"doit diagnose profile={job.profile} --log {log}" if log else ""
-    remedy = diagnose or str(last.error.get("todo") or job.build_command)
-    return f"its last build failed: {last.error.get('what', 'see its log')}", remedy
+    remedy = diagnose or str(stage_run.error.get("todo") or job.build_command)
+    return f"its last build failed: {stage_run.error.get('what', 'see its log')}", remedy
 
 
 def check_extension_abis(
@@ -101,25 +103,29 @@ def check_extension_abis(
     """
     if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
         return
-    now = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
-    for name, one in built.items():
-        if one.surface:
-            yield check_abi_match(name, one.surface, now, job.build_command)
+    current_abi = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
+    for name, extension in built.items():
+        if extension.surface:
+            yield check_abi_match(name, extension.surface, current_abi, job.build_command)
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
     """Return a warning if a stage would run now: the build does not match the settings."""
-    absent = {path for path in job.extensions.values() if not Path(path).is_file()}
-    moved = {
+    missing = {path for path in job.extensions.values() if not Path(path).is_file()}
+    stale_stages = {
         stage.name: reasons
         for stage in job.stages
-        if absent.isdisjoint(stage.outputs)
+        if missing.isdisjoint(stage.outputs)
         and (reasons := stage_record_io.find_rebuild_reasons(stage))
     }
-    if not moved:
+    if not stale_stages:
         return ()
-    told = "; ".join(f"{name}: {format_short_reasons(reasons)}" for name, reasons in moved.items())
-    return (f"what was built is not what the settings ask for now ({told}): {job.build_command}",)
+    details = "; ".join(
+        f"{name}: {format_short_reasons(reasons)}" for name, reasons in stale_stages.items()
+    )
+    return (
+        f"what was built is not what the settings ask for now ({details}): {job.build_command}",
+    )
 
 
 def run(job: ValidateJob) -> tuple[Validation]:
@@ -131,14 +137,16 @@ def run(job: ValidateJob) -> tuple[Validation]:
     wheel = read_torch(job)
     manifests.remove_manifests(job.manifest, job.junit)
     checks = select_checks(_run_checks(job, wheel), job.checks)
-    told = [_ensure_remedy(job, check) for check in checks]
-    found = build_validation(wheel.version, told, list_validation_warnings(job))
-    manifests.write_manifest(job.manifest, found)
-    files.write_atomic(job.junit, redact_secrets(check_results.format_junit(job.profile, found)))
-    seen = check_results.shorten_paths(job.root, found)
-    _print_table(seen)
-    _require_no_failures(job, seen)
-    return (found,)
+    results = [_ensure_remedy(job, check) for check in checks]
+    validation = build_validation(wheel.version, results, list_validation_warnings(job))
+    manifests.write_manifest(job.manifest, validation)
+    files.write_atomic(
+        job.junit, redact_secrets(check_results.format_junit(job.profile, validation))
+    )
+    shortened = check_results.shorten_paths(job.root, validation)
+    _print_table(shortened)
+    _require_no_failures(job, shortened)
+    return (validation,)
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
@@ -151,9 +159,9 @@ def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
     env = manifests.read_manifest(job.environment, Environment).build_child_environment(
         shell.build_host_env()
     )
-    ended = Event()
-    with ThreadPoolExecutor(max_workers=1) as beside, _interrupt_on_error(ended):
-        code = beside.submit(_check_machine_code, job, deps, wheel, built, ended)
+    stopped = Event()
+    with ThreadPoolExecutor(max_workers=1) as executor, _interrupt_on_error(stopped):
+        code = executor.submit(_check_machine_code, job, deps, wheel, built, stopped)
         works = (
             _check_cpp_libraries(job, deps, wheel, env)
             if wheel.kind == "libtorch"
@@ -182,22 +190,24 @@ def _check_machine_code(
 ) -> list[ValidationResult]:
     if "machine_code" not in job.checks:
         return []
-    look = CodeCheckContext(job, load_knowledge(Path(job.knowledge)), find_code_reader(deps, wheel))
+    context = CodeCheckContext(
+        job, load_knowledge(Path(job.knowledge)), find_code_reader(deps, wheel)
+    )
     with shell.stop_commands_when(ended.is_set):
         return [
-            torch_checks_io.check_torch_code(look, wheel),
-            *torch_checks_io.check_extension_code(look, deps, built),
+            torch_checks_io.check_torch_code(context, wheel),
+            *torch_checks_io.check_extension_code(context, deps, built),
         ]
 
 
 def _check_python_torch(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
 ) -> list[ValidationResult]:
-    said = torch_checks_io.run_probe(job, wheel, built, env)
+    probe_output = torch_checks_io.run_probe(job, wheel, built, env)
     return [
         *check_extension_abis(job, built),
-        *torch_checks_io.collect_probe_checks(job, wheel, said, built),
-        *torch_checks_io.run_smoke_checks(job, said, built, wheel.python, env),
+        *torch_checks_io.collect_probe_checks(job, wheel, probe_output, built),
+        *torch_checks_io.run_smoke_checks(job, probe_output, built, wheel.python, env),
     ]
 
 
@@ -205,10 +215,10 @@ def _check_cpp_libraries(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> list[ValidationResult]:
     """Check a build of only the C++ libraries, which has no torch to import."""
-    absent = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
+    skipped = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
     return [
         check_cpp_program(job, deps, wheel, env),
-        *(ValidationResult(name, "not run", "a C++ build has no Python torch") for name in absent),
+        *(ValidationResult(name, "not run", "a C++ build has no Python torch") for name in skipped),
     ]
 
 
@@ -216,9 +226,9 @@ def _ensure_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResul
     """Add a hint to a failed check without one, and the profile to torchyard commands in hints."""
     if check.status != "failed":
         return check
-    told = add_diagnosis(load_knowledge(Path(job.knowledge)), check)
+    result = add_diagnosis(load_knowledge(Path(job.knowledge)), check)
     return replace(
-        told, remedy=add_profile_argument(told.remedy or f"see {job.log.parent}", job.profile)
+        result, remedy=add_profile_argument(result.remedy or f"see {job.log.parent}", job.profile)
     )
 
 
@@ -231,11 +241,11 @@ def _print_table(found: Validation) -> None:
 
 
 def _require_no_failures(job: ValidateJob, found: Validation) -> None:
-    failed = [check for check in found.checks if check.status == "failed"]
-    if failed:
-        names = ", ".join(check.name for check in failed)
+    failures = [check for check in found.checks if check.status == "failed"]
+    if failures:
+        names = ", ".join(check.name for check in failures)
         raise ValidationFailedError(
-            f"{len(failed)} of {len(found.checks)} checks failed: {names}",
+            f"{len(failures)} of {len(found.checks)} checks failed: {names}",
             location=str(job.manifest),
-            hint=check_results.join_hints(failed),
+            hint=check_results.join_hints(failures),
         )

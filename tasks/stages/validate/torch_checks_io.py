@@ -42,10 +42,10 @@ def run_probe(
 
     A crash or a hang loses only the check during which it happened.
     """
-    cards = len(host_probe.list_gpus()) if wheel.cuda else 0
+    gpu_count = len(host_probe.list_gpus()) if wheel.cuda else 0
 
     def run_remaining_checks(left: Sequence[str]) -> check_results.ProbeRun:
-        argv = build_probe_command(job, wheel, built, cards, left)
+        argv = build_probe_command(job, wheel, built, gpu_count, left)
         return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
 
     return check_results.collect_probe_output(
@@ -59,9 +59,11 @@ def _run_program(command: Command) -> check_results.ProbeRun:
     try:
         shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
-        hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
+        is_timeout = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
         too_long = f"took longer than {command.timeout:.0f} s and was ended"
-        return check_results.ProbeRun(tuple(lines), too_long if hung else error.message, hung)
+        return check_results.ProbeRun(
+            tuple(lines), too_long if is_timeout else error.message, is_timeout
+        )
     return check_results.ProbeRun(tuple(lines))
 
 
@@ -76,7 +78,7 @@ def build_probe_command(
 
     `cards` is the number of GPUs of the driver.
     """
-    given = {
+    arguments = {
         "checks": [name for name in job.checks if left is None or name in left],
         "version": wheel.version,
         "folder": wheel.folder,
@@ -88,7 +90,7 @@ def build_probe_command(
             if left is None or f"{name}: import" in left
         },
     }
-    return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(given))
+    return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(arguments))
 
 
 def _list_probe_checks(job: ValidateJob) -> list[str]:
@@ -101,7 +103,9 @@ def _list_imports(
     if "extensions" not in job.checks:
         return {}
     return {
-        name: one.imports for name, one in built.items() if one.imports and one.status == "built"
+        name: extension.imports
+        for name, extension in built.items()
+        if extension.imports and extension.status == "built"
     }
 
 
@@ -117,44 +121,44 @@ def collect_probe_checks(
         *_list_probe_checks(job),
         *(f"{name}: import" for name in _list_imports(job, built)),
     ]
-    lost = {name: how.detail for name, how in said.crashes.items()}
-    found = [
-        *check_results.build_probe_checks(expected, said.lines, lost, said.stop_reason),
+    crash_details = {name: crash.detail for name, crash in said.crashes.items()}
+    results = [
+        *check_results.build_probe_checks(expected, said.lines, crash_details, said.stop_reason),
         *_check_archs(job, wheel, said),
     ]
-    if check_results.EXIT_CHECK in lost:
-        found.append(
+    if check_results.EXIT_CHECK in crash_details:
+        results.append(
             ValidationResult(
                 check_results.EXIT_CHECK,
                 "failed",
-                f"after the last check {lost[check_results.EXIT_CHECK]}",
+                f"after the last check {crash_details[check_results.EXIT_CHECK]}",
             )
         )
-    if "gpu" in lost:
-        found = _fail_device_check(found, lost["gpu"])
+    if "gpu" in crash_details:
+        results = _fail_device_check(results, crash_details["gpu"])
     if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
-        found = check_results.fail_without_cuda(found, wheel.cuda, job.build_command)
+        results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
     knowledge = load_knowledge(Path(job.knowledge))
-    told = [
+    diagnosed = [
         check_results.add_diagnosis(
-            knowledge, check, said.crashes[check.name].output if check.name in lost else ""
+            knowledge, check, said.crashes[check.name].output if check.name in crash_details else ""
         )
-        for check in found
+        for check in results
     ]
-    return [*told, *_list_unreachable_checks(built)]
+    return [*diagnosed, *_list_unreachable_checks(built)]
 
 
 def _fail_device_check(found: list[ValidationResult], how: str) -> list[ValidationResult]:
     """Return the checks with `device` failed, because the search for a GPU did not finish."""
-    rest = [check for check in found if check.name != "device"]
-    return [*rest, ValidationResult("device", "failed", f"looking for the card {how}")]
+    remaining = [check for check in found if check.name != "device"]
+    return [*remaining, ValidationResult("device", "failed", f"looking for the card {how}")]
 
 
 def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[ValidationResult]:
     return [
         ValidationResult(f"{name}: import", "not run", "its source could not be reached")
-        for name, one in built.items()
-        if one.status == "unreachable"
+        for name, extension in built.items()
+        if extension.status == "unreachable"
     ]
 
 
@@ -192,13 +196,13 @@ def run_smoke_checks(
     for name, smoke in job.smokes.items():
         if name not in built:
             continue
-        what, log = f"{name}: smoke check", job.log.with_name(f"validate-{name}.log")
+        title, log = f"{name}: smoke check", job.log.with_name(f"validate-{name}.log")
         if reason := _find_skip_reason(smoke, built[name], replace(said, hung=hung)):
-            checks.append(ValidationResult(what, "not run", reason))
+            checks.append(ValidationResult(title, "not run", reason))
             continue
-        run = _run_program(Command((python, str(smoke.script)), env, what, None, log, job.timeout))
+        run = _run_program(Command((python, str(smoke.script)), env, title, None, log, job.timeout))
         hung += run.hung and smoke.gpu
-        checks.append(_build_smoke_check(job, what, run, log))
+        checks.append(_build_smoke_check(job, title, run, log))
     return checks
 
 
@@ -207,13 +211,13 @@ def _build_smoke_check(
 ) -> ValidationResult:
     """Return the result of a script: exit 0 passes with its last line; a timeout has failed."""
     if not run.failure:
-        last = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
-        return ValidationResult(what, "passed", last)
-    failed = ValidationResult(what, "failed", run.failure)
-    told = check_results.add_diagnosis(
-        load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines)
+        last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
+        return ValidationResult(what, "passed", last_line)
+    failure = ValidationResult(what, "failed", run.failure)
+    result = check_results.add_diagnosis(
+        load_knowledge(Path(job.knowledge)), failure, "\n".join(run.lines)
     )
-    return told if told.remedy else replace(told, remedy=f"see {log}")
+    return result if result.remedy else replace(result, remedy=f"see {log}")
 
 
 def _find_skip_reason(
@@ -312,8 +316,10 @@ def check_torch_code(look: CodeCheckContext, wheel: Wheel) -> ValidationResult:
         return ValidationResult(name, "not run", _NO_TARGET)
     kernels = _find_kernel_library(look.job, wheel)
     if not kernels.is_file():
-        what = f"torch is for CUDA {wheel.cuda}, and there is no {kernels}"
-        return ValidationResult(name, "failed", what, f"{look.job.build_command} installs it again")
+        detail = f"torch is for CUDA {wheel.cuda}, and there is no {kernels}"
+        return ValidationResult(
+            name, "failed", detail, f"{look.job.build_command} installs it again"
+        )
     parts = [_check_library(look, kernels, name, wheel.cuda, most=True)]
     parts += [
         _check_secondary_library(look, library, name, wheel.cuda)
@@ -333,15 +339,15 @@ def _find_kernel_library(job: ValidateJob, wheel: Wheel) -> Path:
     """Return the library with torch's kernels."""
     folder = Path(wheel.prefix or wheel.folder) / "lib"
     places = [folder / name for name in KERNELS[job.system]]
-    return next((place for place in places if place.is_file()), places[0])
+    return next((path for path in places if path.is_file()), places[0])
 
 
 def _list_other_libraries(wheel: Wheel, kernels: Path) -> Iterator[Path]:
     """Yield the other libraries with device code; a file with two names is listed once."""
-    seen = {kernels.resolve()}
+    paths = {kernels.resolve()}
     for path in sorted(Path(wheel.prefix or wheel.folder).rglob("*")):
-        if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in seen:
-            seen.add(path.resolve())
+        if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
+            paths.add(path.resolve())
             if _has_device_code(path):
                 yield path
 
@@ -361,27 +367,29 @@ def _check_extension(
         return ValidationResult(name, "not run", "its source could not be reached")
     if not look.job.targets:
         return ValidationResult(name, "not run", _NO_TARGET)
-    maker = deps.toolkit.version if deps.toolkit else None
+    toolkit_version = deps.toolkit.version if deps.toolkit else None
     libraries = [Path(library) for library in extension.libraries]
-    found = check_results.combine_checks(
-        name, [_check_library(look, path, name, maker) for path in libraries]
+    result = check_results.combine_checks(
+        name, [_check_library(look, path, name, toolkit_version) for path in libraries]
     )
-    if found.status == "not run" and extension.needs_code:
-        found = replace(found, status="failed", remedy=f"{look.job.build_command} builds it again")
-    return _add_reader_name(look, found)
+    if result.status == "not run" and extension.needs_code:
+        result = replace(
+            result, status="failed", remedy=f"{look.job.build_command} builds it again"
+        )
+    return _add_reader_name(look, result)
 
 
 def _check_library(
     look: CodeCheckContext, library: Path, name: str, maker: str | None, *, most: bool = False
 ) -> ValidationResult:
     """Check that the library covers every target; with `most`, by the archs of most kernels."""
-    found = _read_images(look, library, name)
-    if isinstance(found, ValidationResult):
-        return found
-    if not found.cubins and not found.ptx:
+    images = _read_images(look, library, name)
+    if isinstance(images, ValidationResult):
+        return images
+    if not images.cubins and not images.ptx:
         status: CheckStatus = "failed" if most else "not run"
         return ValidationResult(name, status, f"{library.name} holds no device code")
-    code = found.common_code if most else found.code
+    code = images.common_code if most else images.code
     targets = select_library_targets(library.name, look.job.targets)
     return check_results.check_coverage(look.knowledge, name, code, targets, library.name, maker)
 
@@ -390,11 +398,11 @@ def _check_secondary_library(
     look: CodeCheckContext, library: Path, name: str, maker: str
 ) -> ValidationResult:
     """Report the code of another library of torch; only an unreadable library fails."""
-    found = _read_images(look, library, name)
-    if isinstance(found, ValidationResult):
-        return found
+    images = _read_images(look, library, name)
+    if isinstance(images, ValidationResult):
+        return images
     check = check_results.check_coverage(
-        look.knowledge, name, found.common_code, look.job.targets, library.name, maker
+        look.knowledge, name, images.common_code, look.job.targets, library.name, maker
     )
     if check.status != "failed":
         return check
@@ -429,7 +437,7 @@ def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
     cuobjdump is taken from the toolkit, torch's triton or PATH.
     """
     return MachineCodeReader(
-        next((str(place) for place in _list_cuobjdump_paths(deps, wheel) if place.is_file()), "")
+        next((str(path) for path in _list_cuobjdump_paths(deps, wheel) if path.is_file()), "")
     )
 
 
@@ -437,5 +445,5 @@ def _list_cuobjdump_paths(deps: DepsManifest, wheel: Wheel) -> Iterator[Path]:
     if deps.cuobjdump:
         yield Path(deps.cuobjdump)
     yield Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin" / _PROGRAM
-    if found := shutil.which(_PROGRAM):
-        yield Path(found)
+    if program := shutil.which(_PROGRAM):
+        yield Path(program)

@@ -34,20 +34,20 @@ def capture_graph(torch, first):
     Warm-up runs are in a side stream first, as capturing requires
     (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
     """
-    held, beside = first.clone(), torch.cuda.Stream()
-    beside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(beside):
+    static_input, stream = first.clone(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         for _ in range(3):
-            compute_graph_sample(held)
-    torch.cuda.current_stream().wait_stream(beside)
-    made = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(made):
-        left = compute_graph_sample(held)
+            compute_graph_sample(static_input)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_output = compute_graph_sample(static_input)
 
     def replay_graph(x):
-        held.copy_(x)
-        made.replay()
-        return left.clone()
+        static_input.copy_(x)
+        graph.replay()
+        return static_output.clone()
 
     return replay_graph
 
@@ -78,10 +78,10 @@ def check_compile(where):
     torch.manual_seed(0)
     x = torch.randn(129, 1023)
     with use_empty_caches():
-        found, kernels = run_compiled(torch, x.to(where))
+        result, kernels = run_compiled(torch, x.to(where))
     if not kernels:
         raise WrongResultError("torch.compile made no kernel of its own")
-    return f"{compare_with_float64(x, found.cpu())} of the bound; {kernels} made for {where.type}"
+    return f"{compare_with_float64(x, result.cpu())} of the bound; {kernels} made for {where.type}"
 
 
 def compute_compile_sample(x):
@@ -91,7 +91,7 @@ def compute_compile_sample(x):
 def run_compiled(torch, x):
     """Return the result of the compiled function, and how many kernels were generated."""
     try:
-        found = torch.compile(compute_compile_sample, fullgraph=True)(x)
+        result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
         if UNSUPPORTED.search(str(error)):
             raise NothingToTryError(str(error)) from error
@@ -99,7 +99,7 @@ def run_compiled(torch, x):
     from torch._inductor import metrics
 
     kernels = metrics.generated_kernel_count
-    return found, f"{kernels} kernel{'s' * (kernels > 1)}" if kernels else ""
+    return result, f"{kernels} kernel{'s' * (kernels > 1)}" if kernels else ""
 
 
 def compare_with_float64(x, found):
@@ -107,16 +107,16 @@ def compare_with_float64(x, found):
 
     Each term is rounded three times; a sum of n numbers errs by n u sum|x| (Higham 2002, 4.2).
     """
-    exact = x.double()
-    bound = (x.shape[1] + 3) * 2.0**-24 * (2 * exact.abs() + 1).sum(dim=1)
-    return format_error_share("float32", found, compute_compile_sample(exact), bound)
+    reference = x.double()
+    bound = (x.shape[1] + 3) * 2.0**-24 * (2 * reference.abs() + 1).sum(dim=1)
+    return format_error_share("float32", found, compute_compile_sample(reference), bound)
 
 
 @contextlib.contextmanager
 def use_empty_caches():
     """Use a temporary folder for the caches of both compilers, and no worker processes."""
     folder = tempfile.mkdtemp(prefix="torchyard-")
-    before = dict(os.environ)
+    environment = dict(os.environ)
     os.environ.update(
         {**dict.fromkeys(CACHE_VARIABLES, folder), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     )
@@ -124,7 +124,7 @@ def use_empty_caches():
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(environment)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -147,9 +147,11 @@ def check_all_reduce(torch, where, backend):
     The process group uses a file for the rendezvous.
     """
     group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
-    meet = Path(folder, "meeting").as_uri()
+    rendezvous = Path(folder, "meeting").as_uri()
     try:
-        group.init_process_group(backend, init_method=meet, rank=0, world_size=1, timeout=TIMEOUT)
+        group.init_process_group(
+            backend, init_method=rendezvous, rank=0, world_size=1, timeout=TIMEOUT
+        )
         for operation in (group.ReduceOp.SUM, group.ReduceOp.MAX):
             compare_all_reduce(torch, where, operation)
     finally:
@@ -159,8 +161,8 @@ def check_all_reduce(torch, where, backend):
 
 
 def compare_all_reduce(torch, where, operation):
-    given = torch.arange(100_003, dtype=torch.float32, device=where)
-    found = given.clone()
-    torch.distributed.all_reduce(found, op=operation)
-    if not torch.equal(found, given):
+    expected = torch.arange(100_003, dtype=torch.float32, device=where)
+    reduced = expected.clone()
+    torch.distributed.all_reduce(reduced, op=operation)
+    if not torch.equal(reduced, expected):
         raise WrongResultError("all_reduce over one process changed its numbers", WRONG_HINT)

@@ -88,11 +88,11 @@ def read_driver_version():
         if nvml.nvmlInit_v2() != 0:
             return ""
         text = ctypes.create_string_buffer(80)
-        told = nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
+        status = nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
         nvml.nvmlShutdown()
     except (OSError, AttributeError):
         return ""
-    return text.value.decode() if told == 0 else ""
+    return text.value.decode() if status == 0 else ""
 
 
 def read_device_attribute(number, index=0):
@@ -103,11 +103,11 @@ def read_device_attribute(number, index=0):
     try:
         cuda = ctypes.CDLL(CUDA)
         device, value = ctypes.c_int(), ctypes.c_int()
-        good = (
+        succeeded = (
             cuda.cuInit(0) == 0
             and cuda.cuDeviceGet(ctypes.byref(device), index) == 0
             and cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device) == 0
         )
     except (OSError, AttributeError):
         return 0
-    return value.value if good else 0
+    return value.value if succeeded else 0

@@ -18,14 +18,14 @@ def use_float32_sums(tf32=False):
     """
     import torch
 
-    wanted = list_switches(torch, tf32)
-    before = [getattr(owner, name) for owner, name, _ in wanted]
-    for owner, name, value in wanted:
+    switches = list_switches(torch, tf32)
+    old_values = [getattr(owner, name) for owner, name, _ in switches]
+    for owner, name, value in switches:
         setattr(owner, name, value)
     try:
         yield
     finally:
-        for (owner, name, _), value in zip(wanted, before):  # noqa: B905 (Python 3.9)
+        for (owner, name, _), value in zip(switches, old_values):  # noqa: B905 (Python 3.9)
             setattr(owner, name, value)
 
 
@@ -35,13 +35,13 @@ def list_switches(torch, tf32):
     The settings of torch 2.9 cannot be mixed with the older ones.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    whole = [
+    switches = [
         (matmul, f"allow_{kind}_reduced_precision_reduction", False) for kind in ("fp16", "bf16")
     ]
     if hasattr(torch.backends, "fp32_precision"):
         word = "tf32" if tf32 else "ieee"
-        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *whole]
-    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *whole]
+        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *switches]
+    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *switches]
 
 
 def check_matmul(where):
@@ -58,9 +58,9 @@ def check_matmul(where):
         (torch.float32,) if where.type == "cpu" else (torch.float32, torch.float16, torch.bfloat16)
     )
     with use_float32_sums():
-        shown = [compare_matmul(torch, where, dtype) for dtype in dtypes]
+        shares = [compare_matmul(torch, where, dtype) for dtype in dtypes]
     return (
-        f"{', '.join(shown)} of the bound on {where.type} "
+        f"{', '.join(shares)} of the bound on {where.type} "
         f"({MATMUL_BOUND}){check_tf32(torch, where)}"
     )
 
@@ -68,11 +68,11 @@ def check_matmul(where):
 def compare_matmul(torch, where, dtype):
     k = 512
     a, b = torch.randn(257, k).to(dtype), torch.randn(k, 255).to(dtype)
-    exact = a.double() @ b.double()
-    found = (a.to(where) @ b.to(where)).cpu()
+    reference = a.double() @ b.double()
+    product = (a.to(where) @ b.to(where)).cpu()
     unit = torch.finfo(dtype).eps / 2
-    bound = 2 * k * 2.0**-24 * (a.double().abs() @ b.double().abs()) + unit * exact.abs()
-    return format_error_share(str(dtype).rpartition(".")[2], found, exact, bound)
+    bound = 2 * k * 2.0**-24 * (a.double().abs() @ b.double().abs()) + unit * reference.abs()
+    return format_error_share(str(dtype).rpartition(".")[2], product, reference, bound)
 
 
 def check_tf32(torch, where):
@@ -83,8 +83,8 @@ def check_tf32(torch, where):
     if major < 8:
         return f"; TF32 not run: {major}.{minor} has none, 8.0 is the first"
     with use_float32_sums(tf32=True):
-        shown = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
-    return f"; {shown} of its bound (4 2^-11 |A||B| more)"
+        share = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
+    return f"; {share} of its bound (4 2^-11 |A||B| more)"
 
 
 def compare_tf32(torch, multiply):
@@ -98,10 +98,10 @@ def compare_tf32(torch, multiply):
     k = 512
     a, b = torch.randn(257, k), torch.randn(k, 255)
     bound = (4 * 2.0**-11 + 2 * k * 2.0**-24) * (a.double().abs() @ b.double().abs())
-    shown = format_error_share("TF32", multiply(a, b), a.double() @ b.double(), bound)
-    fine, ones = torch.full((k, k), 1 + 2.0**-12), torch.ones(k, k)
-    used = bool((multiply(fine, ones) != k * (1 + 2.0**-12)).any())
-    return shown if used else f"{shown} (it was allowed, and not used)"
+    share = format_error_share("TF32", multiply(a, b), a.double() @ b.double(), bound)
+    near_ones, ones = torch.full((k, k), 1 + 2.0**-12), torch.ones(k, k)
+    is_used = bool((multiply(near_ones, ones) != k * (1 + 2.0**-12)).any())
+    return share if is_used else f"{share} (it was allowed, and not used)"
 
 
 def check_convolution(where):
@@ -114,13 +114,13 @@ def check_convolution(where):
     torch.manual_seed(0)
     x, w = torch.randn(4, 16, 33, 35), torch.randn(32, 16, 3, 3)
     conv = torch.nn.functional.conv2d
-    exact = conv(x.double(), w.double(), padding=1)
+    reference = conv(x.double(), w.double(), padding=1)
     bound = 16 * 144 * 2.0**-24 * conv(x.double().abs(), w.double().abs(), padding=1)
     with use_float32_sums():
-        found = conv(x.to(where), w.to(where), padding=1).cpu()
+        result = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
     return (
-        f"{format_error_share('float32', found, exact, bound)} of the bound on {library} "
+        f"{format_error_share('float32', result, reference, bound)} of the bound on {library} "
         "(16 k 2^-24 |x||w|)"
     )
 
@@ -135,16 +135,16 @@ def check_autograd(where):
     torch.manual_seed(0)
     x, target = torch.randn(61, 33), torch.randn(61, 17)
     weights = torch.randn(33, 47) / 6, torch.randn(47, 17) / 7
-    exact = compute_gradients(torch, *(t.double() for t in (x, target, *weights)))
+    references = compute_gradients(torch, *(t.double() for t in (x, target, *weights)))
     with use_float32_sums():
-        found = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
+        gradients = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
     allowed = compute_gradient_bounds(torch, *(t.double() for t in (x, target, *weights)))
-    shown = [
-        format_error_share(name, one.cpu(), right, bound)
-        for name, one, right, bound in zip("VW", found, exact, allowed)  # noqa: B905 (Python 3.9)
+    shares = [
+        format_error_share(name, gradient.cpu(), reference, bound)
+        for name, gradient, reference, bound in zip("VW", gradients, references, allowed)  # noqa: B905 (Python 3.9)
     ]
     bound = f"of the bound on {where.type} (each step's rounding, to first order, twice)"
-    return f"gradients of tanh(x V) W: {', '.join(shown)} {bound}"
+    return f"gradients of tanh(x V) W: {', '.join(shares)} {bound}"
 
 
 def compute_gradients(torch, x, target, v, w):
@@ -200,13 +200,13 @@ def build_views(torch, where):
 
     No size is a multiple of the warp size; one view has an offset.
     """
-    line, sheet = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
+    line, matrix = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
     return (
         ("a line", line, (0,)),
         ("every third", line[1::3], (0,)),
-        ("a sheet", sheet, (0, 1, (0, 1))),
-        ("its transpose", sheet.t(), (0, 1)),
-        ("every second row and seventh column", sheet[::2, 5::7], (0, 1, (0, 1))),
+        ("a sheet", matrix, (0, 1, (0, 1))),
+        ("its transpose", matrix.t(), (0, 1)),
+        ("every second row and seventh column", matrix[::2, 5::7], (0, 1, (0, 1))),
     )
 
 
@@ -216,11 +216,11 @@ def compare_reduction(torch, name, view, dim):
     A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
     section 4.2). A mean is rounded once or twice more. A maximum is not rounded.
     """
-    exact = view.cpu().double()
-    size, total = exact.abs().sum(dim), exact.sum(dim)
-    n = exact.numel() // total.numel()
+    reference = view.cpu().double()
+    size, total = reference.abs().sum(dim), reference.sum(dim)
+    n = reference.numel() // total.numel()
     where = f"{name} over {dim}"
-    if not torch.equal(view.amax(dim).cpu().double(), exact.amax(dim)):
+    if not torch.equal(view.amax(dim).cpu().double(), reference.amax(dim)):
         raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
     summed = compute_error_share(
         f"the sum of {where}", view.sum(dim).cpu(), total, n * FLOAT32_UNIT * size

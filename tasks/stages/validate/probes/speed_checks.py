@@ -97,8 +97,8 @@ def measure_seconds(torch, where, work, runs=10):
     """Return the median of `runs` runs, after three warm-up runs; on a GPU timed by CUDA events."""
     for _ in range(3):
         work()
-    once = time_by_events if where.type == "cuda" else time_by_clock
-    return statistics.median(once(torch, work) for _ in range(runs))
+    timer = time_by_events if where.type == "cuda" else time_by_clock
+    return statistics.median(timer(torch, work) for _ in range(runs))
 
 
 def time_by_events(torch, work):

@@ -57,10 +57,10 @@ def run_check(name, function, *arguments):
 def check_version(given):
     import torch
 
-    found, wanted = str(torch.__version__), given["version"]
-    if found != wanted and ("+" in wanted or found.partition("+")[0] != wanted):
+    version, expected = str(torch.__version__), given["version"]
+    if version != expected and ("+" in expected or version.partition("+")[0] != expected):
         raise WrongResultError(
-            f"this is torch {found}, not {wanted}", "run doit build, then doit validate"
+            f"this is torch {version}, not {expected}", "run doit build, then doit validate"
         )
     folder = Path(torch.__file__).resolve().parent
     if folder != Path(given["folder"]).resolve():
@@ -68,19 +68,19 @@ def check_version(given):
             f"torch comes from {folder}, not from {given['folder']}",
             "remove the other torch, or PYTHONPATH",
         )
-    return found
+    return version
 
 
 def check_cuda(given):
     import torch
 
-    found, wanted = torch.version.cuda, given["cuda"]
-    if found != wanted:
+    cuda, expected = torch.version.cuda, given["cuda"]
+    if cuda != expected:
         raise WrongResultError(
-            f"built with CUDA {found or 'none'}, not {wanted or 'none'}",
+            f"built with CUDA {cuda or 'none'}, not {expected or 'none'}",
             "see toolkit.version and torch.index",
         )
-    return f"CUDA {found}" if found else "built without CUDA"
+    return f"CUDA {cuda}" if cuda else "built without CUDA"
 
 
 def import_modules(names):
@@ -136,7 +136,7 @@ def main(given):
 def unload_probe_modules():
     """Unload these scripts: an extension may have the same module name as one of them."""
     folder = Path(__file__).resolve().parent
-    sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != folder]
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     for name in [script.stem for script in folder.glob("*.py")]:
         sys.modules.pop(name, None)
 
