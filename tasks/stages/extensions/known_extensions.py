@@ -90,15 +90,17 @@ def apply_known_facts(
             own_jobs=fact.own_jobs,
             compiler_mib=fact.compiler_mib,
         )
-    taken = {
+    archs_by_variable = {
         each.archs.variable: each.archs for each in knowledge.extensions.values() if each.archs
     }
-    new = [variable for variable in taken if variable in reads and variable not in job.env]
+    new = [
+        variable for variable in archs_by_variable if variable in reads and variable not in job.env
+    ]
     if not new or not job.targets:
         return job
     try:
         archs = {
-            variable: extension_facts.format_arch_variable(taken[variable], job.targets)
+            variable: extension_facts.format_arch_variable(archs_by_variable[variable], job.targets)
             for variable in new
         }
     except KnowledgeError as error:
@@ -140,8 +142,8 @@ def _build_source_keys(fact: extension_facts.ExtensionFact) -> dict[str, Any]:
     if fact.sdist:
         return {"sdist": fact.sdist}
     submodules = bool(fact.submodules)
-    found = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
-    return {**found, "subdirectory": fact.subdirectory or None}
+    keys = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
+    return {**keys, "subdirectory": fact.subdirectory or None}
 
 
 def _list_default_keys(fact: extension_facts.ExtensionFact) -> Iterator[tuple[str, Any]]:
@@ -167,8 +169,11 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
     An index is asked by name: another project may have that name there, now or later. The hint
     names the known source.
     """
-    asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
-    for key, text in asked:
+    requirements = [
+        ("sdist", extension.sdist or ""),
+        *(("requires", one) for one in extension.requires),
+    ]
+    for key, text in requirements:
         name = re.split(r"[^\w.-]", text)[0]
         fact = extension_facts.find_extension(
             knowledge, name

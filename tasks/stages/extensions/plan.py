@@ -36,9 +36,9 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
     `after` maps each name to the names it comes after. In the result, prerequisites are spelled as
     the keys of `after`. Raises `SettingsError` for an unknown name and for a cycle.
     """
-    meant = {normalize_project_name(name): name for name in after}
+    names_by_project = {normalize_project_name(name): name for name in after}
     before = {
-        name: tuple(_resolve_prerequisite(one, name, meant) for one in ones)
+        name: tuple(_resolve_prerequisite(one, name, names_by_project) for one in ones)
         for name, ones in after.items()
     }
     places = {name: place for place, name in enumerate(after)}
@@ -64,15 +64,15 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 
 
 def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
-    found = meant.get(normalize_project_name(name))
-    if found is None:
-        near = format_did_you_mean(name, (one for one in meant.values() if one != of))
+    prerequisite = meant.get(normalize_project_name(name))
+    if prerequisite is None:
+        suggestion = format_did_you_mean(name, (one for one in meant.values() if one != of))
         raise SettingsError(
-            f'it comes after "{name}", which is not in this profile{near}',
+            f'it comes after "{name}", which is not in this profile{suggestion}',
             location=f"extensions ({of}).after",
             hint=f"add {name} to extensions or companions, or take the name out of after",
         )
-    return found
+    return prerequisite
 
 
 def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
@@ -157,11 +157,11 @@ def plan_extension(
     build.
     """
     fact = find_extension_fact(extension, knowledge)
-    if fact and (bad := find_known_failure(extension, fact, choice)) and _is_verified(bad):
+    if fact and (failure := find_known_failure(extension, fact, choice)) and _is_verified(failure):
         raise SettingsError(
-            f"{extension.name} does not build with torch {choice.torch}: {bad.what}",
+            f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
             location=f"extensions ({extension.name})",
-            hint=bad.fix,
+            hint=failure.fix,
         )
     return _build_stage(_build_job(extension, settings, layout, choice, fact), layout)
 
@@ -205,10 +205,10 @@ def _plan_companions(
             )
             yield one.name, _build_stage(job, layout)
         elif one.strategy == "git" and fact.source:
-            built = _build_job(
+            build_job = _build_job(
                 build_source_entry(one, fact.source), settings, layout, choice, fact.source
             )
-            yield one.name, _build_stage(replace(built, why=one.why), layout)
+            yield one.name, _build_stage(replace(build_job, why=one.why), layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:

@@ -25,11 +25,11 @@ def is_stale(job: InstallJob) -> bool:
             return True
     except TorchyardError:
         return True
-    there: dict[Path, set[str]] = {}
+    installed: dict[Path, set[str]] = {}
     for one in last.distributions:
         if one.wheel and compute_record_digest(Path(one.record)) != one.digest:
             return True
         site = Path(one.record).parent.parent
-        if one.name not in there.setdefault(site, list_distribution_names(site)):
+        if one.name not in installed.setdefault(site, list_distribution_names(site)):
             return True
     return False
