@@ -74,8 +74,8 @@ def use_compiler_cache(
         with (
             remote_cache_io.open_remote_environment(
                 cache, job.cache_remote, cached_env, job.work
-            ) as shared,
-            cache_program_io.measure_cache(cache, shared, log) as measured,
+            ) as cached_build,
+            cache_program_io.measure_cache(cache, cached_build, log) as measured,
         ):
             yield measured
     finally:
@@ -157,11 +157,11 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
     alone = (
         scheduler.jobs is not None or limit != job.jobs
     )  # the jobs of other builds are counted separately
-    started, distribution = time.monotonic(), CompileDistribution(command.env)
+    start_time, distribution = time.monotonic(), CompileDistribution(command.env)
     measured = CacheMeasurement(command.env)
     try:
         with reserve_build_slot(alone=alone):
-            started = time.monotonic()
+            start_time = time.monotonic()
             with (
                 distribute_compilation(job, caching, command.env) as distribution,
                 use_compiler_cache(job, caching, distribution.env) as measured,
@@ -178,7 +178,7 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
             run_record_io.record_cache(counts.hits, counts.misses)
         build_history_io.append_run(
             job.runs,
-            time.monotonic() - started,
+            time.monotonic() - start_time,
             build_history_io.build_peak_entries(scheduler.peaks),
             jobs=scheduler.allowed,
             cache=counts.build_record(caching.cache) if counts else {},
@@ -206,7 +206,7 @@ def _read_ninja_outputs(
     """
     logs = tree.rglob(".ninja_log") if heard.finished else ()
     edges = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]
-    return {output: one for output, one in edges if output in heard.finished}
+    return {output: edge for output, edge in edges if output in heard.finished}
 
 
 def _build_start_callback(

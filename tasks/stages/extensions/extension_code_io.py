@@ -185,15 +185,17 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
 def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
     """Yield hints to get the .cu files compiled, the most likely first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
-    reads = [name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES]
-    if forced != "1" and "FORCE_CUDA" in reads:
+    cuda_variables = [
+        name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES
+    ]
+    if forced != "1" and "FORCE_CUDA" in cuda_variables:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
     elif project.gpu_check_line:
         yield (
             "this line checks whether this machine has a GPU: change it with a patch "
             f"({place}.patches), or build on a machine with a GPU"
         )
-    others = [name for name in reads if name not in ("FORCE_CUDA", *job.env)]
+    others = [name for name in cuda_variables if name not in ("FORCE_CUDA", *job.env)]
     if others:
         yield f"its setup.py reads {format_short_list(others, 3)}: set what it needs in {place}.env"
     yield f"if it needs no CUDA code, set {place}.cuda: none"

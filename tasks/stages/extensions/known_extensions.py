@@ -48,10 +48,10 @@ def find_extension_fact(
     Returns the facts about its name if the source is unknown or not set.
     """
     labelled = extension_facts.find_extension(knowledge, extension.name)
-    same = extension_facts.find_extensions_by_source(
+    same_source = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
     )
-    return labelled if labelled in same or not same else same[0]
+    return labelled if labelled in same_source or not same_source else same_source[0]
 
 
 def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
@@ -91,17 +91,19 @@ def apply_known_facts(
             compiler_mib=fact.compiler_mib,
         )
     archs_by_variable = {
-        each.archs.variable: each.archs for each in knowledge.extensions.values() if each.archs
+        known_extension.archs.variable: known_extension.archs
+        for known_extension in knowledge.extensions.values()
+        if known_extension.archs
     }
-    new = [
+    new_variables = [
         variable for variable in archs_by_variable if variable in reads and variable not in job.env
     ]
-    if not new or not job.targets:
+    if not new_variables or not job.targets:
         return job
     try:
         archs = {
             variable: extension_facts.format_arch_variable(archs_by_variable[variable], job.targets)
-            for variable in new
+            for variable in new_variables
         }
     except KnowledgeError as error:
         error.location = f"extensions ({job.name})"
@@ -116,10 +118,12 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
         raise _build_unknown_error(extension, knowledge)
     if fact is None:
         return extension
-    filled = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
-    fresh = {key: value for key, value in filled.items() if key not in extension.model_fields_set}
+    known_keys = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
+    missing_keys = {
+        key: value for key, value in known_keys.items() if key not in extension.model_fields_set
+    }
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
-    completed = extension.model_copy(update={**fresh, "includes": includes})
+    completed = extension.model_copy(update={**missing_keys, "includes": includes})
     _require_fitting_keys(extension, completed)
     return completed
 

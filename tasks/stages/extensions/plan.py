@@ -197,28 +197,30 @@ def _plan_companions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[tuple[str, Stage]]:
     """Yield the stages of the companions that did not come with torch."""
-    for one in resolve_companions(settings, choice, knowledge):
-        fact = knowledge.companions[one.name]
-        if one.strategy == "wheel":
+    for companion in resolve_companions(settings, choice, knowledge):
+        fact = knowledge.companions[companion.name]
+        if companion.strategy == "wheel":
             job = build_wheel_job(
-                one, fact, _build_settings_job(Extension(name=one.name), settings, layout, choice)
+                companion,
+                fact,
+                _build_settings_job(Extension(name=companion.name), settings, layout, choice),
             )
-            yield one.name, _build_stage(job, layout)
-        elif one.strategy == "git" and fact.source:
+            yield companion.name, _build_stage(job, layout)
+        elif companion.strategy == "git" and fact.source:
             build_job = _build_job(
-                build_source_entry(one, fact.source), settings, layout, choice, fact.source
+                build_source_entry(companion, fact.source), settings, layout, choice, fact.source
             )
-            yield one.name, _build_stage(replace(build_job, why=one.why), layout)
+            yield companion.name, _build_stage(replace(build_job, why=companion.why), layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     fetches = job.kind == "wheel"
     verb = "fetch {} for" if fetches else "build {} against"
-    reads = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
-    more = {
+    inputs = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
+    optional_inputs = {
         name: convert_to_json(getattr(job, name)) for name in _OPTIONAL_FIELDS if getattr(job, name)
     }
-    more |= {"cuda": job.cuda} if job.cuda != "auto" else {}
+    optional_inputs |= {"cuda": job.cuda} if job.cuda != "auto" else {}
     return Stage(
         name=f"extensions:{job.name}",
         kind="extensions",
@@ -228,11 +230,11 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
             "recipe": RECIPE,
             "targets": [str(arch) for arch in job.targets],
             **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-            **more,
+            **optional_inputs,
         },
         outputs=(job.manifest,),
         inputs=(
-            *(layout.compute_manifest_path(name) for name in reads),
+            *(layout.compute_manifest_path(name) for name in inputs),
             *((job.pinned,) if job.pinned else ()),
             *job.patches,
         ),

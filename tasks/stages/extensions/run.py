@@ -115,11 +115,11 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         return (_report_unreachable(job, reason),)
     deps = manifests.read_manifest(job.deps, DepsManifest)
     surface = manifests.read_manifest(job.abi_manifest, AbiFingerprint)
-    started = format_current_time()
+    start_time = format_current_time()
     files.require_minimum_space(job.work, f"building {job.name}")
     try:
         show_progress("fetching it" if job.kind == "wheel" else "fetching its source")
-        fetched, source = extension_sources_io.fetch_source(job, deps)
+        fetched_path, source = extension_sources_io.fetch_source(job, deps)
         edits = "" if job.kind == "wheel" else extension_sources_io.format_edits_suffix(job, source)
         job = _apply_known_settings(job)
         prepare_build(job, deps)
@@ -127,7 +127,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         if not job.optional or job.kind != "sdist":
             raise
         return (_report_unreachable(job, error.message),)
-    wheel = fetched if job.kind == "wheel" else build_extension(job, deps, fetched)
+    wheel = fetched_path if job.kind == "wheel" else build_extension(job, deps, fetched_path)
     recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
     unpacked = _unpack_wheel(job, wheel)
     library_archs = read_library_archs(job, deps, unpacked, recorded)
@@ -145,7 +145,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     artifact = install_extension(job, deps, wheel, unpacked)
     if build_inputs:
         statement = build_statement(
-            build_inputs, artifact, build_invocation(job, deps, library_archs, started)
+            build_inputs, artifact, build_invocation(job, deps, library_archs, start_time)
         )
         files.write_atomic(
             wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name),

@@ -233,22 +233,22 @@ def restore_environment(stamp: Path) -> Rollback | None:
     Afterwards only the files set aside are left in the stamp's folder.
     """
     undo_pending(stamp)
-    one = install_journal_io.read_record(stamp)
+    record = install_journal_io.read_record(stamp)
     rollback = None
-    if one and install_journal_io.is_environment_gone(one):
+    if record and install_journal_io.is_environment_gone(record):
         raise TorchyardError(
-            f"the environment is not there any more that this was kept of: {one.prefix}",
+            f"the environment is not there any more that this was kept of: {record.prefix}",
             location=str(stamp),
             hint="once you need none of it, remove that folder",
         )
-    if one:
+    if record:
         files.write_atomic(stamp / install_journal_io.RESTORING_MARKER, "")
         rollback = restore_files(
-            one,
+            record,
             stamp / install_journal_io.BACKUP_FOLDER,
             stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
         )
-        report_displaced_files(rollback, one.prefix)
+        report_displaced_files(rollback, record.prefix)
     (stamp / install_journal_io.RECORD_FILE).unlink(missing_ok=True)
     (stamp / install_journal_io.RESTORING_MARKER).unlink(missing_ok=True)
     # A SIGKILL leaves temporary files
@@ -262,11 +262,11 @@ def restore_environment(stamp: Path) -> Rollback | None:
 def report_displaced_files(back: Rollback, prefix: str) -> None:
     """Warn about the user's files that were moved. They are never moved silently."""
     if back.displaced:
-        one = len(back.displaced) == 1
+        is_single = len(back.displaced) == 1
         print_warning(
-            f"{len(back.displaced)} file{'' if one else 's'} in {prefix} "
-            f"{'was' if one else 'were'} "
-            f"changed since, and {'is' if one else 'are'} now in {back.aside}"
+            f"{len(back.displaced)} file{'' if is_single else 's'} in {prefix} "
+            f"{'was' if is_single else 'were'} "
+            f"changed since, and {'is' if is_single else 'are'} now in {back.aside}"
         )
 
 

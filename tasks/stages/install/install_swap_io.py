@@ -128,7 +128,7 @@ def back_up_files(
 
     `wheels` are the sha256 of wheels by the distribution's name.
     """
-    old, paths = find_replaced_files(target, made)
+    distributions, paths = find_replaced_files(target, made)
     backups = {}
     for number, (path, owner) in enumerate(sorted(paths.items())):
         if number % 500 == 0:
@@ -142,7 +142,9 @@ def back_up_files(
         prefix=str(target.prefix),
         sites=target.sites,
         when=when,
-        parts=_build_distribution_changes(stamp / PENDING_FOLDER / "staged", made, old, wheels),
+        parts=_build_distribution_changes(
+            stamp / PENDING_FOLDER / "staged", made, distributions, wheels
+        ),
         kept=backups,
         placed=made.placed,
         folders={
@@ -289,7 +291,7 @@ def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bo
         and target_files_io.is_original_file(target, backup, store / path)
     ):
         return False
-    own = (
+    is_displaced = (
         not is_unchanged
         and target_files_io.is_present(target)
         and _displace_user_file(target, aside / path)
@@ -300,7 +302,7 @@ def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bo
         target.unlink(missing_ok=True)
     if path in one.placed:
         _remove_bytecode(one, target)
-    return own
+    return is_displaced
 
 
 def _remove_bytecode(one: InstallRecord, source: Path) -> None:

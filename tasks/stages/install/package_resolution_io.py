@@ -200,8 +200,12 @@ def compare_installed(
 
     Expected are those listed `before`, with `coming` installed. Reads only its arguments.
     """
-    expected = {name: one.version for name, one in before.list_installed().items()} | dict(coming)
-    installed = {name: one.version for name, one in after.list_installed().items()}
+    expected = {
+        name: distribution.version for name, distribution in before.list_installed().items()
+    } | dict(coming)
+    installed = {
+        name: distribution.version for name, distribution in after.list_installed().items()
+    }
     names = sorted(expected.keys() | installed.keys())
     return [
         f"{name} {installed.get(name, 'is gone')} (meant: {expected.get(name, 'none')})"
@@ -354,14 +358,14 @@ def resolve_install(
     installed.
     """
     built = {one.name for one in chosen}
-    fresh = {one.name: one.version for one in chosen if not _is_installed(one, held)}
+    new_wheels = {one.name: one.version for one in chosen if not _is_installed(one, held)}
     torch, *others = chosen
-    requirement = str(torch.path) if torch.name in fresh else f"{torch.name}=={torch.version}"
-    reinstalled = [torch.name] if torch.name in fresh else []
+    requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
+    reinstalled = [torch.name] if torch.name in new_wheels else []
     extra = [
         missing
         for one in others
-        if one.name in fresh
+        if one.name in new_wheels
         for missing in _list_missing_requirements(one, target, built)
     ]
     show_progress("finding out what is needed there")
@@ -375,7 +379,7 @@ def resolve_install(
                 f"the extensions ask for {', '.join(extra)}, which was not to be had beside what "
                 f"is there: {error.message}"
             )
-    return {**{name: version for name, version in needs.items() if name not in built}, **fresh}
+    return {**{name: version for name, version in needs.items() if name not in built}, **new_wheels}
 
 
 def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> Iterator[str]:
@@ -383,7 +387,9 @@ def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> I
 
     Packages that a wheel replaces are not pinned.
     """
-    installed = {name: one.version for name, one in target.list_installed().items()}
+    installed = {
+        name: distribution.version for name, distribution in target.list_installed().items()
+    }
     for name, version in {**installed, **needs}.items():
         with suppress(InvalidVersion):  # installers reject such a version
             if name not in built:

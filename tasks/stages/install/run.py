@@ -76,8 +76,8 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     linked = set(_list_linked_packages(order)) if order.installer.uv else set()
-    new = [name for name in order.versions if name not in linked]
-    return sum(sizes.get(name, estimate_unpacked_size(name, order.job.sizes)) for name in new)
+    unpacked = [name for name in order.versions if name not in linked]
+    return sum(sizes.get(name, estimate_unpacked_size(name, order.job.sizes)) for name in unpacked)
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
@@ -145,17 +145,17 @@ def _check_import_failures(
 ) -> None:
     """Report each failed import separately: a later one may be worse."""
     for name, output in _find_failed_imports(lines):
-        one = ImportResult(
+        result = ImportResult(
             tuple(output), environments.find_raised_exception(output) or error.message, error
         )
-        if not one.needs_driver:
+        if not result.needs_driver:
             raise BadArtifactError(
-                f"{name} does not import in {target.python}: {one.problem}",
+                f"{name} does not import in {target.python}: {result.problem}",
                 location=error.location,
                 hint="that log has the whole traceback; what was there before is back",
             ) from error
         print_warning(
-            f"{name} was installed, and imports only where there is a card: {one.problem}"
+            f"{name} was installed, and imports only where there is a card: {result.problem}"
         )
 
 

@@ -238,7 +238,7 @@ def find_distributions(
         for info, name in _list_site_infos(prefix / site):
             if name in requested:
                 infos_by_name.setdefault(name, []).append(info)
-    listed = {
+    conda_files = {
         info: files
         for infos in infos_by_name.values()
         for info in infos
@@ -246,7 +246,10 @@ def find_distributions(
     }
     return {
         name: InstalledDistribution(
-            name, _join_versions(infos), tuple(infos), {i: listed[i] for i in infos if i in listed}
+            name,
+            _join_versions(infos),
+            tuple(infos),
+            {i: conda_files[i] for i in infos if i in conda_files},
         )
         for name, infos in infos_by_name.items()
     }
@@ -298,8 +301,8 @@ def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterato
         info_files = (
             [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
         )
-        listed = [prefix / path for path in one.listed.get(info, ())]
-        paths = [*listed, *(prefix / path for path in recorded_paths if path), *info_files]
+        conda_files = [prefix / path for path in one.listed.get(info, ())]
+        paths = [*conda_files, *(prefix / path for path in recorded_paths if path), *info_files]
         for path in (path for path in paths if path.name != TEMPORARY_NAME):
             yield from (
                 file.relative_to(prefix).as_posix()

@@ -26,10 +26,13 @@ def is_stale(job: InstallJob) -> bool:
     except TorchyardError:
         return True
     installed: dict[Path, set[str]] = {}
-    for one in last.distributions:
-        if one.wheel and compute_record_digest(Path(one.record)) != one.digest:
+    for distribution in last.distributions:
+        if (
+            distribution.wheel
+            and compute_record_digest(Path(distribution.record)) != distribution.digest
+        ):
             return True
-        site = Path(one.record).parent.parent
-        if one.name not in installed.setdefault(site, list_distribution_names(site)):
+        site = Path(distribution.record).parent.parent
+        if distribution.name not in installed.setdefault(site, list_distribution_names(site)):
             return True
     return False

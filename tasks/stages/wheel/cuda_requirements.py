@@ -65,18 +65,18 @@ def resolve_cuda_requirements(
     `of_toolkit` is the test for a folder of the toolkit: such folders are removed from every RPATH
     if packages provide everything.
     """
-    found = {
-        need.name: by
+    packages = {
+        need.name: package
         for need in needs
-        if not is_driver_library(need.name) and (by := bringer(need))
+        if not is_driver_library(need.name) and (package := bringer(need))
     }
-    unpackaged = sorted(set(_find_unpackaged(needs, found, of_toolkit)))
+    unpackaged = sorted(set(_find_unpackaged(needs, packages, of_toolkit)))
     other_folders = [
-        found[n.name].folder for n in needs if n.library not in held and n.name in found
+        packages[n.name].folder for n in needs if n.library not in held and n.name in packages
     ]
     paths = {}
     for name, linkage in held.items():
-        needed_folders = [found[need].folder for need in linkage.needed if need in found]
+        needed_folders = [packages[need].folder for need in linkage.needed if need in packages]
         before = (*linkage.rpath, *linkage.runpath)
         rpath = [path for path in before if unpackaged or not of_toolkit(path)]
         origin_paths = (
@@ -86,9 +86,9 @@ def resolve_cuda_requirements(
         if after != before or (needed_folders and linkage.runpath):
             paths[name] = after
     return CudaRequirements(
-        tuple(sorted({by.requirement for by in found.values()})),
+        tuple(sorted({package.requirement for package in packages.values()})),
         paths,
-        frozenset(f"{by.folder}/{name}" for name, by in found.items()),
+        frozenset(f"{package.folder}/{name}" for name, package in packages.items()),
         tuple(unpackaged),
     )
 
@@ -120,12 +120,12 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
     """
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
-    new = [one for one in requires if not _is_declared(Requirement(one), declared)]
+    missing = [one for one in requires if not _is_declared(Requirement(one), declared)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")
     last = max((n for n, line in enumerate(lines) if line.startswith("Requires-Dist:")), default=-1)
     place = last + 1 if last >= 0 else len(lines)
-    lines[place:place] = [f"Requires-Dist: {one}; {_LINUX_MARKER}" for one in new]
+    lines[place:place] = [f"Requires-Dist: {one}; {_LINUX_MARKER}" for one in missing]
     return "\n".join(lines) + (separator or "\n") + body
 
 

@@ -28,9 +28,9 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
             return _build_stage(
                 layout, _build_existing_job(layout, choice, abi_options), ("deps",), doc
             )
-    reads = ("deps", "source", "env", "compile")
+    inputs = ("deps", "source", "env", "compile")
     source_job = _build_source_job(settings, layout, choice, abi_options)
-    return _build_stage(layout, source_job, reads, "build the wheel, check it and install it")
+    return _build_stage(layout, source_job, inputs, "build the wheel, check it and install it")
 
 
 def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:

@@ -301,7 +301,7 @@ def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprin
     if compiled.backend == "cmake":
         return _build_cpp_libraries(job, deps, compiled)
     PackageInstaller(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
-    build_inputs, began = read_build_inputs(job, deps), format_current_time()
+    build_inputs, start_time = read_build_inputs(job, deps), format_current_time()
     before = read_last_wheel(job)
     previous_wheel = locate_last_wheel(job, before) if before else None
     packed_wheel = wheel_packing_io.pack_wheel(job, compiled, build_inputs, deps, previous_wheel)
@@ -316,7 +316,7 @@ def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprin
                 "wheel.cuda: packages makes one for machines that have a driver and no toolkit"
             )
         artifact = install_new_wheel(
-            job, deps, NewWheel(packed_wheel.wheel, content, build_inputs, began), before
+            job, deps, NewWheel(packed_wheel.wheel, content, build_inputs, start_time), before
         )
         manifests.write_manifest(job.libraries, libraries)
     installed = find_installed_torch(deps.python)

@@ -68,7 +68,7 @@ def read_abi_fingerprint(
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
         headers=_compute_digest(headers),
-        symbols=_compute_digest({name: one.digest for name, one in exported.items()}),
+        symbols=_compute_digest({name: symbols.digest for name, symbols in exported.items()}),
         cxx11_abi=next(
             (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name)), None
         ),
@@ -121,7 +121,7 @@ def _read_exports(
         name: cached[digest] if digest in cached else _summarize_exports(site / name, names(name))
         for name, digest in libraries.items()
     }
-    by_digest = {libraries[name]: one for name, one in exported.items() if libraries[name]}
+    by_digest = {libraries[name]: symbols for name, symbols in exported.items() if libraries[name]}
     if by_digest != cached:
         manifests.write_manifest(
             reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)

@@ -274,12 +274,12 @@ def _build_package_lookup(
 
 def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
     """Yield each library of the installed NVIDIA packages with the requirement for its package."""
-    for one in importlib.metadata.distributions(path=[str(site)]):
-        name = canonicalize_name(one.metadata["Name"] or "")
+    for distribution in importlib.metadata.distributions(path=[str(site)]):
+        name = canonicalize_name(distribution.metadata["Name"] or "")
         if name.startswith("nvidia-"):
-            for file in one.files or ():
+            for file in distribution.files or ():
                 if ".so" in file.name:
-                    yield file.as_posix(), f"{name}=={one.version}"
+                    yield file.as_posix(), f"{name}=={distribution.version}"
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
@@ -289,13 +289,15 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
     any version of it.
     """
     installed = {
-        name: one
-        for name, one in read_installed_packages(site).items()
+        name: package
+        for name, package in read_installed_packages(site).items()
         if name.startswith("nvidia-")
     }
-    declared = {str(canonicalize_name(Requirement(one).name)): one for one in requires}
+    declared = {str(canonicalize_name(Requirement(package).name)): package for package in requires}
     roots = [
-        name for name, one in declared.items() if name in installed and one == installed[name].pin
+        name
+        for name, package in declared.items()
+        if name in installed and package == installed[name].pin
     ]
     transitive = {name: installed[name].pin for name in resolve_required_names(roots, installed)}
     return tuple(sorted({**transitive, **declared}.values()))

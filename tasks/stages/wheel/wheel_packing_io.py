@@ -105,10 +105,10 @@ def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
 def _find_source_url(job: BuiltJob) -> str:
     """Return the URL that the tree was cloned from, "" for a local folder or a tarball."""
     source = job.settings.get("source")
-    settings = source if isinstance(source, dict) else {}
-    url = str(settings.get("git") or "")
-    fetched = not settings.get("path") and not settings.get("tarball")
-    return redact_secrets(url) if fetched and url and not is_local_url(url) else ""
+    source_settings = source if isinstance(source, dict) else {}
+    url = str(source_settings.get("git") or "")
+    is_remote = not source_settings.get("path") and not source_settings.get("tarball")
+    return redact_secrets(url) if is_remote and url and not is_local_url(url) else ""
 
 
 def _find_source_epoch(job: BuiltJob, tree: SourceTree) -> int:
@@ -178,13 +178,13 @@ def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
 def _build_wheel(job: BuiltJob, compiled: CompileResult, made: BuildInputs) -> Path:
     files.remove_owned(job.landing)
     landing = files.create_owned_folder(job.landing)
-    more = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
+    variables = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
     try:
-        run_backend(job, compiled, landing, more)
+        run_backend(job, compiled, landing, variables)
     except CommandFailedError as error:
         if not _UNKNOWN_OPTION.search(error.output):
             raise
-        run_backend(job, compiled, landing, more, plain=True)
+        run_backend(job, compiled, landing, variables, plain=True)
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
         raise TorchyardError(
