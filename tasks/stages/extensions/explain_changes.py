@@ -55,9 +55,9 @@ def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Ite
         "is gone": before.keys() - after.keys(),
         "is new": after.keys() - before.keys(),
     }
-    found = [(name, verb) for verb, names in verbs.items() for name in sorted(names)]
-    if found:
-        (first, verb), *rest = found
+    changes = [(name, verb) for verb, names in verbs.items() for name in sorted(names)]
+    if changes:
+        (first, verb), *rest = changes
         yield f"{first} {verb}{_format_more(len(rest), _name_file_kind(name for name, _ in rest))}"
 
 
@@ -72,14 +72,14 @@ def _compare_symbols(
     named: Callable[[str], str],
 ) -> Iterator[str]:
     name = library.rpartition("/")[2]
-    had, has = set(before.get(library, ())), set(after.get(library, ()))
+    old_symbols, new_symbols = set(before.get(library, ())), set(after.get(library, ()))
     if library not in after:
         yield f"{name} is gone"
     elif library not in before:
         yield f"{name} is new"
     else:
-        yield from _format_exports(f"{name} no longer exports", had - has, named)
-        yield from _format_exports(f"{name} now exports", has - had, named)
+        yield from _format_exports(f"{name} no longer exports", old_symbols - new_symbols, named)
+        yield from _format_exports(f"{name} now exports", new_symbols - old_symbols, named)
 
 
 def _format_exports(words: str, names: set[str], named: Callable[[str], str]) -> Iterator[str]:
@@ -97,22 +97,22 @@ _SYMBOL_WIDTH = 80  # longest symbol that is shown with its parameters
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
     """Return a line for each kind of change, empty if the previous details are not known."""
     try:
-        built, now = (
+        built, current = (
             manifests.read_manifest(job.manifest, BuiltExtension),
             manifests.read_manifest(job.abi_manifest, AbiFingerprint),
         )
     except TorchyardError:
         return ()
-    if built.surface == now.name:
+    if built.surface == current.name:
         return ("the environment was made anew",)
     before, after = (
         abi_fingerprint_store_io.read_stored_parts(job.abi_folder, name)
-        for name in (built.surface, now.name)
+        for name in (built.surface, current.name)
     )
     return tuple(find_abi_differences(before, after, _format_symbol)) if before and after else ()
 
 
 def _format_symbol(symbol: str) -> str:
     """Return `c10::detail::torchCheckFail(…)`, or a short symbol with its parameters."""
-    whole, short = exported_symbols_io.demangle_symbol(symbol)
-    return whole if len(whole) <= _SYMBOL_WIDTH or whole == short else f"{short}(…)"
+    demangled, short = exported_symbols_io.demangle_symbol(symbol)
+    return demangled if len(demangled) <= _SYMBOL_WIDTH or demangled == short else f"{short}(…)"

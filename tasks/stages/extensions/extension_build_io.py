@@ -67,15 +67,15 @@ def use_compiler_cache(
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
         wrapped = _wrap_with_distributor(job.workers.script, env)
     wrappers = {name: str(path) for name, path in _write_wrapper_scripts(job, wrapped).items()}
-    given = caching.build_compiler_environment(env, {**wrappers, **job.env})
+    cached_env = caching.build_compiler_environment(env, {**wrappers, **job.env})
     log = Path(job.work) / "cache.log"
-    cache, measured = caching.cache, CacheMeasurement(given)
+    cache, measured = caching.cache, CacheMeasurement(cached_env)
     try:
         with (
             remote_cache_io.open_remote_environment(
-                cache, job.cache_remote, given, job.work
-            ) as shared,
-            cache_program_io.measure_cache(cache, shared, log) as measured,
+                cache, job.cache_remote, cached_env, job.work
+            ) as cached_build,
+            cache_program_io.measure_cache(cache, cached_build, log) as measured,
         ):
             yield measured
     finally:
@@ -101,13 +101,13 @@ def _write_wrapper_scripts(
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line
     files.create_owned_folder(folder)
-    made = {}
+    scripts = {}
     for variable, words in wrapped.items():
         path = folder / Path(words[-1]).name
         files.write_atomic(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         path.chmod(0o755)
-        made[variable] = path
-    return made
+        scripts[variable] = path
+    return scripts
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
@@ -146,8 +146,8 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
     jobs = compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))
     limit = find_job_limit(job)
-    maker = deps.toolkit.version if deps.toolkit else None
-    crew = JobScheduler(
+    toolkit_version = deps.toolkit.version if deps.toolkit else None
+    scheduler = JobScheduler(
         jobs,
         job.pool,
         build_history_io.collect_peaks(past),
@@ -155,22 +155,22 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
         limit=limit,
     )
     alone = (
-        crew.jobs is not None or limit != job.jobs
+        scheduler.jobs is not None or limit != job.jobs
     )  # the jobs of other builds are counted separately
-    started, handed = time.monotonic(), CompileDistribution(command.env)
+    start_time, distribution = time.monotonic(), CompileDistribution(command.env)
     measured = CacheMeasurement(command.env)
     try:
         with reserve_build_slot(alone=alone):
-            started = time.monotonic()
+            start_time = time.monotonic()
             with (
-                distribute_compilation(job, caching, command.env) as handed,
-                use_compiler_cache(job, caching, handed.env) as measured,
+                distribute_compilation(job, caching, command.env) as distribution,
+                use_compiler_cache(job, caching, distribution.env) as measured,
             ):
-                crew.slots = handed.slots
-                crew.progress_monitor = ProgressMonitor(measured.hit_rate)
-                guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), maker)
-                crew.run_build(
-                    _build_start_callback(job, crew, replace(command, env=measured.env), guard)
+                scheduler.slots = distribution.slots
+                scheduler.progress_monitor = ProgressMonitor(measured.hit_rate)
+                guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), toolkit_version)
+                scheduler.run_build(
+                    _build_start_callback(job, scheduler, replace(command, env=measured.env), guard)
                 )
     finally:
         counts = measured.counts
@@ -178,15 +178,15 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
             run_record_io.record_cache(counts.hits, counts.misses)
         build_history_io.append_run(
             job.runs,
-            time.monotonic() - started,
-            build_history_io.build_peak_entries(crew.peaks),
-            jobs=crew.allowed,
+            time.monotonic() - start_time,
+            build_history_io.build_peak_entries(scheduler.peaks),
+            jobs=scheduler.allowed,
             cache=counts.build_record(caching.cache) if counts else {},
-            killed=list(crew.killed),
-            old_make=crew.old_make,
-            **handed.noted,
+            killed=list(scheduler.killed),
+            old_make=scheduler.old_make,
+            **distribution.noted,
         )
-        run_record_io.record_edges(_read_edges(tree, crew))
+        run_record_io.record_edges(_read_edges(tree, scheduler))
 
 
 def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
@@ -205,8 +205,8 @@ def _read_ninja_outputs(
     outputs whose completion was seen count: the tree also has logs of earlier builds.
     """
     logs = tree.rglob(".ninja_log") if heard.finished else ()
-    found = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]
-    return {output: one for output, one in found if output in heard.finished}
+    edges = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]
+    return {output: edge for output, edge in edges if output in heard.finished}
 
 
 def _build_start_callback(

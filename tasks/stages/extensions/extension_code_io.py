@@ -47,8 +47,8 @@ class Project:
     @property
     def variables(self) -> tuple[str, ...]:
         """Return the environment variables that setup.py reads, in order."""
-        found = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
-        return tuple(dict.fromkeys(found))
+        names = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
+        return tuple(dict.fromkeys(names))
 
     @property
     def gpu_check_line(self) -> str:
@@ -62,7 +62,9 @@ class Project:
 
     def _find_line(self, pattern: re.Pattern[str]) -> str:
         lines = enumerate(self._read_text("setup.py").splitlines(), 1)
-        return next((f"{self.shown}:{at}" for at, line in lines if pattern.search(line)), "")
+        return next(
+            (f"{self.shown}:{number}" for number, line in lines if pattern.search(line)), ""
+        )
 
     def _list_names(self) -> Iterator[str]:
         yield _parse_toml_name(self._read_text("pyproject.toml"))
@@ -113,9 +115,9 @@ def _parse_setup_name(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setup", "setuptools.setup"}:
             for value in (one.value for one in node.keywords if one.arg == "name"):
-                found = value.value if isinstance(value, ast.Constant) else None
-                found = texts.get(value.id) if isinstance(value, ast.Name) else found
-                return found if isinstance(found, str) else ""
+                name = value.value if isinstance(value, ast.Constant) else None
+                name = texts.get(value.id) if isinstance(value, ast.Name) else name
+                return name if isinstance(name, str) else ""
     return ""
 
 
@@ -135,20 +137,20 @@ def read_library_archs(
     `recorded` are the wheel's members, `unpacked` the folder they were unpacked to. Raises
     `BadArtifactError` if a target is not covered.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    archs: dict[str, tuple[str, ...]] = {}
     cubins, ptx = set[Arch](), set[Arch]()
-    maker = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
+    toolkit_version = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
     reader = MachineCodeReader(deps.cuobjdump or "")
     for name in wheel_archive_io.list_libraries(recorded):
         code = reader.read_images(unpacked / name).code
         if code.cubins or code.ptx:
-            _require_targets(job, name, code, maker)
+            _require_targets(job, name, code, toolkit_version)
             cubins, ptx = cubins | code.cubins, ptx | code.ptx
-            found[name] = code.names
-    if found:
-        whole = MachineCode(frozenset(cubins), frozenset(ptx))
-        _require_targets(job, "the wheel", whole, maker)
-    return found
+            archs[name] = code.names
+    if archs:
+        combined = MachineCode(frozenset(cubins), frozenset(ptx))
+        _require_targets(job, "the wheel", combined, toolkit_version)
+    return archs
 
 
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
@@ -161,8 +163,8 @@ def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, 
         return False
     if job.cuda == "required":
         return True
-    carries = not any(wheel_archive_io.list_libraries(recorded)) and any(unpacked.rglob("*.cu"))
-    return bool(_find_kernel_sources(job)) and not carries
+    has_kernels = not any(wheel_archive_io.list_libraries(recorded)) and any(unpacked.rglob("*.cu"))
+    return bool(_find_kernel_sources(job)) and not has_kernels
 
 
 def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
@@ -183,15 +185,17 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
 def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
     """Yield hints to get the .cu files compiled, the most likely first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
-    reads = [name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES]
-    if forced != "1" and "FORCE_CUDA" in reads:
+    cuda_variables = [
+        name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES
+    ]
+    if forced != "1" and "FORCE_CUDA" in cuda_variables:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
     elif project.gpu_check_line:
         yield (
             "this line checks whether this machine has a GPU: change it with a patch "
             f"({place}.patches), or build on a machine with a GPU"
         )
-    others = [name for name in reads if name not in ("FORCE_CUDA", *job.env)]
+    others = [name for name in cuda_variables if name not in ("FORCE_CUDA", *job.env)]
     if others:
         yield f"its setup.py reads {format_short_list(others, 3)}: set what it needs in {place}.env"
     yield f"if it needs no CUDA code, set {place}.cuda: none"
@@ -233,15 +237,16 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
     """Return the machine code that the nvcc options of a command produce, None without an arch."""
     # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
-    listed = " ".join([*_GENCODE_OPTION.findall(command), *alone])
-    found = [
-        (kind, Arch.parse_capability(f"sm_{digits}")) for kind, digits in _CODE_NAME.findall(listed)
+    options = " ".join([*_GENCODE_OPTION.findall(command), *alone])
+    targets = [
+        (kind, Arch.parse_capability(f"sm_{digits}"))
+        for kind, digits in _CODE_NAME.findall(options)
     ]
-    if not found:
+    if not targets:
         return None
     return MachineCode(
-        cubins=frozenset(arch for kind, arch in found if kind == "sm"),
-        ptx=frozenset(arch for kind, arch in found if kind == "compute"),
+        cubins=frozenset(arch for kind, arch in targets if kind == "sm"),
+        ptx=frozenset(arch for kind, arch in targets if kind == "compute"),
     )
 
 
@@ -267,8 +272,8 @@ class ArchGuard:
         """Check the options for nvcc in the build.ninja of what is compiled now."""
         folder = Path(self.job.tree) / self.job.subdirectory / "build"
         for file in folder.glob("temp*/build.ninja"):
-            options, whole, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
-            for line in options.splitlines() if whole else ():
+            options, edges, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
+            for line in options.splitlines() if edges else ():
                 if line.startswith("cuda_"):
                     self._check_command(line)
 
@@ -277,11 +282,13 @@ class ArchGuard:
         if self.error or library is None or code is None or _CPP_EXTENSION_DEFINE not in command:
             return
         targets = select_library_targets(library[1], self.job.targets)
-        left = [
-            one for one in targets if not can_run_code(self.knowledge, code, one, maker=self.maker)
+        missing = [
+            arch
+            for arch in targets
+            if not can_run_code(self.knowledge, code, arch, maker=self.maker)
         ]
-        if left:
-            self.error = _build_arch_error(self.job, code, left)
+        if missing:
+            self.error = _build_arch_error(self.job, code, missing)
             self.stop.set()
 
 

@@ -64,8 +64,10 @@ def add_reproducible_flags(
     """
     flag = f"-ffile-prefix-map={job.deps.parent}=."
     major = deps.cxx.version.partition(".")[0]
-    known = job.system != "windows" and major.isdecimal() and int(major) >= _PREFIX_MAP_VERSION
-    if not known or shlex.quote(flag) != flag:
+    supports_prefix_map = (
+        job.system != "windows" and major.isdecimal() and int(major) >= _PREFIX_MAP_VERSION
+    )
+    if not supports_prefix_map or shlex.quote(flag) != flag:
         return add_source_date(env, date)
     flags = " ".join(filter(None, [env.get("CPPFLAGS", ""), flag]))
     return add_source_date({**env, "CPPFLAGS": flags}, date)
@@ -94,14 +96,14 @@ def compute_job_count(
 
     torch's cpp_extension starts the ninja on PATH with a job count only if MAX_JOBS is set.
     """
-    asked = find_job_limit(job)
-    if asked and job.jobs_exact:
-        return asked
+    limit = find_job_limit(job)
+    if limit and job.jobs_exact:
+        return limit
     if job.own_jobs or "MAKEFLAGS" in job.env:
-        return compute_safe_jobs(asked, job.compiler_mib if job.own_jobs else 0)
+        return compute_safe_jobs(limit, job.compiler_mib if job.own_jobs else 0)
     ninja = shutil.which("ninja", path=env.get("PATH")) or ""
     words = [word for name in _COMPILER_VARIABLES for word in env.get(name, "").split()]
-    return resolve_fixed_jobs(asked, job.pool, ninja, deps, (caching.cache.path, *words))
+    return resolve_fixed_jobs(limit, job.pool, ninja, deps, (caching.cache.path, *words))
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
@@ -117,14 +119,17 @@ def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -
     rest = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is None:
         return rest
-    own = _read_job_numbers(job)
-    return {**rest, **{name: str(min(jobs, own.get(name, jobs))) for name in JOB_COUNT_VARIABLES}}
+    job_numbers = _read_job_numbers(job)
+    return {
+        **rest,
+        **{name: str(min(jobs, job_numbers.get(name, jobs))) for name in JOB_COUNT_VARIABLES},
+    }
 
 
 def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
     """Return the numbers of jobs in the extension's env."""
-    given = {name: job.env.get(name, "") for name in JOB_COUNT_VARIABLES}
-    return {name: int(value) for name, value in given.items() if value.isdecimal() and int(value)}
+    values = {name: job.env.get(name, "") for name in JOB_COUNT_VARIABLES}
+    return {name: int(value) for name, value in values.items() if value.isdecimal() and int(value)}
 
 
 def _build_flags(job: ExtensionJob) -> Mapping[str, list[str]]:
@@ -136,8 +141,10 @@ def _build_flags(job: ExtensionJob) -> Mapping[str, list[str]]:
     if job.system == "windows":
         return {"NVCC_APPEND_FLAGS": nvcc, "CL": [f"/FI{header}" for header in job.includes]}
     # setuptools adds CPPFLAGS for C and C++. CXXFLAGS would replace Python's flags.
-    ahead = [f"-include {shlex.quote(str(locate_forced_header(job)))}"] if job.includes else []
-    return {"NVCC_APPEND_FLAGS": nvcc, "CPPFLAGS": ahead}
+    preincludes = (
+        [f"-include {shlex.quote(str(locate_forced_header(job)))}"] if job.includes else []
+    )
+    return {"NVCC_APPEND_FLAGS": nvcc, "CPPFLAGS": preincludes}
 
 
 def locate_forced_header(job: ExtensionJob) -> Path:
@@ -183,11 +190,11 @@ def install_build_requirements(job: ExtensionJob, deps: DepsManifest) -> None:
     if not missing:
         return
     show_progress(f"installing {', '.join(missing)}")
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log, folder)
-    into.install_locked(job.locked_requires)
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log, folder)
+    installer.install_locked(job.locked_requires)
     pins = deps.toolkit.pins if deps.toolkit else ()
     options = () if job.isolated else ("--no-build-isolation",)
-    into.install_requirements(
+    installer.install_requirements(
         missing,
         InstallOptions(pins, options=options),
         f"install what the build of {job.name} imports",
@@ -214,26 +221,26 @@ def install_runtime_requirements(
     missing = _find_missing(asked, deps, None)
     if not missing:
         return
-    named = ", ".join(missing)
+    names = ", ".join(missing)
     if deps.overlay is not None:
-        print_warning(f"{job.name} asks for {named}, which {deps.python} lacks")
+        print_warning(f"{job.name} asks for {names}, which {deps.python} lacks")
         return
-    show_progress(f"installing {named}")
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    show_progress(f"installing {names}")
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     try:
-        into.install_requirements(
+        installer.install_requirements(
             missing, _pin_installed(deps), f"install what {job.name} asks for"
         )
     except TorchyardError as error:  # may be an outdated pin that the extension works without
-        print_warning(f"{job.name} asks for {named}, which was not to be had: {error.message}")
+        print_warning(f"{job.name} asks for {names}, which was not to be had: {error.message}")
 
 
 def _find_missing(
     asked: Iterable[str], deps: DepsManifest, beside: PurePath | None
 ) -> tuple[str, ...]:
     others = tuple(_exclude_managed(asked))
-    have = wheel_requirements_io.list_installed_packages(deps.python, beside) if others else {}
-    return wheel_requirements_io.find_missing_requirements(others, have)
+    installed = wheel_requirements_io.list_installed_packages(deps.python, beside) if others else {}
+    return wheel_requirements_io.find_missing_requirements(others, installed)
 
 
 def _exclude_managed(asked: Iterable[str]) -> Iterator[str]:
@@ -244,8 +251,10 @@ def _exclude_managed(asked: Iterable[str]) -> Iterator[str]:
 
 def _pin_installed(deps: DepsManifest) -> InstallOptions:
     """Pin all installed packages: torch, the toolkit, and what other running builds use."""
-    have = wheel_requirements_io.list_installed_packages(deps.python)
-    return InstallOptions(tuple(f"{name}=={version}" for name, version in sorted(have.items())))
+    installed = wheel_requirements_io.list_installed_packages(deps.python)
+    return InstallOptions(
+        tuple(f"{name}=={version}" for name, version in sorted(installed.items()))
+    )
 
 
 _INSTALL_LOCK = threading.Lock()
@@ -264,15 +273,17 @@ def install_extension(
 
     Raises `BadArtifactError` if it does not import. The previously installed wheel then stays.
     """
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     with _INSTALL_LOCK:
         install_runtime_requirements(
             job, deps, wheel_requirements_io.read_wheel_requirements(wheel, deps.python_version)
         )
         _require_import(job, deps, unpacked)
         show_progress("installing")
-        kept, artifact = wheelhouse_io.store_wheel(wheel, job.wheelhouse, job.name, job.location)
-        into.install_wheel(kept, InstallOptions(options=("--no-deps",)))
+        stored_wheel, artifact = wheelhouse_io.store_wheel(
+            wheel, job.wheelhouse, job.name, job.location
+        )
+        installer.install_wheel(stored_wheel, InstallOptions(options=("--no-deps",)))
     return artifact
 
 
@@ -283,16 +294,18 @@ def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> No
     show_progress(f"importing {', '.join(job.imports)}")
     env = dict(read_extension_environment(job))
     folders = [unpacked, *unpacked.glob("*.data/p*lib")]
-    before = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
-    env["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *before])
+    python_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
+    env["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *python_path])
     command = Command((), env, f"import {job.name}", cwd=unpacked, log=job.log)
     # torch first: the loader finds its libraries only once torch is imported
-    found = environments.try_import(deps.python, f"import torch, {', '.join(job.imports)}", command)
-    if found.needs_driver:
-        print_line(f"{job.name} imports only where there is a card: {found.problem}")
-    elif found.error:
+    result = environments.try_import(
+        deps.python, f"import torch, {', '.join(job.imports)}", command
+    )
+    if result.needs_driver:
+        print_line(f"{job.name} imports only where there is a card: {result.problem}")
+    elif result.error:
         raise BadArtifactError(
-            f"{job.name} was built and does not import: {found.problem}",
-            location=found.error.location,
+            f"{job.name} was built and does not import: {result.problem}",
+            location=result.error.location,
             hint="that log has the whole traceback. What was installed before is there still",
         )

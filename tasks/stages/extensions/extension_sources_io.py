@@ -57,10 +57,10 @@ def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
     if _is_released(tree, job.name, knowledge):
         return WheelRequirement(f"{job.location}=={version}", "")
     script = tree / pins["script"]
-    said = script.read_text(encoding="utf-8") if script.is_file() else ""
-    local = format_wheel_commit(said, _read_pin(job, tree, pins["commit"]))
+    script_text = script.read_text(encoding="utf-8") if script.is_file() else ""
+    local = format_wheel_commit(script_text, _read_pin(job, tree, pins["commit"]))
     return WheelRequirement(
-        f"{read_package_name(said, job.location)}=={version}+{local}", job.index
+        f"{read_package_name(script_text, job.location)}=={version}+{local}", job.index
     )
 
 
@@ -85,10 +85,10 @@ def _is_released(tree: Path, name: str, knowledge: Knowledge) -> bool:
     Decided by the tree's version. The tree of a tag may still have an alpha version (2.6.0 did).
     """
     file = tree / "version.txt"
-    said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    version = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     return bool(
-        _RELEASE_VERSION.fullmatch(said)
-        or (said and find_companion_specifier(knowledge, said, name))
+        _RELEASE_VERSION.fullmatch(version)
+        or (version and find_companion_specifier(knowledge, version, name))
     )
 
 
@@ -132,24 +132,24 @@ def _apply_patch(job: ExtensionJob, patch: Path, tree: Path) -> None:
 
 def _describe_rejection(patch: Path, said: str) -> str:
     """Return the file and hunk that git rejected, or git's message if it names none."""
-    refused = _REJECTED_HUNK.search(said)
-    if not refused:
+    rejection = _REJECTED_HUNK.search(said)
+    if not rejection:
         return said.partition("error: ")[2] or said
-    file, line = refused["file"], refused["line"]
+    file, line = rejection["file"], rejection["line"]
     hunk = _find_hunk(patch.read_text(encoding="utf-8", errors="replace"), file, line)
     return f"{file}, {hunk or f'line {line}'}"
 
 
 def _find_hunk(text: str, file: str, line: str) -> str:
     """Return the number and header of the hunk of `file` that begins at `line` of the source."""
-    number, inside = 0, False
+    number, in_file = 0, False
     for each in text.splitlines():
         if each.startswith("--- "):
-            number, inside = 0, each.rstrip().endswith(f"/{file}") or each[4:].strip() == file
-        elif inside and (found := re.match(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@", each)):
+            number, in_file = 0, each.rstrip().endswith(f"/{file}") or each[4:].strip() == file
+        elif in_file and (header := re.match(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@", each)):
             number += 1
-            if found[1] == line:
-                return f"hunk {number} ({found[0]})"
+            if header[1] == line:
+                return f"hunk {number} ({header[0]})"
     return ""
 
 
@@ -166,15 +166,15 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
         case "wheel":
             return _fetch_wheel(job, deps, work / "wheel")
         case "git":
-            found = _clone_source(job, Path(job.clone), tree)
+            source = _clone_source(job, Path(job.clone), tree)
         case "path":
             with contextlib.suppress(CommandFailedError, MissingToolError):  # git is optional here
                 git.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
-            found = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}
+            source = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}
         case "sdist":
-            found = _fetch_sdist(job, deps, work / "sdist", tree)
-    return tree, {**found, **apply_patches(job, tree)}
+            source = _fetch_sdist(job, deps, work / "sdist", tree)
+    return tree, {**source, **apply_patches(job, tree)}
 
 
 def describe_source(job: ExtensionJob, found: Mapping[str, str]) -> SourceInfo:
@@ -218,19 +218,19 @@ def compute_folder_digest(job: ExtensionJob) -> str:
 def _fetch_wheel(
     job: ExtensionJob, deps: DepsManifest, landing: Path
 ) -> tuple[Path, Mapping[str, str]]:
-    wanted = resolve_wheel_requirement(job)
-    found = package_installer.download_distribution(
-        DownloadRequest(deps.python, wanted.requirement, wanted.index, landing, job.log)
+    requirement = resolve_wheel_requirement(job)
+    wheel = package_installer.download_distribution(
+        DownloadRequest(deps.python, requirement.requirement, requirement.index, landing, job.log)
     )
-    artifact = files.read_artifact(found)
+    artifact = files.read_artifact(wheel)
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
-    return found, {"wheel": found.name, "sha256": artifact.sha256}
+    return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
 
 
 def _clone_source(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
     git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
-    at = job.commit or job.ref
-    git.clone_at_ref(job.location, at, clone, job.submodules, job.mirrors, job.log)
+    revision = job.commit or job.ref
+    git.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
     source_trees.copy_source_tree(clone, tree)
     state = git.read_git_state(clone)
     return {
@@ -245,10 +245,10 @@ def _fetch_sdist(
     job: ExtensionJob, deps: DepsManifest, landing: Path, tree: Path
 ) -> dict[str, str]:
     """Fetch and unpack an sdist. None of its code runs before it is patched."""
-    found = package_installer.download_distribution(
+    sdist = package_installer.download_distribution(
         DownloadRequest(deps.python, job.location, "", landing, job.log, sdist=True)
     )
-    artifact = files.read_artifact(found)
+    artifact = files.read_artifact(sdist)
     if job.sha256 and artifact.sha256 != job.sha256:
         raise BadArtifactError(
             f"{artifact.name} has sha256 {artifact.sha256}, and {job.sha256} was asked for",
@@ -256,5 +256,5 @@ def _fetch_sdist(
             hint="correct the digest, or find out who changed the file",
         )
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
-    archive.extract_archive(found, tree)
+    archive.extract_archive(sdist, tree)
     return {"sdist": artifact.name, "sha256": artifact.sha256}

@@ -48,10 +48,10 @@ def find_extension_fact(
     Returns the facts about its name if the source is unknown or not set.
     """
     labelled = extension_facts.find_extension(knowledge, extension.name)
-    same = extension_facts.find_extensions_by_source(
+    same_source = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
     )
-    return labelled if labelled in same or not same else same[0]
+    return labelled if labelled in same_source or not same_source else same_source[0]
 
 
 def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
@@ -90,16 +90,20 @@ def apply_known_facts(
             own_jobs=fact.own_jobs,
             compiler_mib=fact.compiler_mib,
         )
-    taken = {
-        each.archs.variable: each.archs for each in knowledge.extensions.values() if each.archs
+    archs_by_variable = {
+        known_extension.archs.variable: known_extension.archs
+        for known_extension in knowledge.extensions.values()
+        if known_extension.archs
     }
-    new = [variable for variable in taken if variable in reads and variable not in job.env]
-    if not new or not job.targets:
+    new_variables = [
+        variable for variable in archs_by_variable if variable in reads and variable not in job.env
+    ]
+    if not new_variables or not job.targets:
         return job
     try:
         archs = {
-            variable: extension_facts.format_arch_variable(taken[variable], job.targets)
-            for variable in new
+            variable: extension_facts.format_arch_variable(archs_by_variable[variable], job.targets)
+            for variable in new_variables
         }
     except KnowledgeError as error:
         error.location = f"extensions ({job.name})"
@@ -114,10 +118,12 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
         raise _build_unknown_error(extension, knowledge)
     if fact is None:
         return extension
-    filled = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
-    fresh = {key: value for key, value in filled.items() if key not in extension.model_fields_set}
+    known_keys = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
+    missing_keys = {
+        key: value for key, value in known_keys.items() if key not in extension.model_fields_set
+    }
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
-    completed = extension.model_copy(update={**fresh, "includes": includes})
+    completed = extension.model_copy(update={**missing_keys, "includes": includes})
     _require_fitting_keys(extension, completed)
     return completed
 
@@ -140,8 +146,8 @@ def _build_source_keys(fact: extension_facts.ExtensionFact) -> dict[str, Any]:
     if fact.sdist:
         return {"sdist": fact.sdist}
     submodules = bool(fact.submodules)
-    found = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
-    return {**found, "subdirectory": fact.subdirectory or None}
+    keys = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
+    return {**keys, "subdirectory": fact.subdirectory or None}
 
 
 def _list_default_keys(fact: extension_facts.ExtensionFact) -> Iterator[tuple[str, Any]]:
@@ -167,8 +173,11 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
     An index is asked by name: another project may have that name there, now or later. The hint
     names the known source.
     """
-    asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
-    for key, text in asked:
+    requirements = [
+        ("sdist", extension.sdist or ""),
+        *(("requires", one) for one in extension.requires),
+    ]
+    for key, text in requirements:
         name = re.split(r"[^\w.-]", text)[0]
         fact = extension_facts.find_extension(
             knowledge, name

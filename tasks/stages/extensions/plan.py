@@ -36,9 +36,9 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
     `after` maps each name to the names it comes after. In the result, prerequisites are spelled as
     the keys of `after`. Raises `SettingsError` for an unknown name and for a cycle.
     """
-    meant = {normalize_project_name(name): name for name in after}
+    names_by_project = {normalize_project_name(name): name for name in after}
     before = {
-        name: tuple(_resolve_prerequisite(one, name, meant) for one in ones)
+        name: tuple(_resolve_prerequisite(one, name, names_by_project) for one in ones)
         for name, ones in after.items()
     }
     places = {name: place for place, name in enumerate(after)}
@@ -64,15 +64,15 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 
 
 def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
-    found = meant.get(normalize_project_name(name))
-    if found is None:
-        near = format_did_you_mean(name, (one for one in meant.values() if one != of))
+    prerequisite = meant.get(normalize_project_name(name))
+    if prerequisite is None:
+        suggestion = format_did_you_mean(name, (one for one in meant.values() if one != of))
         raise SettingsError(
-            f'it comes after "{name}", which is not in this profile{near}',
+            f'it comes after "{name}", which is not in this profile{suggestion}',
             location=f"extensions ({of}).after",
             hint=f"add {name} to extensions or companions, or take the name out of after",
         )
-    return found
+    return prerequisite
 
 
 def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
@@ -157,11 +157,11 @@ def plan_extension(
     build.
     """
     fact = find_extension_fact(extension, knowledge)
-    if fact and (bad := find_known_failure(extension, fact, choice)) and _is_verified(bad):
+    if fact and (failure := find_known_failure(extension, fact, choice)) and _is_verified(failure):
         raise SettingsError(
-            f"{extension.name} does not build with torch {choice.torch}: {bad.what}",
+            f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
             location=f"extensions ({extension.name})",
-            hint=bad.fix,
+            hint=failure.fix,
         )
     return _build_stage(_build_job(extension, settings, layout, choice, fact), layout)
 
@@ -197,28 +197,30 @@ def _plan_companions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[tuple[str, Stage]]:
     """Yield the stages of the companions that did not come with torch."""
-    for one in resolve_companions(settings, choice, knowledge):
-        fact = knowledge.companions[one.name]
-        if one.strategy == "wheel":
+    for companion in resolve_companions(settings, choice, knowledge):
+        fact = knowledge.companions[companion.name]
+        if companion.strategy == "wheel":
             job = build_wheel_job(
-                one, fact, _build_settings_job(Extension(name=one.name), settings, layout, choice)
+                companion,
+                fact,
+                _build_settings_job(Extension(name=companion.name), settings, layout, choice),
             )
-            yield one.name, _build_stage(job, layout)
-        elif one.strategy == "git" and fact.source:
-            built = _build_job(
-                build_source_entry(one, fact.source), settings, layout, choice, fact.source
+            yield companion.name, _build_stage(job, layout)
+        elif companion.strategy == "git" and fact.source:
+            build_job = _build_job(
+                build_source_entry(companion, fact.source), settings, layout, choice, fact.source
             )
-            yield one.name, _build_stage(replace(built, why=one.why), layout)
+            yield companion.name, _build_stage(replace(build_job, why=companion.why), layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     fetches = job.kind == "wheel"
     verb = "fetch {} for" if fetches else "build {} against"
-    reads = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
-    more = {
+    inputs = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
+    optional_inputs = {
         name: convert_to_json(getattr(job, name)) for name in _OPTIONAL_FIELDS if getattr(job, name)
     }
-    more |= {"cuda": job.cuda} if job.cuda != "auto" else {}
+    optional_inputs |= {"cuda": job.cuda} if job.cuda != "auto" else {}
     return Stage(
         name=f"extensions:{job.name}",
         kind="extensions",
@@ -228,11 +230,11 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
             "recipe": RECIPE,
             "targets": [str(arch) for arch in job.targets],
             **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-            **more,
+            **optional_inputs,
         },
         outputs=(job.manifest,),
         inputs=(
-            *(layout.compute_manifest_path(name) for name in reads),
+            *(layout.compute_manifest_path(name) for name in inputs),
             *((job.pinned,) if job.pinned else ()),
             *job.patches,
         ),

@@ -56,13 +56,13 @@ def describe_build_inputs(
 ) -> BuildInputs:
     """Return the inputs of the wheel. `source` is the description from `fetch_source`."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
-    asked = job.env.get("SOURCE_DATE_EPOCH", "")
+    epoch = job.env.get("SOURCE_DATE_EPOCH", "")
     return BuildInputs(
         name=name,
         version=str(version),
         tree=extension_sources_io.describe_source(job, source),
-        epoch=int(asked)
-        if asked.isdecimal()
+        epoch=int(epoch)
+        if epoch.isdecimal()
         else max(extension_sources_io.read_commit_date(job), EARLIEST_TIMESTAMP),
         compilers=tuple(describe_tool(one.path, one.version, one.digest) for one in deps.compilers),
         cuda=deps.toolkit.version if deps.toolkit else "",
@@ -84,7 +84,7 @@ def build_invocation(
         str(checkout): "{checkout}",
         str(Path.home()): "~",
     }
-    decided = {
+    decisions = {
         "archs": [str(arch) for arch in job.targets],
         "held": held,
         "label": job.label,
@@ -94,11 +94,11 @@ def build_invocation(
         ),
     }
     installed = wheel_requirements_io.list_installed_packages(deps.python)
-    asked = redact_json(convert_to_json(job.settings_entry), folders)
+    settings = redact_json(convert_to_json(job.settings_entry), folders)
     return Invocation(
         "extension",
-        asked,
-        redact_json(convert_to_json(decided), folders),
+        settings,
+        redact_json(convert_to_json(decisions), folders),
         installed,
         began,
         format_current_time(),
@@ -111,15 +111,15 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     Raises the compiler's first error, and `BadArtifactError` if a target has no code, all device
     code is missing, or the modules do not import. The previously installed wheel then stays.
     """
-    if job.optional and (away := _find_unreachable_reason(job)):
-        return (_report_unreachable(job, away),)
+    if job.optional and (reason := _find_unreachable_reason(job)):
+        return (_report_unreachable(job, reason),)
     deps = manifests.read_manifest(job.deps, DepsManifest)
     surface = manifests.read_manifest(job.abi_manifest, AbiFingerprint)
-    began = format_current_time()
+    start_time = format_current_time()
     files.require_minimum_space(job.work, f"building {job.name}")
     try:
         show_progress("fetching it" if job.kind == "wheel" else "fetching its source")
-        fetched, source = extension_sources_io.fetch_source(job, deps)
+        fetched_path, source = extension_sources_io.fetch_source(job, deps)
         edits = "" if job.kind == "wheel" else extension_sources_io.format_edits_suffix(job, source)
         job = _apply_known_settings(job)
         prepare_build(job, deps)
@@ -127,27 +127,31 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         if not job.optional or job.kind != "sdist":
             raise
         return (_report_unreachable(job, error.message),)
-    wheel = fetched if job.kind == "wheel" else build_extension(job, deps, fetched)
+    wheel = fetched_path if job.kind == "wheel" else build_extension(job, deps, fetched_path)
     recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
     unpacked = _unpack_wheel(job, wheel)
-    held = read_library_archs(job, deps, unpacked, recorded)
+    library_archs = read_library_archs(job, deps, unpacked, recorded)
     needed = needs_device_code(job, unpacked, recorded)
-    if needed and not held:
+    if needed and not library_archs:
         raise build_missing_code_error(job)
-    made = None
+    build_inputs = None
     if job.kind != "wheel":
-        wheel = relabel_wheel(wheel, format_local_label(job, surface, has_code=bool(held)) + edits)
-        made = describe_build_inputs(job, deps, wheel, source, surface)
-        add_dist_info_files(wheel, {SBOM_PATH: build_sbom(made).encode()})
+        wheel = relabel_wheel(
+            wheel, format_local_label(job, surface, has_code=bool(library_archs)) + edits
+        )
+        build_inputs = describe_build_inputs(job, deps, wheel, source, surface)
+        add_dist_info_files(wheel, {SBOM_PATH: build_sbom(build_inputs).encode()})
         recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
     artifact = install_extension(job, deps, wheel, unpacked)
-    if made:
-        told = build_statement(made, artifact, build_invocation(job, deps, held, began))
+    if build_inputs:
+        statement = build_statement(
+            build_inputs, artifact, build_invocation(job, deps, library_archs, start_time)
+        )
         files.write_atomic(
             wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name),
-            format_canonical_json(told),
+            format_canonical_json(statement),
         )
-    for name, kinds in held.items():
+    for name, kinds in library_archs.items():
         print_line(f"{Path(name).name} holds {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
     installed = _list_installed_libraries(deps, recorded)
@@ -159,7 +163,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
             artifact,
             installed,
             job.imports,
-            held,
+            library_archs,
             surface.name,
             needs_code=needed,
         ),
@@ -181,14 +185,14 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
     if job.kind == "wheel":
         return job
     project = locate_project(job)
-    found = apply_known_facts(
+    completed = apply_known_facts(
         job, project.name, project.variables, load_knowledge(Path(job.knowledge))
     )
-    if found.known != job.known:
-        print_line(f"recognized as {found.known}: its known build settings are used")
-    for name in sorted(found.env.keys() - job.env.keys()):
-        print_line(f"setting {name}={found.env[name]} for the build")
-    return found
+    if completed.known != job.known:
+        print_line(f"recognized as {completed.known}: its known build settings are used")
+    for name in sorted(completed.env.keys() - job.env.keys()):
+        print_line(f"setting {name}={completed.env[name]} for the build")
+    return completed
 
 
 def _find_unreachable_reason(job: ExtensionJob) -> str:

@@ -43,27 +43,29 @@ def compute_commit(
     """
     if before is None:
         return CommitResult(new, tuple(new.kept))
-    theirs = {name for name in new.parts if _is_user_installed(before, new, name)}
-    left = {path for path, kept in before.kept.items() if kept.owner in theirs}
-    standing = {path: kept for path, kept in before.kept.items() if path not in left}
-    fates = {
-        path: _classify_backup(before, standing, theirs, path, kept)
-        for path, kept in new.kept.items()
+    user_packages = {name for name in new.parts if _is_user_installed(before, new, name)}
+    user_paths = {path for path, backup in before.kept.items() if backup.owner in user_packages}
+    previous_backups = {
+        path: backup for path, backup in before.kept.items() if path not in user_paths
     }
-    originals = {path: kept for path, kept in new.kept.items() if fates[path] == "original"}
+    fates = {
+        path: _classify_backup(before, previous_backups, user_packages, path, backup)
+        for path, backup in new.kept.items()
+    }
+    originals = {path: backup for path, backup in new.kept.items() if fates[path] == "original"}
     result = replace(
         new,
         when=before.when,
-        parts={**before.parts, **dict(_merge_changes(before, new, theirs))},
-        kept={**standing, **originals},
+        parts={**before.parts, **dict(_merge_changes(before, new, user_packages))},
+        kept={**previous_backups, **originals},
         placed={
             **{path: put for path, put in before.placed.items() if put.owner not in new.parts},
             **new.placed,
         },
-        folders=_merge_folders(before, new, left, standing),
+        folders=_merge_folders(before, new, user_paths, previous_backups),
     )
     edited = tuple(path for path, fate in fates.items() if fate == "edited")
-    return CommitResult(result, tuple(originals), edited, tuple(sorted(left)))
+    return CommitResult(result, tuple(originals), edited, tuple(sorted(user_paths)))
 
 
 def _is_user_installed(
@@ -115,47 +117,47 @@ def _merge_folders(
     These are the folders that existed before the first install and at the second one, and folders
     that were added since and are not managed.
     """
-    ours, vanished = (
+    created, vanished = (
         target_files_io.list_parents(before.placed),
         target_files_io.list_parents(left) - target_files_io.list_parents(standing),
     )
-    came = {name: mode for name, mode in new.folders.items() if name not in ours}
-    there = {
+    added = {name: mode for name, mode in new.folders.items() if name not in created}
+    existing = {
         name: mode
         for name, mode in before.folders.items()
         if name in new.folders or name not in vanished
     }
-    return {**came, **there}
+    return {**added, **existing}
 
 
 def commit_install(stamp: Path, new: install_journal_io.InstallRecord) -> CommitResult:
     """Commit the pending install and return the result."""
-    found = compute_commit(install_journal_io.read_record(stamp), new)
+    commit = compute_commit(install_journal_io.read_record(stamp), new)
     aside = f"{install_journal_io.ASIDE_FOLDER}/{new.when}"
     moves = (
         *(
             (f"{install_journal_io.BACKUP_FOLDER}/{path}", f"{aside}/{path}")
-            for path in found.superseded
+            for path in commit.superseded
         ),
         *(
             (
                 f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
                 f"{aside}/{path}",
             )
-            for path in found.edited
+            for path in commit.edited
         ),
         *(
             (
                 f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
                 f"{install_journal_io.BACKUP_FOLDER}/{path}",
             )
-            for path in found.originals
+            for path in commit.originals
         ),
     )
-    at_work = install_journal_io.PendingInstall("settling", new, found.result, moves)
-    install_journal_io.write_pending(stamp, at_work)
-    finish_commit(stamp, at_work)
-    return found
+    pending = install_journal_io.PendingInstall("settling", new, commit.result, moves)
+    install_journal_io.write_pending(stamp, pending)
+    finish_commit(stamp, pending)
+    return commit
 
 
 def finish_commit(stamp: Path, at_work: install_journal_io.PendingInstall) -> None:
@@ -192,10 +194,10 @@ def recover_installs(replaced: PurePath) -> None:
     """Undo interrupted installs, finish those that only had to be recorded, and finish restores."""
     for stamp in install_journal_io.list_stamps(replaced):
         undo_pending(stamp)
-        one = install_journal_io.read_record(stamp)
-        if one is None or (
+        exchange = install_journal_io.read_record(stamp)
+        if exchange is None or (
             install_journal_io.is_restoring(stamp)
-            and not install_journal_io.is_environment_gone(one)
+            and not install_journal_io.is_environment_gone(exchange)
         ):
             restore_environment(stamp)
 
@@ -205,22 +207,22 @@ def undo_pending(stamp: Path) -> None:
 
     An install that was successfully imported is committed instead.
     """
-    at_work = install_journal_io.read_pending(stamp)
-    if at_work and at_work.state == "settling":
-        finish_commit(stamp, at_work)
+    pending = install_journal_io.read_pending(stamp)
+    if pending and pending.state == "settling":
+        finish_commit(stamp, pending)
         return
-    if at_work and not install_journal_io.is_environment_gone(at_work.exchange):
-        one = at_work.exchange
+    if pending and not install_journal_io.is_environment_gone(pending.exchange):
+        exchange = pending.exchange
         report_displaced_files(
             restore_files(
-                one,
+                exchange,
                 stamp / install_journal_io.PENDING_FOLDER / install_journal_io.BACKUP_FOLDER,
                 stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
             ),
-            one.prefix,
+            exchange.prefix,
         )
         print_line(
-            f"an install into {one.prefix} had been cut off: what was there before it is back"
+            f"an install into {exchange.prefix} had been cut off: what was there before it is back"
         )
     discard_pending(stamp)
 
@@ -231,40 +233,40 @@ def restore_environment(stamp: Path) -> Rollback | None:
     Afterwards only the files set aside are left in the stamp's folder.
     """
     undo_pending(stamp)
-    one = install_journal_io.read_record(stamp)
-    back = None
-    if one and install_journal_io.is_environment_gone(one):
+    record = install_journal_io.read_record(stamp)
+    rollback = None
+    if record and install_journal_io.is_environment_gone(record):
         raise TorchyardError(
-            f"the environment is not there any more that this was kept of: {one.prefix}",
+            f"the environment is not there any more that this was kept of: {record.prefix}",
             location=str(stamp),
             hint="once you need none of it, remove that folder",
         )
-    if one:
+    if record:
         files.write_atomic(stamp / install_journal_io.RESTORING_MARKER, "")
-        back = restore_files(
-            one,
+        rollback = restore_files(
+            record,
             stamp / install_journal_io.BACKUP_FOLDER,
             stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
         )
-        report_displaced_files(back, one.prefix)
+        report_displaced_files(rollback, record.prefix)
     (stamp / install_journal_io.RECORD_FILE).unlink(missing_ok=True)
     (stamp / install_journal_io.RESTORING_MARKER).unlink(missing_ok=True)
     # A SIGKILL leaves temporary files
-    for left in list(stamp.iterdir()) if stamp.is_dir() else ():
-        if left.name != install_journal_io.ASIDE_FOLDER:
-            files.remove_owned(left)
+    for leftover in list(stamp.iterdir()) if stamp.is_dir() else ():
+        if leftover.name != install_journal_io.ASIDE_FOLDER:
+            files.remove_owned(leftover)
     discard_pending(stamp)
-    return back
+    return rollback
 
 
 def report_displaced_files(back: Rollback, prefix: str) -> None:
     """Warn about the user's files that were moved. They are never moved silently."""
     if back.displaced:
-        one = len(back.displaced) == 1
+        is_single = len(back.displaced) == 1
         print_warning(
-            f"{len(back.displaced)} file{'' if one else 's'} in {prefix} "
-            f"{'was' if one else 'were'} "
-            f"changed since, and {'is' if one else 'are'} now in {back.aside}"
+            f"{len(back.displaced)} file{'' if is_single else 's'} in {prefix} "
+            f"{'was' if is_single else 'were'} "
+            f"changed since, and {'is' if is_single else 'are'} now in {back.aside}"
         )
 
 
@@ -274,15 +276,15 @@ _LOCK_FOLDER = ".installing"  # in the folder of all profiles
 @contextmanager
 def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
     """Lock the environment `prefix` against other profiles of this checkout."""
-    place = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    guard = FileLock(place)
+    path = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
     try:
-        guard.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         print_line(f"another profile is at work in {prefix}: waiting for it")
-        guard.acquire()
+        lock.acquire()
     try:
         yield
     finally:
-        guard.release()
+        lock.release()

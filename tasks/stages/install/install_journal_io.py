@@ -140,8 +140,8 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
     """Return the record of the last install, finished or not; None if nothing was installed."""
-    at_work = read_pending(stamp)
-    return read_record(stamp) or (at_work.exchange if at_work else None)
+    pending = read_pending(stamp)
+    return read_record(stamp) or (pending.exchange if pending else None)
 
 
 def is_environment_gone(exchange: InstallRecord) -> bool:
@@ -155,8 +155,8 @@ def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> 
     An unfinished install counts, too.
     """
     for stamp in list_stamps(replaced):
-        one = read_latest_record(stamp)
-        if one and (one.prefix, one.sites) == (str(prefix), sites):
+        record = read_latest_record(stamp)
+        if record and (record.prefix, record.sites) == (str(prefix), sites):
             return stamp
     return None
 

@@ -41,13 +41,13 @@ def find_replaced_files(
 
     Raises `TorchyardError` for files that could not be restored.
     """
-    old = find_distributions(target.prefix, target.sites, made.versions)
-    require_record_files(target.python, old.values())
-    _require_no_stray_torch(target, made, old)
+    distributions = find_distributions(target.prefix, target.sites, made.versions)
+    require_record_files(target.python, distributions.values())
+    _require_no_stray_torch(target, made, distributions)
     paths = {
         path: name
-        for name, one in old.items()
-        for path in list_distribution_files(target.prefix, one)
+        for name, distribution in distributions.items()
+        for path in list_distribution_files(target.prefix, distribution)
     }
     for path, placed in made.placed.items():
         if path not in paths and target_files_io.is_present(target.prefix / path):
@@ -55,7 +55,7 @@ def find_replaced_files(
             compiled = target_files_io.list_bytecode(target.prefix / path)
             paths |= {p.relative_to(target.prefix).as_posix(): placed.owner for p in compiled}
     _require_clear_paths(target.prefix, {*paths, *made.placed}, made.placed)
-    return old, paths
+    return distributions, paths
 
 
 def require_record_files(python: str, old: Iterable[InstalledDistribution]) -> None:
@@ -128,26 +128,28 @@ def back_up_files(
 
     `wheels` are the sha256 of wheels by the distribution's name.
     """
-    old, paths = find_replaced_files(target, made)
-    kept = {}
+    distributions, paths = find_replaced_files(target, made)
+    backups = {}
     for number, (path, owner) in enumerate(sorted(paths.items())):
         if number % 500 == 0:
             show_progress(f"keeping what is there: {number:,} of {len(paths):,} files")
-        kept[path] = _back_up_file(
+        backups[path] = _back_up_file(
             target.prefix / path, stamp / PENDING_FOLDER / BACKUP_FOLDER / path, owner
         )
-    there = target_files_io.list_parents({*paths, *made.placed})
+    folders = target_files_io.list_parents({*paths, *made.placed})
     return InstallRecord(
         python=target.python,
         prefix=str(target.prefix),
         sites=target.sites,
         when=when,
-        parts=_build_distribution_changes(stamp / PENDING_FOLDER / "staged", made, old, wheels),
-        kept=kept,
+        parts=_build_distribution_changes(
+            stamp / PENDING_FOLDER / "staged", made, distributions, wheels
+        ),
+        kept=backups,
         placed=made.placed,
         folders={
             name: (target.prefix / name).stat().st_mode & 0o7777
-            for name in sorted(there)
+            for name in sorted(folders)
             if (target.prefix / name).is_dir()
         },
     )
@@ -210,7 +212,7 @@ def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
     """
     _require_intact_backup(one, store)
     prefix = Path(one.prefix)
-    moved = [
+    displaced = [
         p for p in _find_foreign_files(one, store) if _displace_user_file(prefix / p, aside / p)
     ]
     paths = sorted({*one.kept, *one.placed})
@@ -218,9 +220,9 @@ def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
         if number % 500 == 0:
             show_progress(f"putting back: {number:,} of {len(paths):,} files")
         if _restore_file(one, path, store, aside):
-            moved.append(path)
-    _restore_folders(one, moved)
-    return Rollback(aside, tuple(moved))
+            displaced.append(path)
+    _restore_folders(one, displaced)
+    return Rollback(aside, tuple(displaced))
 
 
 def _require_intact_backup(one: InstallRecord, store: Path) -> None:
@@ -228,8 +230,8 @@ def _require_intact_backup(one: InstallRecord, store: Path) -> None:
 
     A disk may lose a file, and the user may change files in the build directory.
     """
-    for path, kept in one.kept.items():
-        if not _is_backup_intact(store / path, kept):
+    for path, backup in one.kept.items():
+        if not _is_backup_intact(store / path, backup):
             raise TorchyardError(
                 "this is not what was kept here, so that it cannot be put back; nothing was "
                 "changed",
@@ -245,27 +247,29 @@ def _is_backup_intact(store: Path, kept: BackupFile) -> bool:
 
 
 def _format_reinstall_command(one: InstallRecord) -> str:
-    named = [f"{name}=={part.before}" for name, part in sorted(one.parts.items()) if part.before]
-    return f"{one.python} -m pip install {' '.join(named)}"
+    requirements = [
+        f"{name}=={part.before}" for name, part in sorted(one.parts.items()) if part.before
+    ]
+    return f"{one.python} -m pip install {' '.join(requirements)}"
 
 
 def _find_foreign_files(one: InstallRecord, store: Path) -> list[str]:
     """Return the files of distributions that replaced the installed ones since."""
     prefix = Path(one.prefix)
-    found: dict[str, None] = {}
-    for lies in find_distributions(prefix, one.sites, one.parts).values():
-        records = [(info / "RECORD").relative_to(prefix).as_posix() for info in lies.infos]
+    paths: dict[str, None] = {}
+    for distribution in find_distributions(prefix, one.sites, one.parts).values():
+        records = [(info / "RECORD").relative_to(prefix).as_posix() for info in distribution.infos]
         if not all(_is_known_file(one, record, store) for record in records):
-            found |= dict.fromkeys(list_distribution_files(prefix, lies))
-    return [path for path in found if not _is_known_file(one, path, store)]
+            paths |= dict.fromkeys(list_distribution_files(prefix, distribution))
+    return [path for path in paths if not _is_known_file(one, path, store)]
 
 
 def _is_known_file(one: InstallRecord, path: str, store: Path) -> bool:
     """Return True if the file is the installed one or the one from before."""
-    whole, kept = Path(one.prefix) / path, one.kept.get(path)
-    if target_files_io.is_installed_file(whole, one.placed.get(path)):
+    target, backup = Path(one.prefix) / path, one.kept.get(path)
+    if target_files_io.is_installed_file(target, one.placed.get(path)):
         return True
-    return kept is not None and target_files_io.is_original_file(whole, kept, store / path)
+    return backup is not None and target_files_io.is_original_file(target, backup, store / path)
 
 
 def _displace_user_file(whole: Path, to: Path) -> bool:
@@ -279,34 +283,40 @@ def _displace_user_file(whole: Path, to: Path) -> bool:
 
 def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bool:
     """Restore or remove one file. Return True if a user's file was moved aside for it."""
-    whole, kept = Path(one.prefix) / path, one.kept.get(path)
-    ours = target_files_io.is_installed_file(whole, one.placed.get(path))
-    if kept and not ours and target_files_io.is_original_file(whole, kept, store / path):
+    target, backup = Path(one.prefix) / path, one.kept.get(path)
+    is_unchanged = target_files_io.is_installed_file(target, one.placed.get(path))
+    if (
+        backup
+        and not is_unchanged
+        and target_files_io.is_original_file(target, backup, store / path)
+    ):
         return False
-    own = (
-        not ours and target_files_io.is_present(whole) and _displace_user_file(whole, aside / path)
+    is_displaced = (
+        not is_unchanged
+        and target_files_io.is_present(target)
+        and _displace_user_file(target, aside / path)
     )
-    if kept:
-        target_files_io.replace_file(store / path, whole)
+    if backup:
+        target_files_io.replace_file(store / path, target)
     else:
-        whole.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
     if path in one.placed:
-        _remove_bytecode(one, whole)
-    return own
+        _remove_bytecode(one, target)
+    return is_displaced
 
 
 def _remove_bytecode(one: InstallRecord, source: Path) -> None:
     """Remove the bytecode of an installed file. The bytecode of the old source is in the backup."""
-    for found in list(target_files_io.list_bytecode(source)):
-        if found.relative_to(one.prefix).as_posix() not in one.kept:
-            found.unlink(missing_ok=True)
+    for file in list(target_files_io.list_bytecode(source)):
+        if file.relative_to(one.prefix).as_posix() not in one.kept:
+            file.unlink(missing_ok=True)
 
 
 def _restore_folders(one: InstallRecord, moved: list[str]) -> None:
     """Remove the empty folders that were added, and create the previous ones again."""
     prefix = Path(one.prefix)
-    came = target_files_io.list_parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
-    target_files_io.remove_empty_folders(prefix, came)
+    added = target_files_io.list_parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
+    target_files_io.remove_empty_folders(prefix, added)
     for name in sorted(one.folders):
         (prefix / name / target_files_io.TEMPORARY_NAME).unlink(missing_ok=True)
         if not (prefix / name).is_dir():

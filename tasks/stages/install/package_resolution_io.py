@@ -112,27 +112,27 @@ _COMPANION_HINT = "it may not import: companions: [{}] in config/local.yaml brin
 
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
     """Raise `TorchyardError` for problems that are known before a file is written."""
-    said = target.info
-    if said.managed:
+    info = target.info
+    if info.managed:
         raise TorchyardError(
             f"{target.python} is managed by the system, which says that nobody else installs "
             "there; nothing was changed",
-            location=said.managed,
+            location=info.managed,
             hint=VENV_HINT,
         )
     for wheel in wheels:
-        if not {str(tag) for tag in wheel.tags} & set(said.tags):
+        if not {str(tag) for tag in wheel.tags} & set(info.tags):
             raise build_unfit_error(target, wheel)
-    for folder in (said.purelib, said.platlib, said.scripts):
+    for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
             raise build_unwritable_error(folder)
 
 
 def build_unfit_error(target: TargetEnvironment, wheel: SelectedWheel) -> BadArtifactError:
     """Return the error for a wheel for another Python, ABI or platform."""
-    named = ", ".join(sorted(map(str, wheel.tags)))
+    tag_names = ", ".join(sorted(map(str, wheel.tags)))
     return BadArtifactError(
-        f"{wheel.path.name} is for {named}, and {target.python} takes {target.info.tags[0]}; "
+        f"{wheel.path.name} is for {tag_names}, and {target.python} takes {target.info.tags[0]}; "
         "nothing was changed",
         location=SETTING_KEY,
         hint=f"set python: {target.python}, so that wheels are made for it, or name another one",
@@ -163,12 +163,18 @@ def _has_conda_torch(target: TargetEnvironment) -> bool:
 
 def describe_conflicts(said: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each remaining package that requires another version than in `coming`."""
-    staying = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
-    for one in sorted(staying, key=lambda one: one.name):
-        for wanted in _find_unmet_requirements(said, one, coming):
-            name = canonicalize_name(wanted.name)
-            told = f"{one.name} {one.version} wants {wanted}, and {coming[name]} is installed"
-            yield f"{told}; {_COMPANION_HINT.format(one.name)}" if _is_companion(one) else told
+    remaining = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
+    for one in sorted(remaining, key=lambda one: one.name):
+        for requirement in _find_unmet_requirements(said, one, coming):
+            name = canonicalize_name(requirement.name)
+            conflict = (
+                f"{one.name} {one.version} wants {requirement}, and {coming[name]} is installed"
+            )
+            yield (
+                f"{conflict}; {_COMPANION_HINT.format(one.name)}"
+                if _is_companion(one)
+                else conflict
+            )
 
 
 def _is_companion(one: Distribution) -> bool:
@@ -178,13 +184,13 @@ def _is_companion(one: Distribution) -> bool:
 def _find_unmet_requirements(
     said: EnvironmentInfo, one: Distribution, coming: Mapping[str, str]
 ) -> Iterator[Requirement]:
-    for wanted in parse_requirements(one.requires):
-        version = coming.get(canonicalize_name(wanted.name))
-        if version is None or not is_requirement_applicable(wanted, said.markers):
+    for requirement in parse_requirements(one.requires):
+        version = coming.get(canonicalize_name(requirement.name))
+        if version is None or not is_requirement_applicable(requirement, said.markers):
             continue
-        wanted.marker = None  # the marker was evaluated above
-        if not wanted.specifier.contains(version, prereleases=True):
-            yield wanted
+        requirement.marker = None  # the marker was evaluated above
+        if not requirement.specifier.contains(version, prereleases=True):
+            yield requirement
 
 
 def compare_installed(
@@ -194,13 +200,17 @@ def compare_installed(
 
     Expected are those listed `before`, with `coming` installed. Reads only its arguments.
     """
-    expected = {name: one.version for name, one in before.list_installed().items()} | dict(coming)
-    found = {name: one.version for name, one in after.list_installed().items()}
-    names = sorted(expected.keys() | found.keys())
+    expected = {
+        name: distribution.version for name, distribution in before.list_installed().items()
+    } | dict(coming)
+    installed = {
+        name: distribution.version for name, distribution in after.list_installed().items()
+    }
+    names = sorted(expected.keys() | installed.keys())
     return [
-        f"{name} {found.get(name, 'is gone')} (meant: {expected.get(name, 'none')})"
+        f"{name} {installed.get(name, 'is gone')} (meant: {expected.get(name, 'none')})"
         for name in names
-        if found.get(name) != expected.get(name)
+        if installed.get(name) != expected.get(name)
     ]
 
 
@@ -261,23 +271,23 @@ def resolve_requirements(
     """
     constraints = by.folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in by.constraints))
-    what = "find out what torch needs there"
+    purpose = "find out what torch needs there"
     options = ("--dry-run", "-c", str(constraints))
     if not by.uv:
         report = by.folder / "report.json"
-        by.run_command(by.build_command(*options, "--report", str(report), *wanted), what)
+        by.run_command(by.build_command(*options, "--report", str(report), *wanted), purpose)
         return _parse_pip_report(report)
     forced = (part for name in again for part in ("--reinstall-package", name))
     with _remove_uv_lock(by.prefix):
-        lines = by.run_command(by.build_command(*options, *forced, *wanted), what)
-    found = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
-    return {canonicalize_name(name): version for name, version in found}
+        lines = by.run_command(by.build_command(*options, *forced, *wanted), purpose)
+    resolved = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
+    return {canonicalize_name(name): version for name, version in resolved}
 
 
 def _parse_pip_report(report: Path) -> Mapping[str, str]:
-    found = json.loads(report.read_text(encoding="utf-8"))["install"]
-    named = [one["metadata"] for one in found]
-    return {canonicalize_name(one["name"]): one["version"] for one in named}
+    install_items = json.loads(report.read_text(encoding="utf-8"))["install"]
+    metadata = [one["metadata"] for one in install_items]
+    return {canonicalize_name(one["name"]): one["version"] for one in metadata}
 
 
 def unpack_wheels(by: Installer, staged: PurePath, wanted: Sequence[str]) -> None:
@@ -301,8 +311,8 @@ def _build_installer_environment() -> dict[str, str]:
 
     With links, the installed files would be part of uv's cache, which the user may clean.
     """
-    given = shell.build_installer_env()
-    return {n: v for n, v in given.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
+    env = shell.build_installer_env()
+    return {n: v for n, v in env.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
 
 
 @contextmanager
@@ -348,28 +358,28 @@ def resolve_install(
     installed.
     """
     built = {one.name for one in chosen}
-    fresh = {one.name: one.version for one in chosen if not _is_installed(one, held)}
+    new_wheels = {one.name: one.version for one in chosen if not _is_installed(one, held)}
     torch, *others = chosen
-    wanted = str(torch.path) if torch.name in fresh else f"{torch.name}=={torch.version}"
-    again = [torch.name] if torch.name in fresh else []
-    more = [
-        asked
+    requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
+    reinstalled = [torch.name] if torch.name in new_wheels else []
+    extra = [
+        missing
         for one in others
-        if one.name in fresh
-        for asked in _list_missing_requirements(one, target, built)
+        if one.name in new_wheels
+        for missing in _list_missing_requirements(one, target, built)
     ]
     show_progress("finding out what is needed there")
-    needs = resolve_requirements(by, [wanted], again)
-    if more:
-        stays = replace(by, constraints=(*by.constraints, *_list_pins(target, needs, built)))
+    needs = resolve_requirements(by, [requirement], reinstalled)
+    if extra:
+        pinned = replace(by, constraints=(*by.constraints, *_list_pins(target, needs, built)))
         try:
-            needs = resolve_requirements(stays, [wanted, *more], again)
+            needs = resolve_requirements(pinned, [requirement, *extra], reinstalled)
         except TorchyardError as error:
             print_warning(
-                f"the extensions ask for {', '.join(more)}, which was not to be had beside what "
+                f"the extensions ask for {', '.join(extra)}, which was not to be had beside what "
                 f"is there: {error.message}"
             )
-    return {**{name: version for name, version in needs.items() if name not in built}, **fresh}
+    return {**{name: version for name, version in needs.items() if name not in built}, **new_wheels}
 
 
 def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> Iterator[str]:
@@ -377,8 +387,10 @@ def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> I
 
     Packages that a wheel replaces are not pinned.
     """
-    there = {name: one.version for name, one in target.list_installed().items()}
-    for name, version in {**there, **needs}.items():
+    installed = {
+        name: distribution.version for name, distribution in target.list_installed().items()
+    }
+    for name, version in {**installed, **needs}.items():
         with suppress(InvalidVersion):  # installers reject such a version
             if name not in built:
                 yield f"{name}=={Version(version)}"
@@ -395,12 +407,16 @@ def _is_installed(one: SelectedWheel, held: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     one: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    have = {name: there.version for name, there in target.list_installed().items()}
-    for asked in wheel_requirements_io.read_wheel_requirements(one.path, target.info.version):
-        name = canonicalize_name(Requirement(asked).name)
+    installed = {
+        name: distribution.version for name, distribution in target.list_installed().items()
+    }
+    for requirement in wheel_requirements_io.read_wheel_requirements(one.path, target.info.version):
+        name = canonicalize_name(Requirement(requirement).name)
         if name in built:
             continue
-        if name not in have:
-            yield asked
-        elif wheel_requirements_io.find_missing_requirements([asked], have):
-            print_warning(f"{one.name} asks for {asked}, and {have[name]} is there and stays")
+        if name not in installed:
+            yield requirement
+        elif wheel_requirements_io.find_missing_requirements([requirement], installed):
+            print_warning(
+                f"{one.name} asks for {requirement}, and {installed[name]} is there and stays"
+            )

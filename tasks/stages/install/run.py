@@ -54,14 +54,14 @@ def require_sole_profile(job: InstallJob, target: TargetEnvironment) -> None:
     Only that profile can restore what it replaced.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
-        taken = other != Path(job.replaced) and install_journal_io.find_stamp(
+        conflicting = other != Path(job.replaced) and install_journal_io.find_stamp(
             other, target.prefix, target.sites
         )
-        if taken:
+        if conflicting:
             name = other.parent.name
             raise TorchyardError(
                 f"profile {name} has put its torch into {target.prefix}; nothing was changed",
-                location=str(taken),
+                location=str(conflicting),
                 hint=f"doit restore --yes profile={name}, then run the same command again",
             )
 
@@ -76,8 +76,8 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     linked = set(_list_linked_packages(order)) if order.installer.uv else set()
-    new = [name for name in order.versions if name not in linked]
-    return sum(sizes.get(name, estimate_unpacked_size(name, order.job.sizes)) for name in new)
+    unpacked = [name for name in order.versions if name not in linked]
+    return sum(sizes.get(name, estimate_unpacked_size(name, order.job.sizes)) for name in unpacked)
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
@@ -91,8 +91,8 @@ def _list_linked_packages(order: InstallOrder) -> Iterator[str]:
     if not is_same_disk(site, order.stamp):
         return
     for name, version in order.versions.items():
-        found = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
-        if found.is_file() and found.stat().st_nlink > 1:
+        metadata = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+        if metadata.is_file() and metadata.stat().st_nlink > 1:
             yield name
 
 
@@ -122,21 +122,21 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
     A module that needs the driver cannot be tested on a machine without one: that is a warning.
     """
     show_progress("importing torch there")
-    given = manifests.read_manifest(job.environment, Environment)
+    manifest = manifests.read_manifest(job.environment, Environment)
     # the working directory has no modules: a source tree contains a torch package
-    env = _build_import_environment(given.build_child_environment(shell.build_host_env()))
+    env = _build_import_environment(manifest.build_child_environment(shell.build_host_env()))
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
-    found = environments.try_import(
+    result = environments.try_import(
         target.python, _IMPORT_CODE.format(names=_list_modules(job)), command
     )
-    if not found.error or any(line.startswith("torch is ") for line in found.lines):
-        _require_installed_torch(job, target, version, found.lines)
-    if found.error:
-        _check_import_failures(target, found.lines, found.error)
+    if not result.error or any(line.startswith("torch is ") for line in result.lines):
+        _require_installed_torch(job, target, version, result.lines)
+    if result.error:
+        _check_import_failures(target, result.lines, result.error)
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
-        if name in given.prepend:
+        if name in manifest.prepend:
             print_line(
-                f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too"
+                f"it was imported with {name}={':'.join(manifest.prepend[name])}: set it there, too"
             )
 
 
@@ -144,18 +144,18 @@ def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
     """Report each failed import separately: a later one may be worse."""
-    for name, told in _find_failed_imports(lines):
-        one = ImportResult(
-            tuple(told), environments.find_raised_exception(told) or error.message, error
+    for name, output in _find_failed_imports(lines):
+        result = ImportResult(
+            tuple(output), environments.find_raised_exception(output) or error.message, error
         )
-        if not one.needs_driver:
+        if not result.needs_driver:
             raise BadArtifactError(
-                f"{name} does not import in {target.python}: {one.problem}",
+                f"{name} does not import in {target.python}: {result.problem}",
                 location=error.location,
                 hint="that log has the whole traceback; what was there before is back",
             ) from error
         print_warning(
-            f"{name} was installed, and imports only where there is a card: {one.problem}"
+            f"{name} was installed, and imports only where there is a card: {result.problem}"
         )
 
 
@@ -170,18 +170,18 @@ def _find_failed_imports(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[s
         (lines[begin].partition(" ")[2], lines[begin:end])
         for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
     ]
-    failed = [(name, told) for name, told in tried if f"imported {name}" not in told]
+    failed = [(name, output) for name, output in tried if f"imported {name}" not in output]
     yield from failed or tried[-1:] or [("torch", lines)]
 
 
 def _require_installed_torch(
     job: InstallJob, target: TargetEnvironment, version: str, lines: Sequence[str]
 ) -> None:
-    told = next((line for line in lines if line.startswith("torch is ")), "")
-    found, _, place = told.removeprefix("torch is ").partition(" in ")
-    if found != version or not Path(place).resolve().is_relative_to(target.prefix):
+    torch_line = next((line for line in lines if line.startswith("torch is ")), "")
+    actual, _, place = torch_line.removeprefix("torch is ").partition(" in ")
+    if actual != version or not Path(place).resolve().is_relative_to(target.prefix):
         raise BadArtifactError(
-            f"torch {version} was installed, and what {target.python} imports is {found or 'none'}"
+            f"torch {version} was installed, and what {target.python} imports is {actual or 'none'}"
             f"{f' in {place}' if place else ''}",
             location=str(job.log),
             hint="remove the other torch, or what leads to it; what was there before is back",
@@ -203,8 +203,8 @@ def _read_built_extensions(job: InstallJob) -> Iterator[BuiltExtension]:
 
 def _build_import_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without VIRTUAL_ENV, which names another one, and without bytecode."""
-    given = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
-    return {**given, "PYTHONDONTWRITEBYTECODE": "1"}
+    child_env = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
+    return {**child_env, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 _MIB = 2**20
@@ -226,49 +226,49 @@ def apply_install(order: InstallOrder) -> InstallRecord:
     """Install and return the record. After any failure, the environment is as before."""
     stamp = order.stamp
     try:
-        made = _unpack_packages(order)
+        staging = _unpack_packages(order)
         digests = {one.name: one.sha256 for one in order.chosen}
-        new = install_swap_io.back_up_files(
-            stamp, order.target, made, digests, install_commit_io.create_timestamp()
+        exchange = install_swap_io.back_up_files(
+            stamp, order.target, staging, digests, install_commit_io.create_timestamp()
         )
-        _require_disk_space(order, made)
-        install_journal_io.write_pending(stamp, PendingInstall("installing", new))
+        _require_disk_space(order, staging)
+        install_journal_io.write_pending(stamp, PendingInstall("installing", exchange))
     except BaseException:
         install_commit_io.discard_pending(stamp)  # the environment is unchanged
         raise
     try:
-        install_swap_io.swap_files(new, stamp / PENDING_FOLDER / "staged")
+        install_swap_io.swap_files(exchange, stamp / PENDING_FOLDER / "staged")
         _require_expected_packages(order)
         # the wheel's name may lack the local version of torch.__version__: PyPI's 2.15.0+cu132
         torch = manifests.read_manifest(order.job.wheel, Wheel)
         require_imports(order.job, order.target, torch.version)
     except BaseException:
-        _undo_install(stamp, new)
+        _undo_install(stamp, exchange)
         raise
-    _report_install(order, new, install_commit_io.commit_install(stamp, new))
-    return install_journal_io.read_record(stamp) or new
+    _report_install(order, exchange, install_commit_io.commit_install(stamp, exchange))
+    return install_journal_io.read_record(stamp) or exchange
 
 
 def _unpack_packages(order: InstallOrder) -> StagedPackages:
-    own = {one.name: one for one in order.chosen if one.name in order.versions}
-    others = [name for name in order.versions if name not in own]
+    chosen = {one.name: one for one in order.chosen if one.name in order.versions}
+    others = [name for name in order.versions if name not in chosen]
     build = Path(order.job.replaced).parent
-    what = f"unpacking what is to be installed in {order.target.prefix}"
+    activity = f"unpacking what is to be installed in {order.target.prefix}"
     files.require_disk_space(
-        build, estimate_unpacked_mib(order), what, _describe_location(order, build)
+        build, estimate_unpacked_mib(order), activity, _describe_location(order, build)
     )
     show_progress(
-        f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}"
+        f"unpacking {', '.join(one.path.name for one in chosen.values()) or 'what is needed'}"
     )
     staged = order.stamp / PENDING_FOLDER / "staged"
     target_files_io.prepare_staging(staged, order.target.list_links())
     pins = [f"{name}=={order.versions[name]}" for name in others]
     package_resolution_io.unpack_wheels(
-        order.installer, staged, [*(str(one.path) for one in own.values()), *pins]
+        order.installer, staged, [*(str(one.path) for one in chosen.values()), *pins]
     )
-    made = target_files_io.read_staging(staged, order.target.sites)
-    package_resolution_io.require_versions(made.versions, order.versions, order.installer.log)
-    return made
+    staging = target_files_io.read_staging(staged, order.target.sites)
+    package_resolution_io.require_versions(staging.versions, order.versions, order.installer.log)
+    return staging
 
 
 def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
@@ -286,16 +286,16 @@ def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
     """Return the environment as named in the settings, with the folder if on another disk."""
-    named = f"install.into: {order.job.into}"
-    one = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
-    return named if one else f"{folder}, for {named}"
+    location = f"install.into: {order.job.into}"
+    is_same = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
+    return location if is_same else f"{folder}, for {location}"
 
 
 def _require_expected_packages(order: InstallOrder) -> None:
-    now = target_environment_io.query_environment(Path(order.target.python))
-    if wrong := package_resolution_io.compare_installed(order.target, now, order.versions):
+    current = target_environment_io.query_environment(Path(order.target.python))
+    if diffs := package_resolution_io.compare_installed(order.target, current, order.versions):
         raise BadArtifactError(
-            f"after the install this lies there: {'; '.join(wrong)}; what was there is put back",
+            f"after the install this lies there: {'; '.join(diffs)}; what was there is put back",
             location=order.target.python,
             hint="see that nobody else installs there, then run the same command again",
         )
@@ -315,8 +315,8 @@ def _undo_install(stamp: Path, new: InstallRecord) -> None:
 def _report_install(order: InstallOrder, new: InstallRecord, settled: CommitResult) -> None:
     for text in _describe_versions(new):
         print_line(text)
-    back = f"doit restore --yes{format_profile_argument(order.job.profile)}"
-    print_line(f"what was there before is kept; the way back: {back}")
+    restore_command = f"doit restore --yes{format_profile_argument(order.job.profile)}"
+    print_line(f"what was there before is kept; the way back: {restore_command}")
     aside = order.stamp / ASIDE_FOLDER / new.when
     if settled.edited:
         print_warning(
@@ -342,15 +342,15 @@ def _describe_versions(new: InstallRecord) -> Iterator[str]:
 def run(job: InstallJob) -> tuple[Installation]:
     """Install the built wheels into the user's environment, or leave it unchanged."""
     install_commit_io.recover_installs(job.replaced)
-    chosen = package_resolution_io.select_wheels(job)
+    wheels = package_resolution_io.select_wheels(job)
     python = target_interpreter_io.find_interpreter(job.into, job.root)
     if target_interpreter_io.is_program_name(job.into):
         print_line(f"{job.into} on PATH is {python}")
     show_progress(f"asking {python} what it has")
     target = target_environment_io.query_environment(python)
-    package_resolution_io.require_compatible_target(target, chosen)
+    package_resolution_io.require_compatible_target(target, wheels)
     with lock_environment(job.builds, target.prefix):
-        return (_install_wheels(job, target, chosen),)
+        return (_install_wheels(job, target, wheels),)
 
 
 def _install_wheels(
@@ -358,17 +358,17 @@ def _install_wheels(
 ) -> Installation:
     require_sole_profile(job, target)
     stamp = install_journal_io.find_stamp(job.replaced, target.prefix, target.sites)
-    held = install_journal_io.read_record(stamp) if stamp else None
-    by = _build_installer(job, target)
-    what = resolve_install(by, target, chosen, held)
-    if what:
-        for told in package_resolution_io.list_install_warnings(target, what):
-            print_warning(told)
+    record = install_journal_io.read_record(stamp) if stamp else None
+    installer = _build_installer(job, target)
+    versions = resolve_install(installer, target, chosen, record)
+    if versions:
+        for warning in package_resolution_io.list_install_warnings(target, versions):
+            print_warning(warning)
         new_or_old = stamp or Path(job.replaced) / install_commit_io.create_timestamp()
-        held = apply_install(InstallOrder(job, target, by, chosen, what, new_or_old))
-    elif held:
+        record = apply_install(InstallOrder(job, target, installer, chosen, versions, new_or_old))
+    elif record:
         print_line(f"all of it lies in {target.prefix} already")
-    return _build_manifest(target, held)
+    return _build_manifest(target, record)
 
 
 def _build_installer(job: InstallJob, target: TargetEnvironment) -> Installer:

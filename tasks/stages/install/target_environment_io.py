@@ -81,15 +81,13 @@ class TargetEnvironment:
         Both are relative to the prefix. In a venv of a Python with lib64, as on Fedora, openSUSE
         and RHEL, `lib64` → `lib`.
         """
-        found: dict[str, str] = {}
+        links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):
-                place = Path(os.path.realpath(path.parent), path.name)
-                if path.is_symlink() and place.is_relative_to(self.prefix):
-                    found[place.relative_to(self.prefix).as_posix()] = self._resolve_below(
-                        str(path)
-                    )
-        return found
+                link = Path(os.path.realpath(path.parent), path.name)
+                if path.is_symlink() and link.is_relative_to(self.prefix):
+                    links[link.relative_to(self.prefix).as_posix()] = self._resolve_below(str(path))
+        return links
 
     def _resolve_below(self, folder: str) -> str:
         real = Path(os.path.realpath(folder))
@@ -111,8 +109,8 @@ def query_environment(python: PurePath) -> TargetEnvironment:
 
     Raises `TorchyardError` if the output cannot be parsed.
     """
-    ours = Path(packaging.__file__).parent.parent
-    argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(ours))
+    packaging_folder = Path(packaging.__file__).parent.parent
+    argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(packaging_folder))
     env = shell.build_host_env()
     try:
         text = shell.capture_output(

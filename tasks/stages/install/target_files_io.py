@@ -44,10 +44,10 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
     """Return True if the file is the installed one, unchanged."""
     if placed is None or not is_present(path):
         return False
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size != placed.size:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size != placed.size:
         return False
-    return found.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
+    return status.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
 
 
 def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
@@ -94,9 +94,9 @@ def list_bytecode(path: Path) -> Iterator[Path]:
     """Yield the bytecode files of a source file."""
     if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
         beginning = f"{path.stem}."
-        for found in folder.iterdir():
-            if found.name.startswith(beginning) and found.suffix == ".pyc":
-                yield found
+        for file in folder.iterdir():
+            if file.name.startswith(beginning) and file.suffix == ".pyc":
+                yield file
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
@@ -111,13 +111,13 @@ def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
 
 def list_parents(paths: Iterable[str]) -> set[str]:
     """Return all parent folders of the paths, except for the prefix."""
-    found: set[str] = set()
+    parents: set[str] = set()
     for path in paths:
-        above = path.rpartition("/")[0]
-        while above and above not in found:
-            found.add(above)
-            above = above.rpartition("/")[0]
-    return found
+        parent = path.rpartition("/")[0]
+        while parent and parent not in parents:
+            parents.add(parent)
+            parent = parent.rpartition("/")[0]
+    return parents
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def _list_staged_files(staged: Path, info: Path, owner: str) -> Iterator[tuple[s
         digest = (
             wheel_record.convert_to_hex(row.digest) or files.read_artifact(staged / path).sha256
         )
-        found = (staged / path).lstat()
-        yield path, InstalledFile(owner, digest, found.st_size, found.st_mtime_ns)
+        status = (staged / path).lstat()
+        yield path, InstalledFile(owner, digest, status.st_size, status.st_mtime_ns)
 
 
 def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
@@ -232,23 +232,26 @@ def find_distributions(
     prefix: Path, sites: Iterable[str], names: Iterable[str]
 ) -> Mapping[str, InstalledDistribution]:
     """Return the installed distributions with these normalized names."""
-    found: dict[str, list[Path]] = {}
-    wanted = set(names)
+    infos_by_name: dict[str, list[Path]] = {}
+    requested = set(names)
     for site in sites:
         for info, name in _list_site_infos(prefix / site):
-            if name in wanted:
-                found.setdefault(name, []).append(info)
-    listed = {
+            if name in requested:
+                infos_by_name.setdefault(name, []).append(info)
+    conda_files = {
         info: files
-        for infos in found.values()
+        for infos in infos_by_name.values()
         for info in infos
         if not has_record(info) and (files := _list_conda_files(prefix, info))
     }
     return {
         name: InstalledDistribution(
-            name, _join_versions(infos), tuple(infos), {i: listed[i] for i in infos if i in listed}
+            name,
+            _join_versions(infos),
+            tuple(infos),
+            {i: conda_files[i] for i in infos if i in conda_files},
         )
-        for name, infos in found.items()
+        for name, infos in infos_by_name.items()
     }
 
 
@@ -283,24 +286,26 @@ def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
 
 def _join_versions(infos: Iterable[Path]) -> str:
     stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
-    found = [stem.partition("-")[2].partition("-")[0] for stem in stems]
-    return ", ".join(dict.fromkeys(version or "?" for version in found))
+    versions = [stem.partition("-")[2].partition("-")[0] for stem in stems]
+    return ", ".join(dict.fromkeys(version or "?" for version in versions))
 
 
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
     """Yield the paths of all files of a distribution relative to `prefix`, with bytecode."""
     for info in one.infos:
         text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
-        named = [
+        recorded_paths = [
             resolve_below_prefix(prefix, info.parent, row.path)
             for row in wheel_record.parse_record(text)
         ]
-        inside = [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
-        listed = [prefix / path for path in one.listed.get(info, ())]
-        whole = [*listed, *(prefix / path for path in named if path), *inside]
-        for path in (path for path in whole if path.name != TEMPORARY_NAME):
+        info_files = (
+            [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
+        )
+        conda_files = [prefix / path for path in one.listed.get(info, ())]
+        paths = [*conda_files, *(prefix / path for path in recorded_paths if path), *info_files]
+        for path in (path for path in paths if path.name != TEMPORARY_NAME):
             yield from (
-                found.relative_to(prefix).as_posix()
-                for found in (path, *list_bytecode(path))
-                if is_present(found) and (found.is_symlink() or not found.is_dir())
+                file.relative_to(prefix).as_posix()
+                for file in (path, *list_bytecode(path))
+                if is_present(file) and (file.is_symlink() or not file.is_dir())
             )

@@ -73,21 +73,21 @@ def find_interpreter(into: str, root: PurePath) -> Path:
     is a link to the one it was created with.
     """
     if is_program_name(into):
-        found = shutil.which(into)
-        if found is None:
+        program = shutil.which(into)
+        if program is None:
             raise SettingsError(
                 f'there is no "{into}" on PATH',
                 location=SETTING_KEY,
                 hint="write the path of a Python",
             )
-        return Path(found).absolute()
+        return Path(program).absolute()
     path = Path(root, into)
     if path.is_dir():
         raise SettingsError(
             f"{path} is a folder",
             location=SETTING_KEY,
-            hint=f"write its Python: {inside}"
-            if (inside := find_python_in(path))
+            hint=f"write its Python: {python}"
+            if (python := find_python_in(path))
             else "name a Python",
         )
     if not path.is_file():
@@ -102,8 +102,8 @@ def find_interpreter(into: str, root: PurePath) -> Path:
 def find_python_in(folder: Path) -> Path | None:
     """Return the Python of the environment in a folder, or in its .venv or venv."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
-    within = (folder / name / place for name in ("", ".venv", "venv") for place in places)
-    return next((path for path in within if path.is_file()), None)
+    candidates = (folder / name / place for name in ("", ".venv", "venv") for place in places)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
@@ -116,15 +116,15 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
         argv, shell.build_host_env(), "ask Python what it is", timeout=_INSPECT_TIMEOUT
     )
     try:
-        said, managed, closed, *sites = [*shell.capture_output(command).splitlines(), "", "", ""]
+        answer, managed, closed, *sites = [*shell.capture_output(command).splitlines(), "", "", ""]
     except (CommandFailedError, MissingToolError) as error:
         raise _build_not_python_error(python, key) from error
-    word, _, rest = said.partition(" ")
+    word, _, rest = answer.partition(" ")
     if word != "torchyard" or rest.count(" ") < 3:
         raise _build_not_python_error(python, key)
     implementation, version, kind, prefix = rest.split(" ", 3)
-    found = tuple(filter(None, sites))
-    return InterpreterInfo(implementation, version, kind, prefix, managed, closed, found)
+    site_folders = tuple(filter(None, sites))
+    return InterpreterInfo(implementation, version, kind, prefix, managed, closed, site_folders)
 
 
 def build_unwritable_error(folder: str) -> TorchyardError:
@@ -156,21 +156,21 @@ def check_install_target(
     if into is None:
         return
     python = find_interpreter(into, layout.root)
-    found = inspect_interpreter(python)
-    if found.prefix == os.path.realpath(layout.venv):
+    interpreter = inspect_interpreter(python)
+    if interpreter.prefix == os.path.realpath(layout.venv):
         raise SettingsError(
             f"{python} is of the environment that this profile builds itself",
             location=SETTING_KEY,
             hint="name the Python of another one",
         )
-    if is_program_name(into) and found.prefix in map(os.path.realpath, ours):
+    if is_program_name(into) and interpreter.prefix in map(os.path.realpath, ours):
         raise SettingsError(
             f"{into} on PATH is {python}, the Python of doit itself",
             location=SETTING_KEY,
             hint=f"write the path of the Python that you mean; {python}, if it is this one",
         )
-    _require_writable(python, found)
-    _require_same_python(python, found, choice)
+    _require_writable(python, interpreter)
+    _require_same_python(python, interpreter, choice)
 
 
 def _require_writable(python: Path, found: InterpreterInfo) -> None:
@@ -195,11 +195,13 @@ def _require_writable(python: Path, found: InterpreterInfo) -> None:
 
 def _require_same_python(python: Path, found: InterpreterInfo, choice: Resolution) -> None:
     """Raise `SettingsError` if the wheels are for another Python, before hours of compiling."""
-    meant = Path(choice.python.path)
-    if meant.is_file() and str(found) != str(made := inspect_interpreter(meant, "python")):
+    expected_path = Path(choice.python.path)
+    if expected_path.is_file() and str(found) != str(
+        expected := inspect_interpreter(expected_path, "python")
+    ):
         raise SettingsError(
-            f"{python} is {found}, and this profile builds for {made}",
+            f"{python} is {found}, and this profile builds for {expected}",
             location=SETTING_KEY,
             hint=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
-            f"of an environment with {made}",
+            f"of an environment with {expected}",
         )

@@ -25,11 +25,14 @@ def is_stale(job: InstallJob) -> bool:
             return True
     except TorchyardError:
         return True
-    there: dict[Path, set[str]] = {}
-    for one in last.distributions:
-        if one.wheel and compute_record_digest(Path(one.record)) != one.digest:
+    installed: dict[Path, set[str]] = {}
+    for distribution in last.distributions:
+        if (
+            distribution.wheel
+            and compute_record_digest(Path(distribution.record)) != distribution.digest
+        ):
             return True
-        site = Path(one.record).parent.parent
-        if one.name not in there.setdefault(site, list_distribution_names(site)):
+        site = Path(distribution.record).parent.parent
+        if distribution.name not in installed.setdefault(site, list_distribution_names(site)):
             return True
     return False

@@ -65,27 +65,31 @@ def resolve_cuda_requirements(
     `of_toolkit` is the test for a folder of the toolkit: such folders are removed from every RPATH
     if packages provide everything.
     """
-    found = {
-        need.name: by
+    packages = {
+        need.name: package
         for need in needs
-        if not is_driver_library(need.name) and (by := bringer(need))
+        if not is_driver_library(need.name) and (package := bringer(need))
     }
-    left = sorted(set(_find_unpackaged(needs, found, of_toolkit)))
-    beyond = [found[n.name].folder for n in needs if n.library not in held and n.name in found]
+    unpackaged = sorted(set(_find_unpackaged(needs, packages, of_toolkit)))
+    other_folders = [
+        packages[n.name].folder for n in needs if n.library not in held and n.name in packages
+    ]
     paths = {}
     for name, linkage in held.items():
-        own = [found[need].folder for need in linkage.needed if need in found]
+        needed_folders = [packages[need].folder for need in linkage.needed if need in packages]
         before = (*linkage.rpath, *linkage.runpath)
-        kept = [path for path in before if left or not of_toolkit(path)]
-        leading = _format_origin_paths(name, [*own, *beyond]) if own else []
-        after = tuple(dict.fromkeys([*leading, *kept]))
-        if after != before or (own and linkage.runpath):
+        rpath = [path for path in before if unpackaged or not of_toolkit(path)]
+        origin_paths = (
+            _format_origin_paths(name, [*needed_folders, *other_folders]) if needed_folders else []
+        )
+        after = tuple(dict.fromkeys([*origin_paths, *rpath]))
+        if after != before or (needed_folders and linkage.runpath):
             paths[name] = after
     return CudaRequirements(
-        tuple(sorted({by.requirement for by in found.values()})),
+        tuple(sorted({package.requirement for package in packages.values()})),
         paths,
-        frozenset(f"{by.folder}/{name}" for name, by in found.items()),
-        tuple(left),
+        frozenset(f"{package.folder}/{name}" for name, package in packages.items()),
+        tuple(unpackaged),
     )
 
 
@@ -95,8 +99,8 @@ def _find_unpackaged(
     of_toolkit: Callable[[str], bool],
 ) -> Iterator[str]:
     for need in needs:
-        known = need.name in found or is_driver_library(need.name)
-        if need.place and not known and of_toolkit(posixpath.dirname(need.place)):
+        is_provided = need.name in found or is_driver_library(need.name)
+        if need.place and not is_provided and of_toolkit(posixpath.dirname(need.place)):
             yield need.name
 
 
@@ -114,22 +118,22 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
 
     A requirement that is declared already is not added.
     """
-    listed = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
-    told = select_applicable_requirements(parse_requirements(listed), "linux")
-    new = [one for one in requires if not _is_declared(Requirement(one), told)]
+    header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
+    declared = select_applicable_requirements(parse_requirements(header_values), "linux")
+    missing = [one for one in requires if not _is_declared(Requirement(one), declared)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")
     last = max((n for n, line in enumerate(lines) if line.startswith("Requires-Dist:")), default=-1)
     place = last + 1 if last >= 0 else len(lines)
-    lines[place:place] = [f"Requires-Dist: {one}; {_LINUX_MARKER}" for one in new]
+    lines[place:place] = [f"Requires-Dist: {one}; {_LINUX_MARKER}" for one in missing]
     return "\n".join(lines) + (separator or "\n") + body
 
 
 def _is_declared(asked: Requirement, told: Sequence[Requirement]) -> bool:
-    if found := find_package_by_distribution(asked.name):
+    if package := find_package_by_distribution(asked.name):
         return bool(
             find_declared_requirement(
-                found, told, parse_distribution_majors(canonicalize_name(asked.name))
+                package, told, parse_distribution_majors(canonicalize_name(asked.name))
             )
         )
     name = canonicalize_name(asked.name)

@@ -18,19 +18,19 @@ RECIPE = 3
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """Return the stage that installs torch."""
-    reading = _build_abi_options(layout, choice, knowledge)
+    abi_options = _build_abi_options(layout, choice, knowledge)
     match choice.strategy:
         case "prebuilt":
-            job = _build_prebuilt_job(settings, layout, choice, reading)
+            job = _build_prebuilt_job(settings, layout, choice, abi_options)
             return _build_stage(layout, job, ("deps",), "fetch the official wheel")
         case "existing":
             doc = "record the torch that is installed already"
             return _build_stage(
-                layout, _build_existing_job(layout, choice, reading), ("deps",), doc
+                layout, _build_existing_job(layout, choice, abi_options), ("deps",), doc
             )
-    reads = ("deps", "source", "env", "compile")
-    built = _build_source_job(settings, layout, choice, reading)
-    return _build_stage(layout, built, reads, "build the wheel, check it and install it")
+    inputs = ("deps", "source", "env", "compile")
+    source_job = _build_source_job(settings, layout, choice, abi_options)
+    return _build_stage(layout, source_job, inputs, "build the wheel, check it and install it")
 
 
 def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
@@ -136,11 +136,13 @@ def _format_local_label(settings: Settings, choice: Resolution) -> str:
 def _build_source_job(
     settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
 ) -> BuiltJob:
-    asked = settings.wheel.local_version
+    local_version = settings.wheel.local_version
     return BuiltJob(
         release=choice.torch,
-        local={"auto": _format_local_label(settings, choice), "none": None}.get(asked, asked),
-        local_is_whole=asked not in {"auto", "none"},
+        local={"auto": _format_local_label(settings, choice), "none": None}.get(
+            local_version, local_version
+        ),
+        local_is_whole=local_version not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,
         build=layout.build,

@@ -71,8 +71,8 @@ def read_last_wheel(job: BuiltJob) -> LastWheel | None:
         last = manifests.read_manifest(job.content, LastWheel)
     except TorchyardError:
         return None
-    place = locate_last_wheel(job, last)
-    return last if place.is_file() and files.read_artifact(place) == last.artifact else None
+    path = locate_last_wheel(job, last)
+    return last if path.is_file() and files.read_artifact(path) == last.artifact else None
 
 
 def locate_last_wheel(job: BuiltJob, content: LastWheel) -> Path:
@@ -90,14 +90,14 @@ def find_installed_torch(python: str) -> InstalledTorch:
 
     Raises `BadArtifactError` if torch is missing.
     """
-    found = interpreters.find_interpreter(python).torch
-    if found is None:
+    torch = interpreters.find_interpreter(python).torch
+    if torch is None:
         raise BadArtifactError(
             "torch is not there after it was installed",
             location=python,
             hint="doit clean wheel, then doit build",
         )
-    return found
+    return torch
 
 
 def require_release(found: InstalledTorch, release: str, cuda: str | None) -> None:
@@ -136,21 +136,21 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
     )
     # the working directory must not be a source tree that contains a torch package
     command = Command((), env, "import torch", cwd=job.landing, log=job.log)
-    found = environments.try_import(python, _IMPORT_CODE, command)
-    if found.needs_driver:
-        print_warning(f"torch {version} was installed and NOT imported: {found.problem}")
+    result = environments.try_import(python, _IMPORT_CODE, command)
+    if result.needs_driver:
+        print_warning(f"torch {version} was installed and NOT imported: {result.problem}")
         return
-    if found.error:
+    if result.error:
         raise BadArtifactError(
-            f"torch {version} was installed and does not import: {found.problem}",
-            location=found.error.location,
+            f"torch {version} was installed and does not import: {result.problem}",
+            location=result.error.location,
             hint="that log has the whole traceback; once its cause is gone, run the same command "
             "again: torch is then installed and imported anew",
-        ) from found.error
-    if version not in found.lines:  # the output may contain warnings, too
+        ) from result.error
+    if version not in result.lines:  # the output may contain warnings, too
         raise BadArtifactError(
             f"torch {version} was installed, and what is imported says "
-            f"{' '.join(found.lines[-1:])!r}",
+            f"{' '.join(result.lines[-1:])!r}",
             location=str(job.log),
             hint="remove the other torch from this environment, then run the same command again",
         )
@@ -185,14 +185,18 @@ def install_new_wheel(
             manifests.write_manifest(job.content, replace(before, record=record))
             print_line(f"installed again instead: {before.artifact.name}")
         raise
-    kept, artifact = wheelhouse_io.store_wheel(
+    stored_wheel, artifact = wheelhouse_io.store_wheel(
         fresh.wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
     )
-    told = build_statement(fresh.build_inputs, artifact, build_invocation(job, deps, fresh.began))
-    files.write_atomic(wheelhouse_io.resolve_statement_path(kept), format_canonical_json(told))
+    statement = build_statement(
+        fresh.build_inputs, artifact, build_invocation(job, deps, fresh.began)
+    )
+    files.write_atomic(
+        wheelhouse_io.resolve_statement_path(stored_wheel), format_canonical_json(statement)
+    )
     record = installed_wheel_io.hash_installed_record(site, "torch")
-    good = LastWheel(fresh.content, artifact, deps.identity, format_base_version(job), record)
-    manifests.write_manifest(job.content, good)
+    installed = LastWheel(fresh.content, artifact, deps.identity, format_base_version(job), record)
+    manifests.write_manifest(job.content, installed)
     return artifact
 
 
@@ -216,23 +220,25 @@ def _install_and_import(
 def _install_changed_files(
     job: BuiltJob, deps: DepsManifest, wheel: Path, site: Path, before: LastWheel
 ) -> bool:
-    here = installed_wheel_io.find_unmodified_wheel(site, "torch", before.record)
-    if here is None:
+    unmodified_wheel = installed_wheel_io.find_unmodified_wheel(site, "torch", before.record)
+    if unmodified_wheel is None:
         return False
-    kept = locate_last_wheel(job, before)
-    places = (Path(job.landing) / kept.name, kept)
+    stored_wheel = locate_last_wheel(job, before)
+    places = (Path(job.landing) / stored_wheel.name, stored_wheel)
     scratch = Path(job.landing) / "install"
-    written = incremental_install_io.update_installed_wheel(
-        WheelUpdate(here, kept, places, wheel, scratch, deps.python, job.log)
+    updated_files = incremental_install_io.update_installed_wheel(
+        WheelUpdate(unmodified_wheel, stored_wheel, places, wheel, scratch, deps.python, job.log)
     )
-    if written is not None:
-        print_line(f"installed what changed: {written:,} file{'s' if written != 1 else ''}")
-    return written is not None
+    if updated_files is not None:
+        print_line(
+            f"installed what changed: {updated_files:,} file{'s' if updated_files != 1 else ''}"
+        )
+    return updated_files is not None
 
 
 def _install_full_wheel(job: BuiltJob, deps: DepsManifest, wheel: Path) -> None:
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
-    into.install_wheel(wheel, InstallOptions(deps.toolkit.pins if deps.toolkit else ()))
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    installer.install_wheel(wheel, InstallOptions(deps.toolkit.pins if deps.toolkit else ()))
 
 
 def _require_import(job: BuiltJob, deps: DepsManifest) -> None:
@@ -255,14 +261,14 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
     gpus = [Arch(target.major, target.minor) for target in job.targets]
     knowledge = load_knowledge(Path(job.knowledge))
     missing = [gpu for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
-    held = ", ".join(code.names)
+    archs = ", ".join(code.names)
     if missing:
         raise MissingCodeError(
-            f"{wheel.name} holds machine code for {held or 'no GPU'} and none that runs on "
+            f"{wheel.name} holds machine code for {archs or 'no GPU'} and none that runs on "
             f"{', '.join(map(str, missing))}; it was not installed",
             location=str(job.wheelhouse),
         )
-    print_line(f"{wheel.name} holds machine code for {held}")
+    print_line(f"{wheel.name} holds machine code for {archs}")
 
 
 def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
@@ -276,8 +282,8 @@ def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
         folder = files.create_owned_folder(Path(job.landing) / "kernels")
         library = folder / PurePosixPath(member).name
         try:
-            with archive.open(member) as packed, library.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked, 1 << 20)
+            with archive.open(member) as source, library.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
             return machine_code_io.read_fatbin_images(library).common_code
         finally:
             files.remove_owned(folder)
@@ -295,29 +301,31 @@ def build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprin
     if compiled.backend == "cmake":
         return _build_cpp_libraries(job, deps, compiled)
     PackageInstaller(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
-    made, began = read_build_inputs(job, deps), format_current_time()
+    build_inputs, start_time = read_build_inputs(job, deps), format_current_time()
     before = read_last_wheel(job)
-    known = locate_last_wheel(job, before) if before else None
-    packed = wheel_packing_io.pack_wheel(job, compiled, made, deps, known)
-    content = _compute_content_digest(packed)
+    previous_wheel = locate_last_wheel(job, before) if before else None
+    packed_wheel = wheel_packing_io.pack_wheel(job, compiled, build_inputs, deps, previous_wheel)
+    content = _compute_content_digest(packed_wheel)
     artifact = _find_unchanged_wheel(job, deps, content, before)
     if artifact is None:
-        found_in = wheel_libraries_io.inspect_libraries(
-            job, deps, packed.wheel, packed.recorded, packed.portable.promised
+        libraries = wheel_libraries_io.inspect_libraries(
+            job, deps, packed_wheel.wheel, packed_wheel.recorded, packed_wheel.portable.promised
         )
-        if job.cuda and not job.by_packages and needs_toolkit_libraries(found_in):
+        if job.cuda and not job.by_packages and needs_toolkit_libraries(libraries):
             print_line(
                 "wheel.cuda: packages makes one for machines that have a driver and no toolkit"
             )
         artifact = install_new_wheel(
-            job, deps, NewWheel(packed.wheel, content, made, began), before
+            job, deps, NewWheel(packed_wheel.wheel, content, build_inputs, start_time), before
         )
-        manifests.write_manifest(job.libraries, found_in)
-    found = find_installed_torch(deps.python)
-    print_line(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
-    release = found.version.partition("+")[0]
-    torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
-    return torch, read_abi_fingerprint(found, deps, job.reading)
+        manifests.write_manifest(job.libraries, libraries)
+    installed = find_installed_torch(deps.python)
+    print_line(f"torch {installed.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    release = installed.version.partition("+")[0]
+    torch = Wheel(
+        installed.version, release, installed.cuda, installed.folder, deps.python, "wheel", artifact
+    )
+    return torch, read_abi_fingerprint(installed, deps, job.reading)
 
 
 def _compute_content_digest(packed: PackedWheel) -> str:
@@ -339,10 +347,10 @@ def _find_unchanged_wheel(
         format_base_version(job),
     ):
         return None
-    found = interpreters.find_interpreter(deps.python).torch
-    if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
+    installed = interpreters.find_interpreter(deps.python).torch
+    if installed is None or not last.artifact.name.startswith(f"torch-{installed.version}-"):
         return None  # the user removed or replaced torch with pip
-    if not installed_wheel_io.has_all_files(Path(found.folder).parent, "torch"):
+    if not installed_wheel_io.has_all_files(Path(installed.folder).parent, "torch"):
         return None
     print_line(f"the same content as {last.artifact.name}: kept")
     return last.artifact
@@ -358,10 +366,17 @@ def _build_cpp_libraries(
     version = format_wheel_version(job, manifests.read_manifest(job.source, SourceTree))
     archive = _archive_prefix(job, prefix, version)
     print_line(f"{prefix} and {archive}")
-    known = files.read_artifact(archive)
+    archive_artifact = files.read_artifact(archive)
     release = version.partition("+")[0]
     torch = Wheel(
-        version, release, job.cuda, str(prefix), deps.python, "libtorch", known, str(prefix)
+        version,
+        release,
+        job.cuda,
+        str(prefix),
+        deps.python,
+        "libtorch",
+        archive_artifact,
+        str(prefix),
     )
     digest = compute_text_sha256(format_canonical_json(compiled.products))
     standard = job.reading.cxx_standard
@@ -371,12 +386,12 @@ def _build_cpp_libraries(
 
 
 def _archive_prefix(job: BuiltJob, prefix: Path, version: str) -> Path:
-    house = Path(job.wheelhouse)
-    house.mkdir(parents=True, exist_ok=True)
-    form = "zip" if prefix.drive else "gztar"
+    wheelhouse = Path(job.wheelhouse)
+    wheelhouse.mkdir(parents=True, exist_ok=True)
+    archive_format = "zip" if prefix.drive else "gztar"
     name = str(Path(job.landing).with_name(f"libtorch-{version}"))
-    made = Path(shutil.make_archive(name, form, prefix.parent, prefix.name))
-    return made.replace(house / made.name)
+    archive = Path(shutil.make_archive(name, archive_format, prefix.parent, prefix.name))
+    return archive.replace(wheelhouse / archive.name)
 
 
 def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
@@ -387,9 +402,11 @@ def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprin
             return _install_prebuilt(job, deps)
         case BuiltJob():
             return build_torch(job, deps)
-    found = find_installed_torch(job.python)
-    print_line(f"torch {found.version} in {found.folder}")
-    return _build_manifests(deps, read_abi_fingerprint(found, deps, job.reading), found, None)
+    installed = find_installed_torch(job.python)
+    print_line(f"torch {installed.version} in {installed.folder}")
+    return _build_manifests(
+        deps, read_abi_fingerprint(installed, deps, job.reading), installed, None
+    )
 
 
 def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
@@ -399,33 +416,37 @@ def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiF
     wheel_archive_io.verify_wheel(path, deps.python_version)
     require_target_code(job, path)
     show_progress("installing torch and the libraries it needs")
-    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
-    into.install_locked(job.locked, job.index)
-    into.install_wheel(path, InstallOptions(deps.toolkit.pins if deps.toolkit else (), job.index))
-    found = find_installed_torch(deps.python)
+    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    installer.install_locked(job.locked, job.index)
+    installer.install_wheel(
+        path, InstallOptions(deps.toolkit.pins if deps.toolkit else (), job.index)
+    )
+    installed = find_installed_torch(deps.python)
     release = job.requirement.partition("==")[2].partition("+")[0]
-    require_release(found, release, job.cuda)
+    require_release(installed, release, job.cuda)
     if deps.toolkit and deps.toolkit.pins:
-        toolchain.link_new_libraries(Path(found.folder).parent, Path(deps.toolkit.home))
-    print_line(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
-    return _build_manifests(deps, read_abi_fingerprint(found, deps, job.reading), found, artifact)
+        toolchain.link_new_libraries(Path(installed.folder).parent, Path(deps.toolkit.home))
+    print_line(f"torch {installed.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    return _build_manifests(
+        deps, read_abi_fingerprint(installed, deps, job.reading), installed, artifact
+    )
 
 
 def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
-    asked = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
-    found = wheelhouse_io.find_stored_wheel(job.wheelhouse, asked, job.index)
-    if found and job.locked_sha256 in ("", found[1].sha256):
-        wheelhouse_io.require_sha256(found[1], job.sha256)
-        print_line(f"{found[0].name} is in the wheelhouse")
-        return found
+    description = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
+    stored_wheel = wheelhouse_io.find_stored_wheel(job.wheelhouse, description, job.index)
+    if stored_wheel and job.locked_sha256 in ("", stored_wheel[1].sha256):
+        wheelhouse_io.require_sha256(stored_wheel[1], job.sha256)
+        print_line(f"{stored_wheel[0].name} is in the wheelhouse")
+        return stored_wheel
     show_progress(f"fetching {job.requirement}")
-    arrived = package_installer.download_distribution(
+    downloaded = package_installer.download_distribution(
         DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
     )
-    known = files.read_artifact(arrived)
-    wheelhouse_io.require_sha256(known, job.sha256)
-    wheelhouse_io.require_locked_digest(known, job.locked_sha256, "torch")
-    return wheelhouse_io.store_wheel(arrived, job.wheelhouse, asked, job.index)
+    artifact = files.read_artifact(downloaded)
+    wheelhouse_io.require_sha256(artifact, job.sha256)
+    wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, "torch")
+    return wheelhouse_io.store_wheel(downloaded, job.wheelhouse, description, job.index)
 
 
 def _build_manifests(

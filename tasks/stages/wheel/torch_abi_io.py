@@ -54,27 +54,31 @@ def read_abi_fingerprint(
     """
     show_progress("looking at what extensions compile and link against")
     folder = Path(found.folder)
-    listed = _list_torch_files(folder)
-    headers = {name: digest for name, digest in listed.items() if name.startswith(_HEADER_PREFIXES)}
-    libraries = {name: digest for name, digest in listed.items() if _LINKED_LIBRARY.fullmatch(name)}
+    digests = _list_torch_files(folder)
+    headers = {
+        name: digest for name, digest in digests.items() if name.startswith(_HEADER_PREFIXES)
+    }
+    libraries = {
+        name: digest for name, digest in digests.items() if _LINKED_LIBRARY.fullmatch(name)
+    }
     names = cache(lambda name: _read_symbol_names(folder.parent / name))
     exported = _read_exports(folder.parent, libraries, names, reading)
-    made = AbiFingerprint(
+    fingerprint = AbiFingerprint(
         release=found.version.partition("+")[0],
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
         headers=_compute_digest(headers),
-        symbols=_compute_digest({name: one.digest for name, one in exported.items()}),
+        symbols=_compute_digest({name: symbols.digest for name, symbols in exported.items()}),
         cxx11_abi=next(
             (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name)), None
         ),
         cxx_standard=_read_cxx_standard(folder) or reading.cxx_standard,
         identity=deps.identity,
     )
-    if not abi_fingerprint_store_io.has_stored_parts(reading.abi_folder, made.name):
-        parts = AbiDetails(made, headers, {name: names(name) or () for name in libraries})
-        abi_fingerprint_store_io.store_fingerprint_parts(reading.abi_folder, parts)
-    return made
+    if not abi_fingerprint_store_io.has_stored_parts(reading.abi_folder, fingerprint.name):
+        details = AbiDetails(fingerprint, headers, {name: names(name) or () for name in libraries})
+        abi_fingerprint_store_io.store_fingerprint_parts(reading.abi_folder, details)
+    return fingerprint
 
 
 def _list_torch_files(folder: Path) -> Mapping[str, str]:
@@ -98,8 +102,8 @@ def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
                     wheel_record.encode_digest(bytes.fromhex(files.read_artifact(path).sha256)),
                 )
             elif _LINKED_LIBRARY.fullmatch(name):
-                found = path.stat()
-                yield name, f"{path.name}:{found.st_size}:{found.st_mtime_ns}"
+                status = path.stat()
+                yield name, f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def _read_exports(
@@ -112,17 +116,17 @@ def _read_exports(
 
     A library that the previous torch held with the same bytes is not read again.
     """
-    before = _read_known_exports(reading)
-    found = {
-        name: before[digest] if digest in before else _summarize_exports(site / name, names(name))
+    cached = _read_known_exports(reading)
+    exported = {
+        name: cached[digest] if digest in cached else _summarize_exports(site / name, names(name))
         for name, digest in libraries.items()
     }
-    kept = {libraries[name]: one for name, one in found.items() if libraries[name]}
-    if kept != before:
+    by_digest = {libraries[name]: symbols for name, symbols in exported.items() if libraries[name]}
+    if by_digest != cached:
         manifests.write_manifest(
-            reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, kept)
+            reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)
         )
-    return found
+    return exported
 
 
 def _read_known_exports(reading: AbiReadOptions) -> Mapping[str, ExportedSymbols]:
@@ -157,10 +161,10 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
     C++11 ABI and `…RKSs` with the older one.
     """
-    own = [name for name in names if name.startswith(_C10_SYMBOLS)]
-    if any("St7__cxx11" in name for name in own):
+    c10_symbols = [name for name in names if name.startswith(_C10_SYMBOLS)]
+    if any("St7__cxx11" in name for name in c10_symbols):
         return True
-    return False if any(name.endswith("Ss") for name in own) else None
+    return False if any(name.endswith("Ss") for name in c10_symbols) else None
 
 
 def _read_cxx_standard(folder: Path) -> int | None:

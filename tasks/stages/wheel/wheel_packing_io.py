@@ -70,18 +70,18 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, began: str) -> Invocatio
         str(job.build.parent.parent): "{checkout}",
         str(Path.home()): "~",
     }
-    decided = {
+    decisions = {
         "backend": compiled.backend,
         "archs": [str(arch) for arch in job.targets],
         "cuda": job.cuda,
         "environment": manifests.read_manifest(job.env, Environment).set,
     }
     installed = wheel_requirements_io.list_installed_packages(deps.python)
-    asked = redact_json(convert_to_json(job.settings), folders)
+    settings = redact_json(convert_to_json(job.settings), folders)
     return Invocation(
         "torch",
-        asked,
-        redact_json(convert_to_json(decided), folders),
+        settings,
+        redact_json(convert_to_json(decisions), folders),
         installed,
         began,
         format_current_time(),
@@ -105,16 +105,16 @@ def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
 def _find_source_url(job: BuiltJob) -> str:
     """Return the URL that the tree was cloned from, "" for a local folder or a tarball."""
     source = job.settings.get("source")
-    asked = source if isinstance(source, dict) else {}
-    url = str(asked.get("git") or "")
-    fetched = not asked.get("path") and not asked.get("tarball")
-    return redact_secrets(url) if fetched and url and not is_local_url(url) else ""
+    source_settings = source if isinstance(source, dict) else {}
+    url = str(source_settings.get("git") or "")
+    is_remote = not source_settings.get("path") and not source_settings.get("tarball")
+    return redact_secrets(url) if is_remote and url and not is_local_url(url) else ""
 
 
 def _find_source_epoch(job: BuiltJob, tree: SourceTree) -> int:
     """Return the build's SOURCE_DATE_EPOCH: the one in the environment or the tree's date."""
-    asked = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
-    return int(asked) if asked.isdecimal() else max(tree.date, EARLIEST_TIMESTAMP)
+    epoch = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
+    return int(epoch) if epoch.isdecimal() else max(tree.date, EARLIEST_TIMESTAMP)
 
 
 # printed by a tree whose own bdist_wheel does not know the option
@@ -146,8 +146,8 @@ def pack_wheel(
     added = {SBOM_PATH: build_sbom(made).encode()}
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
-    wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
-    if not wheel_rewrite_io.is_uncompressed(wheel) and wanted == NO_REQUIREMENTS:
+    requirements = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
+    if not wheel_rewrite_io.is_uncompressed(wheel) and requirements == NO_REQUIREMENTS:
         show_progress(f"checking {wheel.name}")
         add_dist_info_files(wheel, added)
         return PackedWheel(
@@ -155,11 +155,13 @@ def pack_wheel(
         )
     show_progress(f"compressing {wheel.name}")
     wheel_archive_io.require_tags(wheel, deps.python_version)
-    added |= build_metadata(wheel, wanted)
-    instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
-    packed = wheel_rewrite_io.compress_wheel(wheel, before, added, instead)
-    wheel_libraries_io.record_patched_libraries(job, recorded, packed, wanted)
-    return PackedWheel(wheel, packed, wanted)
+    added |= build_metadata(wheel, requirements)
+    replacements = wheel_libraries_io.prepare_patched_libraries(
+        job, deps, wheel, recorded, requirements
+    )
+    packed_wheel = wheel_rewrite_io.compress_wheel(wheel, before, added, replacements)
+    wheel_libraries_io.record_patched_libraries(job, recorded, packed_wheel, requirements)
+    return PackedWheel(wheel, packed_wheel, requirements)
 
 
 def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
@@ -176,13 +178,13 @@ def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
 def _build_wheel(job: BuiltJob, compiled: CompileResult, made: BuildInputs) -> Path:
     files.remove_owned(job.landing)
     landing = files.create_owned_folder(job.landing)
-    more = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
+    variables = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
     try:
-        run_backend(job, compiled, landing, more)
+        run_backend(job, compiled, landing, variables)
     except CommandFailedError as error:
         if not _UNKNOWN_OPTION.search(error.output):
             raise
-        run_backend(job, compiled, landing, more, plain=True)
+        run_backend(job, compiled, landing, variables, plain=True)
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
         raise TorchyardError(
