@@ -124,10 +124,10 @@ class JobScheduler:
         self._apply_limit()
         while True:
             try:
-                with MEMORY_MONITOR.observe_memory() as seen, self._join_jobserver() as env:
+                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
                     start(self.jobs, env, self.edge_times.record_line)
             except CommandFailedError as error:
-                if not self._should_retry(error, seen):
+                if not self._should_retry(error, memory):
                     raise
             else:
                 return
@@ -238,8 +238,8 @@ class JobScheduler:
         """Double the expected memory of the outputs whose compilers were killed."""
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         self.expected = {**self.expected, **self.peaks}
-        more = {name: 2 * self.expected.get(name, 0) for name in culprits}
-        self.expected = {**self.expected, **more}
+        doubled = {name: 2 * self.expected.get(name, 0) for name in culprits}
+        self.expected = {**self.expected, **doubled}
 
     def _limit_jobs(self, jobs: int) -> None:
         """Run at most `jobs` jobs in the next attempt.
