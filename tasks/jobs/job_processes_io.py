@@ -45,8 +45,8 @@ def find_parent_pid(pid: int) -> int:
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
-    found = _query_process(pid, lambda process: process.parent(), None)
-    return found.pid if found else 0
+    parent = _query_process(pid, lambda process: process.parent(), None)
+    return parent.pid if parent else 0
 
 
 def read_program_name(pid: int) -> str:

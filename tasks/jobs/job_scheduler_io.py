@@ -52,11 +52,11 @@ def resolve_fixed_jobs(
     The jobserver cannot enforce memory if sccache is one of the `launchers`: its server runs the
     compilers, so that their memory is not that of Ninja's children.
     """
-    found = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
+    program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
     # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain one
     fits = (os.name == "nt" or " " not in str(pool)) and not served
-    obeys = fits and found is not None and jobserver_io.is_supported_ninja(found.version)
+    obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
     return None if obeys else compute_safe_jobs(asked)
 
 
