@@ -23,8 +23,8 @@ def generate_examples(pattern: str) -> tuple[str, ...]:
     """Return example messages, one for each top-level alternative."""
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     parsed = list(parser.parse(pattern))
-    whole = parsed[0][1][1] if _is_alternation(parsed) else [parsed]
-    return tuple(_merge_ellipses("".join(map(_render_node, one))) for one in whole)
+    alternatives = parsed[0][1][1] if _is_alternation(parsed) else [parsed]
+    return tuple(_merge_ellipses("".join(map(_render_node, nodes))) for nodes in alternatives)
 
 
 def _is_alternation(parsed: list[Any]) -> bool:
@@ -53,11 +53,11 @@ def _render_node(node: Any) -> str:
 
 
 def _render_repeat(least: int, most: int, what: Any) -> str:
-    told = "".join(map(_render_node, what))
-    if told in {_ELLIPSIS, "0"}:
-        return told if least or told == _ELLIPSIS else ""
-    word = most == 1 and any(map(str.isalpha, told))
-    return told * (least or word)
+    text = "".join(map(_render_node, what))
+    if text in {_ELLIPSIS, "0"}:
+        return text if least or text == _ELLIPSIS else ""
+    is_word = most == 1 and any(map(str.isalpha, text))
+    return text * (least or is_word)
 
 
 def _render_set(members: Any) -> str:
@@ -108,10 +108,10 @@ def render_diagnosis_page(knowledge: Knowledge) -> str:
     parts = [_PAGE_HEAD]
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")
-        of_phase = sorted(
+        failures = sorted(
             (one for one in knowledge.failures if one.phase == phase), key=lambda one: one.slug
         )
-        for slug, entries in groupby(of_phase, key=lambda one: one.slug):
+        for slug, entries in groupby(failures, key=lambda one: one.slug):
             parts.extend(_render_cause(slug, list(entries)))
     return "\n".join(parts)
 
@@ -120,8 +120,8 @@ def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
     yield f"### {slug}\n"
     for entry in entries:
         yield f"{_format_sentence(entry.cause)} {format_evidence_mark(entry.status)}\n"
-        told = dict.fromkeys(_list_messages(entry))
-        yield "```text\n" + "".join(f"{line}\n" for line in told) + "```\n"
+        messages = dict.fromkeys(_list_messages(entry))
+        yield "```text\n" + "".join(f"{line}\n" for line in messages) + "```\n"
         yield f"**Do:** {_escape_markdown(entry.remedy)}.{_format_auto_fix(entry)}\n"
         notes = [_RANKS.get(entry.rank, ""), "Windows only." if entry.platform else ""]
         if any(notes):
@@ -149,5 +149,5 @@ def _format_auto_fix(entry: Failure) -> str:
     if not entry.auto_fix:
         return ""
     kind, _, header = entry.auto_fix.partition(" ")
-    what = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
-    return f" With `build.auto_fix: true` a build {what}, once."
+    action = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
+    return f" With `build.auto_fix: true` a build {action}, once."

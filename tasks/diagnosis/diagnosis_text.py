@@ -77,10 +77,12 @@ def map_to_original(
     if error is None:
         return found
     text, file = error.text, error.file
-    if file and (moved := _map_path(file, copy, original)) and is_there(moved):
-        text, file = text.replace(file, moved, 1), moved
-    told = replace(error, text=_map_paths_in_text(text, copy, original, is_there), file=file)
-    return replace(found, first_error=told)
+    if file and (mapped := _map_path(file, copy, original)) and is_there(mapped):
+        text, file = text.replace(file, mapped, 1), mapped
+    mapped_error = replace(
+        error, text=_map_paths_in_text(text, copy, original, is_there), file=file
+    )
+    return replace(found, first_error=mapped_error)
 
 
 def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
@@ -88,10 +90,10 @@ def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
 
     On Windows some compilers print / and others \ between folders.
     """
-    for written in (str(copy), copy.as_posix()):
+    for prefix in (str(copy), copy.as_posix()):
         for separator in ("/", "\\"):
-            if file.startswith(written + separator):
-                return f"{original}{file.removeprefix(written)}"
+            if file.startswith(prefix + separator):
+                return f"{original}{file.removeprefix(prefix)}"
     return ""
 
 
@@ -99,13 +101,13 @@ def _map_paths_in_text(
     text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
 ) -> str:
     """Map every path in the text; paths with spaces are not recognized."""
-    written = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
+    prefixes = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
 
     def map_match(found: re.Match[str]) -> str:
-        moved = _map_path(found[0], copy, original)
-        return moved if is_there(moved) else found[0]
+        mapped = _map_path(found[0], copy, original)
+        return mapped if is_there(mapped) else found[0]
 
-    return re.sub(f"{_PATH_START}(?:{written}){_PATH_REST}", map_match, text)
+    return re.sub(f"{_PATH_START}(?:{prefixes}){_PATH_REST}", map_match, text)
 
 
 _LINES_BEFORE, _LINES_AFTER = 5, 2
@@ -123,8 +125,12 @@ def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, .
     """
     first, last = number - _LINES_BEFORE, number + _LINES_AFTER
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}
-    before = (lines.get(one, "") for one in range(first, number))
-    begun = [line.strip() for line in before if _REQUIRED_FROM.search(line)][-1:]
-    shown = [lines.get(number + one, "") for one in (1, 2)]
-    source = [f"|{_GUTTER.sub('', line)}" for line in shown] if _MARKER_LINE.match(shown[1]) else []
-    return tuple(line[:_MAX_EXCERPT_LENGTH] for line in (*begun, *source))
+    before = (lines.get(offset, "") for offset in range(first, number))
+    context = [line.strip() for line in before if _REQUIRED_FROM.search(line)][-1:]
+    following = [lines.get(number + offset, "") for offset in (1, 2)]
+    source = (
+        [f"|{_GUTTER.sub('', line)}" for line in following]
+        if _MARKER_LINE.match(following[1])
+        else []
+    )
+    return tuple(line[:_MAX_EXCERPT_LENGTH] for line in (*context, *source))

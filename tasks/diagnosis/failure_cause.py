@@ -55,29 +55,33 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
     """Return the diagnosis of a log. The lines may be a selection: all relevant ones, in order."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
-    found = [
-        _refine_to_conflict(hit, lines, failures)
-        for hit in log.match_failures(failures, start)
-        if _is_blocking(hit, lines)
+    matches = [
+        _refine_to_conflict(candidate, lines, failures)
+        for candidate in log.match_failures(failures, start)
+        if _is_blocking(candidate, lines)
     ]
     error = find_first_error(lines)
     by_rank = {
-        rank: [hit for hit in found if hit.failure.rank == rank]
+        rank: [candidate for candidate in matches if candidate.failure.rank == rank]
         for rank in ("cause", "consequence", "notice", "rest")
     }
-    chosen = _choose_match(by_rank, lines, error)
-    slugs = tuple(dict.fromkeys(hit.failure.slug for hit in found if hit.failure.rank != "rest"))
-    if chosen is None:
+    match = _choose_match(by_rank, lines, error)
+    slugs = tuple(
+        dict.fromkeys(
+            candidate.failure.slug for candidate in matches if candidate.failure.rank != "rest"
+        )
+    )
+    if match is None:
         return Diagnosis(None, slugs, error)
-    line = lines[chosen.at]
-    shown = error if chosen.failure.rank == "rest" else parse_error(line)
+    line = lines[match.at]
+    first_error = error if match.failure.rank == "rest" else parse_error(line)
     if (
-        shown
-        and chosen.failure.slug == CONFLICT_SLUG
-        and (both := _find_conflict_at(chosen, lines))
+        first_error
+        and match.failure.slug == CONFLICT_SLUG
+        and (conflict := _find_conflict_at(match, lines))
     ):
-        shown = replace(shown, text=both)
-    return Diagnosis(chosen.failure, (chosen.failure.slug,), shown, line.unit)
+        first_error = replace(first_error, text=conflict)
+    return Diagnosis(match.failure, (match.failure.slug,), first_error, line.unit)
 
 
 def _refine_to_conflict(
@@ -86,7 +90,9 @@ def _refine_to_conflict(
     """Return the hit as a resolver conflict if uv explains a missing version by one."""
     if hit.failure.slug != "no-matching-distribution" or not _find_conflict_at(hit, lines):
         return hit
-    return replace(hit, failure=next(one for one in failures if one.slug == CONFLICT_SLUG))
+    return replace(
+        hit, failure=next(failure for failure in failures if failure.slug == CONFLICT_SLUG)
+    )
 
 
 def _find_conflict_at(hit: FailureMatch, lines: Sequence[LogLine]) -> str:
@@ -99,12 +105,12 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
     A log may hold several attempts; failures before that index are obsolete.
     """
     start = 0
-    for at, line in enumerate(lines):
-        ended_well = _STEP_SUCCEEDED.search(line.text) and not any(
-            _BUILD_FAILED.search(before.text) for before in lines[start:at]
+    for index, line in enumerate(lines):
+        has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(
+            _BUILD_FAILED.search(earlier.text) for earlier in lines[start:index]
         )
-        if ended_well or _COMMAND_LINE.search(line.text):
-            start = at + 1
+        if has_succeeded or _COMMAND_LINE.search(line.text):
+            start = index + 1
     return start
 
 
@@ -124,10 +130,10 @@ def _choose_match(
     by_rank: dict[str, list[FailureMatch]], lines: Sequence[LogLine], error: FirstError | None
 ) -> FailureMatch | None:
     if causes := by_rank["cause"]:
-        unsure = _has_earlier_failure(causes[0], lines) or _has_earlier_cmake_error(
+        is_uncertain = _has_earlier_failure(causes[0], lines) or _has_earlier_cmake_error(
             causes[0], lines
         )
-        return None if unsure else causes[0]
+        return None if is_uncertain else causes[0]
     if consequences := by_rank["consequence"]:
         before = lines[: consequences[0].at]
         return None if any(is_compiler_error(line) for line in before) else consequences[0]
@@ -149,5 +155,9 @@ def _has_earlier_cmake_error(hit: FailureMatch, lines: Sequence[LogLine]) -> boo
 
     CMake continues after errors.
     """
-    errors = [at for at in range(hit.at + 1) if lines[at].text.lstrip().startswith("CMake Error ")]
+    errors = [
+        index
+        for index in range(hit.at + 1)
+        if lines[index].text.lstrip().startswith("CMake Error ")
+    ]
     return len(errors) > 1 and hit.at - errors[-1] <= _CMAKE_MESSAGE_LINES

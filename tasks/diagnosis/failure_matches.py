@@ -30,26 +30,26 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
     """
     alternatives: list[list[LiteralTexts]] = [[]]
     stack: list[list[list[LiteralTexts]]] = []
-    run = ""
+    literal = ""
     for token in _REGEX_TOKEN.finditer(pattern):
         kind = token.lastgroup
         if kind == "literal":
-            run += token[0][-1].lower()
+            literal += token[0][-1].lower()
             continue
         if kind == "maybe":  # the element before it is optional
-            run = run[:-1] if run else _drop_last_part(alternatives[-1])
-        _end_literal(run, alternatives)
-        run = ""
+            literal = literal[:-1] if literal else _drop_last_part(alternatives[-1])
+        _end_literal(literal, alternatives)
+        literal = ""
         if kind == "open":
             stack.append(alternatives)
             alternatives = [[]]
         elif kind == "close":
-            inner, alternatives = _choose_literals(alternatives), stack.pop()
-            alternatives[-1].append(inner or frozenset())
+            group, alternatives = _choose_literals(alternatives), stack.pop()
+            alternatives[-1].append(group or frozenset())
         else:
             alternatives += [[]] if kind == "bar" else []
             alternatives[-1] += [frozenset[str]()] if kind in {"set", "other"} else []
-    _end_literal(run, alternatives)
+    _end_literal(literal, alternatives)
     return _choose_literals(alternatives)
 
 
@@ -66,13 +66,13 @@ def _end_literal(run: str, alternatives: list[list[LiteralTexts]]) -> None:
 
 def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
     """Return the best literals of all alternatives together."""
-    found: set[str] = set()
+    literals: set[str] = set()
     for parts in alternatives:
         best = max(parts, key=_compute_min_length, default=frozenset[str]())
         if _compute_min_length(best) < _MIN_LITERAL_LENGTH:
             return None
-        found |= best
-    return frozenset(found)
+        literals |= best
+    return frozenset(literals)
 
 
 def _compute_min_length(texts: LiteralTexts) -> int:
@@ -115,17 +115,24 @@ class ParsedLog:
 
     def find_lines(self, failures: Sequence[Failure], slugs: Collection[str]) -> Iterator[LogLine]:
         """Yield the lines that match one of the failures with these slugs."""
-        for at, met in self._match_lines(failures).items():
-            if any(one.slug in slugs and _has_nearby_pattern(one, self.lines, at) for one in met):
-                yield self.lines[at]
+        for index, matched in self._match_lines(failures).items():
+            if any(
+                failure.slug in slugs and _has_nearby_pattern(failure, self.lines, index)
+                for failure in matched
+            ):
+                yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
         """Yield the most specific failure for each line from `start` on; indexes start there."""
         lines = self.lines[start:]
-        for at, met in self._match_lines(failures).items():
-            if at >= start:
-                near = [one for one in met if _has_nearby_pattern(one, lines, at - start)]
-                yield from _select_best_matches(near, at - start)
+        for index, matched in self._match_lines(failures).items():
+            if index >= start:
+                confirmed = [
+                    failure
+                    for failure in matched
+                    if _has_nearby_pattern(failure, lines, index - start)
+                ]
+                yield from _select_best_matches(confirmed, index - start)
 
     def _match_lines(self, failures: Sequence[Failure]) -> Mapping[int, tuple[Failure, ...]]:
         if self._failures != failures:
@@ -138,20 +145,24 @@ def _match_lines(
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
     """Yield the index of each matching line, with the failures that its text matches."""
     windows = any(
-        re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
-        for x in lines
+        re.search(
+            r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", log_line.text
+        )
+        for log_line in lines
     )
-    asked = [one for one in failures if windows or not one.platform]
-    seen: dict[str, tuple[Failure, ...]] = {}
-    for at, line in enumerate(lines):
+    applicable = [one for one in failures if windows or not one.platform]
+    matches_by_text: dict[str, tuple[Failure, ...]] = {}
+    for index, line in enumerate(lines):
         if not line.text.strip() or not _is_relevant(line.text):
             continue
-        wrapped = _join_wrapped_lines(lines, at)
+        wrapped = _join_wrapped_lines(lines, index)
         key = re.sub(r"\d+", "0", wrapped)
-        if key not in seen:
-            seen[key] = tuple(one for one in asked if _is_match(one, line.text, wrapped))
-        if seen[key]:
-            yield at, seen[key]
+        if key not in matches_by_text:
+            matches_by_text[key] = tuple(
+                one for one in applicable if _is_match(one, line.text, wrapped)
+            )
+        if matches_by_text[key]:
+            yield index, matches_by_text[key]
 
 
 def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:
@@ -183,12 +194,12 @@ def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
 def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
     if not _can_match(failure, wrapped):
         return False
-    first = len(text.strip())
+    first_length = len(text.strip())
     pattern = _compile_patterns(failure.patterns, failure.headers)
-    found = pattern.search(text)
-    if not found:
-        found = pattern.search(wrapped)
-        if not found or found.start() >= first:
+    match = pattern.search(text)
+    if not match:
+        match = pattern.search(wrapped)
+        if not match or match.start() >= first_length:
             return False
     return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
 
@@ -204,25 +215,26 @@ def _can_match(failure: Failure, wrapped: str) -> bool:
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
     """Return the literals of all patterns, None if a pattern has none."""
-    found = [
-        find_required_literals(one) for one in (*patterns, *map(_build_header_pattern, headers))
+    literals = [
+        find_required_literals(pattern)
+        for pattern in (*patterns, *map(_build_header_pattern, headers))
     ]
-    return None if None in found else frozenset().union(*filter(None, found))
+    return None if None in literals else frozenset().union(*filter(None, literals))
 
 
 def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:
     if not failure.near:
         return True
     pattern = _compile_patterns(failure.near, ())
-    around = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
-    return any(pattern.search(line.text) for line in around)
+    nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
+    return any(pattern.search(line.text) for line in nearby)
 
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
     """Combine all patterns; `headers` match the message of each compiler about a missing header."""
-    told = (*patterns, *map(_build_header_pattern, headers))
-    return re.compile("|".join(f"(?:{one})" for one in told), re.IGNORECASE)
+    expressions = (*patterns, *map(_build_header_pattern, headers))
+    return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.IGNORECASE)
 
 
 def _build_header_pattern(name: str) -> str:

@@ -126,6 +126,6 @@ def parse_error(line: LogLine) -> FirstError:
 def find_source_location(text: str) -> tuple[str, int] | None:
     """Return file and line of the source that a compiler, CMake or ptxas names."""
     for pattern in _LOCATIONS:
-        if found := pattern.search(text):
-            return found["file"].strip(), int(found["line"])
+        if match := pattern.search(text):
+            return match["file"].strip(), int(match["line"])
     return None

@@ -91,9 +91,9 @@ def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
 def _skip_lines(file: BufferedReader, end: int) -> int:
     """Read up to the byte `end`, and return how many lines end before it."""
     count = 0
-    while end > 0 and (data := file.read(min(end, _BLOCK))):
-        count += data.count(b"\n")
-        end -= len(data)
+    while end > 0 and (block := file.read(min(end, _BLOCK))):
+        count += block.count(b"\n")
+        end -= len(block)
     return count
 
 
@@ -147,21 +147,27 @@ def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
     have one keyword, they are not searched for the others.
     """
     lower = block.lower()
-    for flag, nothing in _WERROR_FLAGS:
-        lower = lower.replace(flag, nothing)
-    left: Sequence[int] = range(len(lines))
-    rest = _UnmatchedLines(lower.split(b"\n")[: len(lines)])
-    found: set[int] = set()
+    for flag, replacement in _WERROR_FLAGS:
+        lower = lower.replace(flag, replacement)
+    unmatched: Sequence[int] = range(len(lines))
+    unmatched_lines = _UnmatchedLines(lower.split(b"\n")[: len(lines)])
+    indexes: set[int] = set()
     for word in _ERROR_KEYWORDS:
-        met = rest.find_lines_with(word)
-        found.update(left[at] for at in met)
-        if len(met) > len(left) // _DENSE:
-            gone = set(met)
-            left = [at for place, at in enumerate(left) if place not in gone]
-            rest = _UnmatchedLines(
-                [text for place, text in enumerate(rest.lines) if place not in gone]
+        positions = unmatched_lines.find_lines_with(word)
+        indexes.update(unmatched[index] for index in positions)
+        if len(positions) > len(unmatched) // _DENSE:
+            removed = set(positions)
+            unmatched = [
+                index for position, index in enumerate(unmatched) if position not in removed
+            ]
+            unmatched_lines = _UnmatchedLines(
+                [
+                    text
+                    for position, text in enumerate(unmatched_lines.lines)
+                    if position not in removed
+                ]
             )
-    return sorted(found)
+    return sorted(indexes)
 
 
 class _UnmatchedLines:
@@ -174,14 +180,14 @@ class _UnmatchedLines:
 
     def find_lines_with(self, word: bytes) -> list[int]:
         """Return the indexes of the lines that contain the word."""
-        at = self._text.find(word)
-        if at >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
-            return [place for place, line in enumerate(self.lines) if word in line]
-        found = []
-        while at >= 0:
-            found.append(bisect_right(self._starts, at) - 1)
-            at = self._text.find(word, self._starts[found[-1] + 1])
-        return found
+        offset = self._text.find(word)
+        if offset >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
+            return [index for index, line in enumerate(self.lines) if word in line]
+        indexes = []
+        while offset >= 0:
+            indexes.append(bisect_right(self._starts, offset) - 1)
+            offset = self._text.find(word, self._starts[indexes[-1] + 1])
+        return indexes
 
 
 class _LineShapes:
@@ -206,22 +212,22 @@ class _LineShapes:
 def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
     """Yield the head, the lines around keywords, and the end."""
     end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
-    told = last = 0
+    kept_count = last = 0
     shapes = _LineShapes()
     head = 0
     for number, lines, words in blocks:
         head = head or number + _HEAD_LINES
-        new = [at for at in words if shapes.is_new(lines[at])]
-        for first, after in _list_spans(number, len(lines), new, head):
-            for at in range(max(first, last + 1), after):
-                if told < _MAX_KEPT_LINES:
-                    told, last = told + 1, at
-                    yield from _split_raw_lines(at, lines[at - number])
+        keyword_indexes = [index for index in words if shapes.is_new(lines[index])]
+        for first, after in _list_spans(number, len(lines), keyword_indexes, head):
+            for index in range(max(first, last + 1), after):
+                if kept_count < _MAX_KEPT_LINES:
+                    kept_count, last = kept_count + 1, index
+                    yield from _split_raw_lines(index, lines[index - number])
         tail = max(0, len(lines) - _END_LINES)
         end.extend(enumerate(islice(lines, tail, None), number + tail))
-    for at, line in end:
-        if at > last:
-            yield from _split_raw_lines(at, line)
+    for index, line in end:
+        if index > last:
+            yield from _split_raw_lines(index, line)
 
 
 def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
@@ -231,10 +237,10 @@ def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterato
     """
     if number < head:
         yield number, min(head, number + count)
-    for at in words:
+    for index in words:
         yield (
-            max(number, number + at - _CONTEXT_BEFORE),
-            min(number + count, number + at + _CONTEXT_AFTER + 1),
+            max(number, number + index - _CONTEXT_BEFORE),
+            min(number + count, number + index + _CONTEXT_AFTER + 1),
         )
 
 
@@ -279,13 +285,13 @@ class LogTail:
         """
         try:
             with self._path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_ino != self._file or found.st_size < self._at:
-                    self._file, self._at = found.st_ino, 0
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._file or status.st_size < self._at:
+                    self._file, self._at = status.st_ino, 0
                 file.seek(self._at)
                 data = file.read()
         except OSError:
             return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        return whole.decode("utf-8", "replace").splitlines()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._at += len(complete)
+        return complete.decode("utf-8", "replace").splitlines()

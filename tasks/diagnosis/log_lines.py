@@ -125,15 +125,15 @@ def translate_to_english(line: str) -> str:
 
     Other lines are returned unchanged.
     """
-    foreign = not line.isascii()
-    if foreign:
+    is_foreign = not line.isascii()
+    if is_foreign:
         line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
     if " :" in line:
         line = _QUOTE_THEN_COLON.sub(":", line)
-    if not (foreign or _WITHOUT_ACCENTS.search(line)):
+    if not (is_foreign or _WITHOUT_ACCENTS.search(line)):
         return line
-    for said, english in _TRANSLATION_PATTERNS:
-        line = said.sub(english, line)
+    for pattern, replacement in _TRANSLATION_PATTERNS:
+        line = pattern.sub(replacement, line)
     return _FRENCH_COLON.sub(":", line).replace("：", ": ")
 
 
@@ -214,6 +214,6 @@ def _track_edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | 
     """Return the edge that is current from this line on, and whether it failed."""
     if output := find_failed_output(text):
         return output, True
-    if found := parse_ninja_step(text):
-        return f"[{found.done}/{found.total}]", False
+    if step := parse_ninja_step(text):
+        return f"[{step.done}/{step.total}]", False
     return ("", None) if _EDGE_END.match(text) else (unit, failed)

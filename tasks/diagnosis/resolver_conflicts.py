@@ -45,50 +45,57 @@ def find_conflict(lines: Iterable[str]) -> str:
 
     For example, the index may lack a version instead.
     """
-    found = list(_parse_requirements(_extract_explanation(lines)))
-    for one, other in combinations(found, 2):
+    requirements = list(_parse_requirements(_extract_explanation(lines)))
+    for one, other in combinations(requirements, 2):
         if one.name == other.name and _is_exclusive(one.specifier, other.specifier):
-            same = one.who == other.who and one.who != "you require"
-            who = _CONSTRAINT if same else other.who  # uv names a constraint after a dependency
-            return f"{one.who} {one.text}, and {who} {other.text}"
+            is_same_origin = one.who == other.who and one.who != "you require"
+            origin = (
+                _CONSTRAINT if is_same_origin else other.who
+            )  # uv names a constraint after a dependency
+            return f"{one.who} {one.text}, and {origin} {other.text}"
     return ""
 
 
 def _extract_explanation(lines: Iterable[str]) -> str:
     """Return the resolver's explanation as one line, without uv's box-drawing characters."""
-    kept: list[str] = []
+    explanation: list[str] = []
     for line in lines:
-        if kept and _EXPLANATION_END.search(line):
+        if explanation and _EXPLANATION_END.search(line):
             break
-        if kept or _EXPLANATION_START.search(line):
-            kept.append(_FRAME.sub(" ", line))
-    return " ".join(" ".join(kept).split())
+        if explanation or _EXPLANATION_START.search(line):
+            explanation.append(_FRAME.sub(" ", line))
+    return " ".join(" ".join(explanation).split())
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
     """Yield each requirement; skip conclusions, which only repeat them."""
-    who, concluded = _CONSTRAINT, True
-    for found in _REQUIREMENT_WORDS.finditer(text):
-        if found["concluded"]:
-            concluded = True
-        elif found["because"]:
-            who, concluded = _CONSTRAINT, False
-        elif found["you"]:
-            who, concluded = "you require", concluded and "user" not in found["you"].lower()
-        elif found["who"]:
-            who = f"{found['who']} depends on"
-            concluded = concluded and " " not in found["who"]  # pip's list draws no conclusions
-        elif not concluded and found["name"].lower() != "python":
-            specifier = found["specifier"].strip(" ,")
-            text_of = found[0].strip(" ,.")
-            yield _Requirement(canonicalize_name(found["name"]), specifier, text_of, who)
+    origin, is_conclusion = _CONSTRAINT, True
+    for match in _REQUIREMENT_WORDS.finditer(text):
+        if match["concluded"]:
+            is_conclusion = True
+        elif match["because"]:
+            origin, is_conclusion = _CONSTRAINT, False
+        elif match["you"]:
+            origin, is_conclusion = (
+                "you require",
+                is_conclusion and "user" not in match["you"].lower(),
+            )
+        elif match["who"]:
+            origin = f"{match['who']} depends on"
+            is_conclusion = (
+                is_conclusion and " " not in match["who"]
+            )  # pip's list draws no conclusions
+        elif not is_conclusion and match["name"].lower() != "python":
+            specifier = match["specifier"].strip(" ,")
+            requirement = match[0].strip(" ,.")
+            yield _Requirement(canonicalize_name(match["name"]), specifier, requirement, origin)
 
 
 def _is_exclusive(one: str, other: str) -> bool:
     """Return True if no version that either specifier mentions satisfies both."""
     try:
-        both = SpecifierSet(f"{one},{other}", prereleases=True)
-        named = [Version(spec.version.removesuffix(".*")) for spec in both]
+        combined = SpecifierSet(f"{one},{other}", prereleases=True)
+        versions = [Version(spec.version.removesuffix(".*")) for spec in combined]
     except (InvalidSpecifier, InvalidVersion):
         return one != other
-    return not any(version in both for version in named)
+    return not any(version in combined for version in versions)

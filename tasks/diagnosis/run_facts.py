@@ -56,8 +56,8 @@ def apply_run_facts(
     if facts.code in _KILL_CODES and not found.first_error:
         return _explain_kill(facts, found, failures)
     if slug := _find_slug_by_code(facts):
-        why = f"it ended with {facts.code}, and printed no cause"
-        return replace(_replace_failure(found, failures, slug), by=why)
+        evidence = f"it ended with {facts.code}, and printed no cause"
+        return replace(_replace_failure(found, failures, slug), by=evidence)
     return found
 
 
@@ -73,34 +73,34 @@ def _explain_kill(
 ) -> Diagnosis:
     if facts is None:
         return replace(found, by="the log alone, which does not tell who killed it")
-    short, why = assess_memory_pressure(facts)
-    if short is None:
-        return replace(found, failure=None, candidates=("oom-killed", "interrupted"), by=why)
+    is_short, evidence = assess_memory_pressure(facts)
+    if is_short is None:
+        return replace(found, failure=None, candidates=("oom-killed", "interrupted"), by=evidence)
     return replace(
-        _replace_failure(found, failures, "oom-killed" if short else "interrupted"), by=why
+        _replace_failure(found, failures, "oom-killed" if is_short else "interrupted"), by=evidence
     )
 
 
 def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
     """Return whether memory was short during the run, None if not certain, and the evidence."""
-    left = ""
+    lowest = ""
     if facts.lowest_mib is not None and facts.limit_mib:
-        left = f"{facts.lowest_mib:,} of {facts.limit_mib:,} MiB of memory were left at the least"
+        lowest = f"{facts.lowest_mib:,} of {facts.limit_mib:,} MiB of memory were left at the least"
     if facts.kills:
-        return True, "; ".join(filter(None, (_format_kill_count(facts.kills), left)))
+        return True, "; ".join(filter(None, (_format_kill_count(facts.kills), lowest)))
     if facts.lowest_mib is None or not facts.limit_mib:
-        nobody = "the kernel ended nothing for want of memory meanwhile"
-        return (False, nobody) if facts.kills == 0 else (None, "nobody looked at the memory")
+        evidence = "the kernel ended nothing for want of memory meanwhile"
+        return (False, evidence) if facts.kills == 0 else (None, "nobody looked at the memory")
     if facts.lowest_mib * _SHORT < facts.limit_mib:
-        return True, left
+        return True, lowest
     if facts.kills == 0:
-        return False, f"{left}, and the kernel ended nothing for want of it"
-    return (False if facts.lowest_mib * _PLENTY > 3 * facts.limit_mib else None), left
+        return False, f"{lowest}, and the kernel ended nothing for want of it"
+    return (False if facts.lowest_mib * _PLENTY > 3 * facts.limit_mib else None), lowest
 
 
 def _format_kill_count(kills: int) -> str:
-    ended = "one program" if kills == 1 else f"{kills} programs"
-    return f"the kernel ended {ended} for want of memory meanwhile"
+    programs = "one program" if kills == 1 else f"{kills} programs"
+    return f"the kernel ended {programs} for want of memory meanwhile"
 
 
 def _find_slug_by_code(facts: RunFacts) -> str:
@@ -115,5 +115,5 @@ def _find_slug_by_code(facts: RunFacts) -> str:
 
 
 def _replace_failure(found: Diagnosis, failures: Sequence[Failure], slug: str) -> Diagnosis:
-    failure = next(one for one in failures if one.slug == slug)
+    failure = next(candidate for candidate in failures if candidate.slug == slug)
     return replace(found, failure=failure, candidates=(slug,))

@@ -44,28 +44,28 @@ def run_with_auto_fix(
 
     Raises the stage's `TorchyardError`, with the cause that its log shows.
     """
-    with MEMORY_MONITOR.observe_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as memory:
         try:
             return run(stage.job), ""
         except TorchyardError as error:
-            cure = _find_auto_fix(stage, error, profile, seen)
-            if cure is None:
+            fix = _find_auto_fix(stage, error, profile, memory)
+            if fix is None:
                 raise
             print_warning(
-                f"{stage.name} failed: {error.cause}. By build.auto_fix, once: {cure.description}"
+                f"{stage.name} failed: {error.cause}. By build.auto_fix, once: {fix.description}"
             )
-    return _run_auto_fix(stage, run, profile, cure), cure.description
+    return _run_auto_fix(stage, run, profile, fix), fix.description
 
 
 def _run_auto_fix(
     stage: Stage, run: StageAction, profile: Profile, cure: AutoFix
 ) -> tuple[Any, ...]:
-    with MEMORY_MONITOR.observe_memory() as seen:
+    with MEMORY_MONITOR.observe_memory() as memory:
         try:
             cure.before()
             outputs = run(cure.job)
         except TorchyardError as error:
-            _explain_safely(stage, error, profile, seen)
+            _explain_safely(stage, error, profile, memory)
             error.hint = "; ".join(
                 filter(None, (error.hint, f"build.auto_fix has tried: {cure.description}"))
             )
@@ -79,11 +79,11 @@ def _find_auto_fix(
     stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
 ) -> AutoFix | None:
     """Return the fix for the error; None if the error already has a hint, or auto-fix is off."""
-    by_hand = bool(error.hint)
-    told = _explain_safely(stage, error, profile, seen)
-    if told is None or by_hand or not profile.loaded.settings.build.auto_fix:
+    has_hint = bool(error.hint)
+    explanation = _explain_safely(stage, error, profile, seen)
+    if explanation is None or has_hint or not profile.loaded.settings.build.auto_fix:
         return None
-    return choose_auto_fix(stage, told, profile)
+    return choose_auto_fix(stage, explanation, profile)
 
 
 def _explain_safely(
@@ -108,8 +108,8 @@ def _explain_safely(
 
 def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) -> AutoFix | None:
     """Return the fix for the diagnosed failure; None without a fix, or if it is already applied."""
-    fix, _, header = (told.found.failure.auto_fix if told.found.failure else "").partition(" ")
-    match fix:
+    kind, _, header = (told.found.failure.auto_fix if told.found.failure else "").partition(" ")
+    match kind:
         case "fewer-jobs":
             return _reduce_jobs(stage)
         case "submodules":
@@ -124,18 +124,18 @@ def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) ->
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
     """Halve the jobs if the scheduler did not: the log names no compiler that was killed."""
-    asked = getattr(stage.job, "jobs", 1)
-    safe = capacity.compute_safe_jobs(most=asked or 0)
-    now = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe)).jobs
-    if now is None or (asked is not None and now >= asked):
+    requested = getattr(stage.job, "jobs", 1)
+    safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
+    reduced = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)).jobs
+    if reduced is None or (requested is not None and reduced >= requested):
         return None
-    return AutoFix(f"build.jobs: {now}", replace(stage.job, jobs=now))
+    return AutoFix(f"build.jobs: {reduced}", replace(stage.job, jobs=reduced))
 
 
 def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
     if stage.kind == "extensions" and stage.job.kind == "git" and not stage.job.submodules:
         return AutoFix("submodules: true", replace(stage.job, submodules=True))
-    source = next((one.job for one in profile.plan.find_stages("source")), None)
+    source = next((source_stage.job for source_stage in profile.plan.find_stages("source")), None)
     if stage.kind != "compile" or source is None or source.kind != "git":
         return None
     if not source.tree.is_relative_to(profile.layout.build):
@@ -161,5 +161,5 @@ def _disable_build_isolation(stage: Stage) -> AutoFix | None:
     """
     if stage.kind != "extensions" or not stage.job.requires or not stage.job.isolated:
         return None
-    said = f"--no-build-isolation for {', '.join(stage.job.requires)}"
-    return AutoFix(said, replace(stage.job, isolated=False))
+    description = f"--no-build-isolation for {', '.join(stage.job.requires)}"
+    return AutoFix(description, replace(stage.job, isolated=False))

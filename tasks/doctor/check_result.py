@@ -54,10 +54,10 @@ def report_unchecked(check: CheckId, why: str = "could not be looked at here") -
 
 def format_install_hint(knowledge: Knowledge, s: HostFacts, asked: str) -> str:
     """Return how to install a package on this host, as a command to copy if one is known."""
-    told = package_managers.find_install_command(knowledge, s.systems, asked)
+    install_command = package_managers.find_install_command(knowledge, s.systems, asked)
     return (
-        format_command(told)
-        if told
+        format_command(install_command)
+        if install_command
         else package_managers.format_install_hint(knowledge, s.systems, asked)
     )
 

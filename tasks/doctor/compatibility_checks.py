@@ -59,15 +59,15 @@ def check_toolkit_and_gpus(
 
 def _check_toolkit(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if profile is None:
-        here = ", ".join(f"{kit.version} at {kit.home}" for kit in s.host.toolkits)
-        return check_result.report_ok("toolkit", here or "none installed")
-    chosen = profile.choice.toolkit
-    if chosen.provider in {"none", "pypi"}:
-        packages = f"CUDA {chosen.version} comes as Python packages"
+        installed = ", ".join(f"{kit.version} at {kit.home}" for kit in s.host.toolkits)
+        return check_result.report_ok("toolkit", installed or "none installed")
+    toolkit = profile.choice.toolkit
+    if toolkit.provider in {"none", "pypi"}:
+        description = f"CUDA {toolkit.version} comes as Python packages"
         return check_result.report_ok(
-            "toolkit", packages if chosen.version else "a build for the CPU needs none"
+            "toolkit", description if toolkit.version else "a build for the CPU needs none"
         )
-    return _check_installed_toolkit(s.nvcc, chosen.home, chosen.version)
+    return _check_installed_toolkit(s.nvcc, toolkit.home, toolkit.version)
 
 
 def _check_installed_toolkit(
@@ -76,16 +76,16 @@ def _check_installed_toolkit(
     if nvcc is None:
         return check_result.report_unchecked("toolkit")
     if not nvcc.path:
-        todo = "install it again, name another in toolkit.path, or,"
+        hint = "install it again, name another in toolkit.path, or,"
         return check_result.report_problem(
-            "toolkit", f"no nvcc that runs at {home}", f"{todo} {_ACCEPT_COMMAND}"
+            "toolkit", f"no nvcc that runs at {home}", f"{hint} {_ACCEPT_COMMAND}"
         )
-    seen = f"{nvcc.version} at {home}"
+    message = f"{nvcc.version} at {home}"
     if not nvcc.version.startswith(f"{version}."):
         return check_result.report_warning(
-            "toolkit", f"{seen}; planned was CUDA {version}", _ACCEPT_COMMAND
+            "toolkit", f"{message}; planned was CUDA {version}", _ACCEPT_COMMAND
         )
-    return check_result.report_ok("toolkit", seen)
+    return check_result.report_ok("toolkit", message)
 
 
 def _check_gpus(
@@ -94,19 +94,19 @@ def _check_gpus(
     if nvidia.trouble or nvidia.lost:
         return _report_silent_gpus(s, nvidia, profile)
     if not nvidia.gpus:
-        absent = "no NVIDIA card or no driver"
+        reason = "no NVIDIA card or no driver"
         return check_result.report_ok(
-            "cards", f"{absent}: builds work, checks on a card are not run"
+            "cards", f"{reason}: builds work, checks on a card are not run"
         )
-    named = ", ".join(map(_format_gpu, nvidia.gpus))
-    then = {gpu.capability for gpu in s.host.gpus}
-    now = {gpu.capability for gpu in nvidia.gpus}
-    if s.host.pinned and _has_auto_gpus(profile) and then != now:
-        planned = ", ".join(sorted(then)) or "no card"
+    gpu_names = ", ".join(map(_format_gpu, nvidia.gpus))
+    planned_capabilities = {gpu.capability for gpu in s.host.gpus}
+    capabilities = {gpu.capability for gpu in nvidia.gpus}
+    if s.host.pinned and _has_auto_gpus(profile) and planned_capabilities != capabilities:
+        planned_text = ", ".join(sorted(planned_capabilities)) or "no card"
         return check_result.report_warning(
-            "cards", f"{named}; this profile was planned for {planned}", _ACCEPT_COMMAND
+            "cards", f"{gpu_names}; this profile was planned for {planned_text}", _ACCEPT_COMMAND
         )
-    return check_result.report_ok("cards", named)
+    return check_result.report_ok("cards", gpu_names)
 
 
 def _has_auto_gpus(profile: Profile | None) -> bool:
@@ -118,25 +118,25 @@ def _report_silent_gpus(
 ) -> check_result.CheckResult:
     """Report GPUs that do not respond: the build must not silently target other GPUs."""
     if nvidia.trouble:
-        seen = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
+        message = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
     else:
-        named = ", ".join(map(_format_gpu, nvidia.gpus))
-        more = f"{nvidia.lost} more" if named else f"{nvidia.lost} here"
-        seen = f"{named}; {more} that does not answer".removeprefix("; ")
+        gpu_names = ", ".join(map(_format_gpu, nvidia.gpus))
+        lost_count = f"{nvidia.lost} more" if gpu_names else f"{nvidia.lost} here"
+        message = f"{gpu_names}; {lost_count} that does not answer".removeprefix("; ")
     if "mismatch" in nvidia.trouble.lower():
-        todo = check_result.format_command(
+        hint = check_result.format_command(
             "sudo reboot", "restart: the driver was upgraded while it was in use"
         )
     else:
-        todo = check_result.format_command(
+        hint = check_result.format_command(
             "nvidia-smi", "restart the machine, or see what is said here:"
         )
     if _has_auto_gpus(profile) and not s.host.gpus and not nvidia.gpus:
-        named = 'or name it, with target.gpus: ["RTX 4090"] for example'
+        gpu_names = 'or name it, with target.gpus: ["RTX 4090"] for example'
         return check_result.report_problem(
-            "cards", f"{seen}; another card would be assumed", f"{todo}\n{named}"
+            "cards", f"{message}; another card would be assumed", f"{hint}\n{gpu_names}"
         )
-    return check_result.report_warning("cards", seen, todo)
+    return check_result.report_warning("cards", message, hint)
 
 
 def _format_gpu(gpu: Gpu) -> str:
@@ -152,28 +152,31 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> check_resul
         return check_result.report_ok(
             "targets", f"no card is a target: {profile.choice.targets_why}"
         )
-    named = ", ".join(map(str, targets))
+    target_names = ", ".join(map(str, targets))
     if not nvidia.gpus:
-        return check_result.report_ok("targets", f"{named}: {profile.choice.targets_why}")
-    foreign = [gpu for gpu in nvidia.gpus if not _can_run_on_gpu(gpu, nvidia, profile)]
-    if not foreign:
-        return check_result.report_ok("targets", f"{named}, which the cards here can run")
-    cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
-    both = {*targets, *(Arch.parse_capability(gpu.capability) for gpu in foreign)}
-    add = ", ".join(f'"{arch}"' for arch in sorted(both))
-    todo = f"if it is meant for here, write target.gpus: [{add}]"
-    if not _can_plan(profile, sorted(both)):
-        todo = f"no known torch and CUDA support all of {add}: use another profile"
+        return check_result.report_ok("targets", f"{target_names}: {profile.choice.targets_why}")
+    unsupported_gpus = [gpu for gpu in nvidia.gpus if not _can_run_on_gpu(gpu, nvidia, profile)]
+    if not unsupported_gpus:
+        return check_result.report_ok("targets", f"{target_names}, which the cards here can run")
+    gpu_names = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in unsupported_gpus}))
+    combined_targets = {
+        *targets,
+        *(Arch.parse_capability(gpu.capability) for gpu in unsupported_gpus),
+    }
+    setting = ", ".join(f'"{arch}"' for arch in sorted(combined_targets))
+    hint = f"if it is meant for here, write target.gpus: [{setting}]"
+    if not _can_plan(profile, sorted(combined_targets)):
+        hint = f"no known torch and CUDA support all of {setting}: use another profile"
     return check_result.report_warning(
-        "targets", f"{named}: {cards} in this machine cannot run that", todo
+        "targets", f"{target_names}: {gpu_names} in this machine cannot run that", hint
     )
 
 
 def _can_plan(profile: Profile, targets: list[Arch]) -> bool:
-    trial = WhatIf(
+    what_if = WhatIf(
         profile.loaded.settings, profile.host, profile.knowledge, resolve_without_suggestions
     )
-    return trial.resolve_with(target={"gpus": tuple(map(str, targets))}) is not None
+    return what_if.resolve_with(target={"gpus": tuple(map(str, targets))}) is not None
 
 
 def _can_run_on_gpu(gpu: Gpu, nvidia: NvidiaDriver, profile: Profile) -> bool:
@@ -197,27 +200,29 @@ def _check_driver(
     """Check the driver: with one that is too old, torch starts but fails at the first kernel."""
     cuda = profile.choice.cuda if profile else None
     if not nvidia.driver:
-        silent = check_result.report_unchecked("driver", "its version could not be asked")
-        return silent if nvidia.trouble or nvidia.gpus else check_result.report_ok("driver", "none")
-    knows = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
+        unchecked = check_result.report_unchecked("driver", "its version could not be asked")
+        return (
+            unchecked if nvidia.trouble or nvidia.gpus else check_result.report_ok("driver", "none")
+        )
+    cuda_support = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
     if profile is None or not cuda:
-        return check_result.report_ok("driver", f"{nvidia.driver}{knows}")
+        return check_result.report_ok("driver", f"{nvidia.driver}{cuda_support}")
     try:
         floor = find_driver_floor(knowledge, cuda)
     except KnowledgeError:
         return check_result.report_unchecked("driver", f"what CUDA {cuda} needs is not known")
     if int(nvidia.driver.partition(".")[0]) >= floor:
         return _check_ptx_support(
-            s, nvidia, profile, f"{nvidia.driver}{knows}; CUDA {cuda} needs {floor}"
+            s, nvidia, profile, f"{nvidia.driver}{cuda_support}; CUDA {cuda} needs {floor}"
         )
-    seen = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
-    todo = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
-    todo += "toolkit.version"
+    message = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
+    hint = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
+    hint += "toolkit.version"
     if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
         return check_result.report_warning(
-            "driver", f"{seen}; the build is for other cards than those here", todo
+            "driver", f"{message}; the build is for other cards than those here", hint
         )
-    return check_result.report_problem("driver", seen, todo)
+    return check_result.report_problem("driver", message, hint)
 
 
 def _check_ptx_support(
@@ -228,14 +233,14 @@ def _check_ptx_support(
     A driver compiles only PTX of its CUDA version and older: cudaErrorUnsupportedPtxVersion
     (config/knowledge/toolkits.yaml, binary_rules).
     """
-    made = profile.choice.toolkit.version
-    if not (profile.choice.ptx and nvidia.cuda and made) or parse_major_minor(
+    cuda = profile.choice.toolkit.version
+    if not (profile.choice.ptx and nvidia.cuda and cuda) or parse_major_minor(
         nvidia.cuda
-    ) >= parse_major_minor(made):
+    ) >= parse_major_minor(cuda):
         return check_result.report_ok("driver", seen)
     return check_result.report_warning(
         "driver",
-        f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {made} is no use here",
+        f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {cuda} is no use here",
         "install a newer driver, or leave target.ptx at false",
     )
 
@@ -264,10 +269,12 @@ def check_torch_compilers(
 
 def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
     """Return True if the installed torch is the planned one; another one is replaced before use."""
-    choice = profile.choice
-    here, planned = (version.partition("+")[0] for version in (torch.version, choice.torch))
-    same = (here, torch.cuda) == (planned, choice.cuda)
-    return bool(here) and (choice.strategy == "existing" or same)
+    resolution = profile.choice
+    installed_version, planned_version = (
+        version.partition("+")[0] for version in (torch.version, resolution.torch)
+    )
+    is_same_build = (installed_version, torch.cuda) == (planned_version, resolution.cuda)
+    return bool(installed_version) and (resolution.strategy == "existing" or is_same_build)
 
 
 def _check_torch_bounds(
@@ -275,9 +282,9 @@ def _check_torch_bounds(
 ) -> check_result.CheckResult:
     cuda = s.nvcc.version if s.nvcc and s.nvcc.version else profile.choice.toolkit.version
     if torch.cuda and cuda and cuda.partition(".")[0] != torch.cuda.partition(".")[0]:
-        seen = f"torch {torch.version} is of CUDA {torch.cuda} and refuses nvcc {cuda}"
+        message = f"torch {torch.version} is of CUDA {torch.cuda} and refuses nvcc {cuda}"
         return check_result.report_problem(
-            _TORCH_CHECKS_ID, seen, f'set toolkit.version: "{torch.cuda}"'
+            _TORCH_CHECKS_ID, message, f'set toolkit.version: "{torch.cuda}"'
         )
     if s.cxx is None or not s.cxx.path:
         return check_result.report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
@@ -296,41 +303,41 @@ def _check_torch_bounds(
 
 def _check_msvc(torch: BuildTorch, cl: Tool) -> check_result.CheckResult:
     version = parse_msc_ver(cl.version)
-    named = f"19.{version % 100:02}" if version else ""
+    msvc_version = f"19.{version % 100:02}" if version else ""
     return _check_minimum_version(
-        torch, f"cl.exe {named or cl.version}", named, torch.says.least_msvc
+        torch, f"cl.exe {msvc_version or cl.version}", msvc_version, torch.says.least_msvc
     )
 
 
 def _check_linux_compiler(
     s: HostFacts, torch: BuildTorch, cuda: str, cxx: Tool, profile: Profile
 ) -> check_result.CheckResult:
-    whose, table = torch.says.select_bounds(cxx.path)
-    named = f"{cxx.path} {cxx.version}"
+    compiler_name, table = torch.says.select_bounds(cxx.path)
+    compiler = f"{cxx.path} {cxx.version}"
     bounds = table.get(cuda)
     if bounds is None or parse_tool_version(cxx.version) is None:
-        return _check_minimum_version(torch, named, cxx.version, torch.says.least_gcc)
-    taken = f"torch {torch.version} takes {whose} {bounds} with CUDA {cuda}"
+        return _check_minimum_version(torch, compiler, cxx.version, torch.says.least_gcc)
+    accepted = f"torch {torch.version} takes {compiler_name} {bounds} with CUDA {cuda}"
     if bounds.is_accepted(cxx.version):
-        return check_result.report_ok(_TORCH_CHECKS_ID, taken)
-    names = ", ".join(
+        return check_result.report_ok(_TORCH_CHECKS_ID, accepted)
+    extension_names = ", ".join(
         job.name for job in _list_cuda_extensions(s, profile) if _is_compiler_checked(job)
     )
-    if not names:
+    if not extension_names:
         return check_result.report_ok(
-            _TORCH_CHECKS_ID, f"{taken}; no extension has it look at {named}"
+            _TORCH_CHECKS_ID, f"{accepted}; no extension has it look at {compiler}"
         )
-    seen = f"{taken}, and would refuse {named} for {names}"
+    message = f"{accepted}, and would refuse {compiler} for {extension_names}"
     return check_result.report_problem(
-        _TORCH_CHECKS_ID, seen, _suggest_compiler_fix(s, profile, cxx, bounds, names)
+        _TORCH_CHECKS_ID, message, _suggest_compiler_fix(s, profile, cxx, bounds, extension_names)
     )
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
     """Return the extensions that nvcc compiles; a companion package may be a wheel."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
-    without = s.without_cuda or ()
-    return [job for job in jobs if job.kind != "wheel" and job.name not in without]
+    without_cuda = s.without_cuda or ()
+    return [job for job in jobs if job.kind != "wheel" and job.name not in without_cuda]
 
 
 def _is_compiler_checked(job: ExtensionJob) -> bool:
@@ -342,10 +349,10 @@ def _check_minimum_version(
     torch: BuildTorch, named: str, version: str, least: str
 ) -> check_result.CheckResult:
     """Check the minimum version of the compiler; below it, torch only warns."""
-    here, wanted = parse_tool_version(version), parse_tool_version(least)
-    if here and wanted and here < wanted:
-        seen = f"torch {torch.version} wants {least} or later, and warns of {named}"
-        return check_result.report_warning(_TORCH_CHECKS_ID, seen, "install a newer compiler")
+    installed, required = parse_tool_version(version), parse_tool_version(least)
+    if installed and required and installed < required:
+        message = f"torch {torch.version} wants {least} or later, and warns of {named}"
+        return check_result.report_warning(_TORCH_CHECKS_ID, message, "install a newer compiler")
     return check_result.report_ok(_TORCH_CHECKS_ID, f"torch {torch.version} takes {named}")
 
 
@@ -357,17 +364,17 @@ def _suggest_compiler_fix(
     An older GCC is suggested only if torch itself would not be rebuilt for it. The `compiler` check
     ensures that nvcc accepts the installed compiler.
     """
-    off = f'turn its look off:\n  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
+    disable = f'turn its look off:\n  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     if "clang" in PurePath(cxx.path).name:
-        return f"nvcc takes this clang, and torch goes by GCC's versions, so {off}"
+        return f"nvcc takes this clang, and torch goes by GCC's versions, so {disable}"
     if Version(cxx.version) < Version(bounds.lowest):
         return f"install a g++ of {bounds.lowest} or later"
     if profile.choice.strategy == "source":
-        return f"nvcc takes it, so {off}"
-    older = int(bounds.above.partition(".")[0]) - 1
-    add = format_install_hint(profile.knowledge, s.systems, "newest-gcc", gcc=str(older))
-    other = f"or take an older one ({add}):"
-    return f"nvcc takes it, so {off}\n{other}\n  build.env: {{CC: gcc-{older}, CXX: g++-{older}}}"
+        return f"nvcc takes it, so {disable}"
+    gcc = int(bounds.above.partition(".")[0]) - 1
+    install_hint = format_install_hint(profile.knowledge, s.systems, "newest-gcc", gcc=str(gcc))
+    option = f"or take an older one ({install_hint}):"
+    return f"nvcc takes it, so {disable}\n{option}\n  build.env: {{CC: gcc-{gcc}, CXX: g++-{gcc}}}"
 
 
 _CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the driver check, and planning
@@ -382,17 +389,17 @@ def check_known_bad(
         yield check_result.report_unchecked("known-bad", "the profile does not open")
         return
     combination = build_combination(s, profile)
-    old = (
+    outdated = (
         finding
         for finding in find_too_old_versions(knowledge, combination)
         if finding.id not in _CHECKED_ELSEWHERE
     )
-    found = (*judge_combination(knowledge, combination), *old)
-    if not found:
+    findings = (*judge_combination(knowledge, combination), *outdated)
+    if not findings:
         yield check_result.report_ok(
             "known-bad", f"none of {len(knowledge.known_bad)} known combinations is met"
         )
-    for finding in found:
+    for finding in findings:
         yield _build_known_bad_result(finding, profile, knowledge)
 
 
@@ -400,24 +407,24 @@ def _build_known_bad_result(
     finding: Finding, profile: Profile, knowledge: Knowledge
 ) -> check_result.CheckResult:
     if finding.fixed_by:
-        seen = f"taken care of by {finding.fixed_by}: {finding.message}"
-        return check_result.CheckResult("known-bad", "ok", finding.id, seen, known=finding.id)
+        message = f"taken care of by {finding.fixed_by}: {finding.message}"
+        return check_result.CheckResult("known-bad", "ok", finding.id, message, known=finding.id)
     level = _LEVELS[finding.level]
-    todo = finding.fix
+    hint = finding.fix
     if level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
-        here = format_suggestions(
+        suggestions = format_suggestions(
             profile.loaded.settings, profile.host, knowledge, resolve_without_suggestions
         )
-        todo += f"\nfor this profile: {here}" if here else ""
+        hint += f"\nfor this profile: {suggestions}" if suggestions else ""
     return check_result.CheckResult(
-        "known-bad", level, finding.id, finding.message, todo, finding.id
+        "known-bad", level, finding.id, finding.message, hint, finding.id
     )
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:
     """Return the combination of versions that would be built, as far as it was inspected."""
     planned = profile.choice.build_combination(s.host)
-    found = replace(
+    combination = replace(
         planned,
         cuda=s.nvcc.version if planned.cuda and s.nvcc and s.nvcc.version else planned.cuda,
         driver=s.nvidia.driver or None if s.nvidia else None,
@@ -425,7 +432,7 @@ def build_combination(s: HostFacts, profile: Profile) -> Combination:
         cmake=_read_build_tool_version(s.cmake, profile),
         setuptools=_read_build_tool_version(s.setuptools, profile),
     )
-    return _add_compilers(found, s) if profile.choice.needs_compiler else found
+    return _add_compilers(combination, s) if profile.choice.needs_compiler else combination
 
 
 def _add_compilers(found: Combination, s: HostFacts) -> Combination:
@@ -452,15 +459,17 @@ def _is_clang(cxx: Tool | None) -> bool:
 
 
 def _find_msc_ver(cxx: Tool | None) -> str | None:
-    found = parse_msc_ver(cxx.version) if cxx else None
-    return str(found) if found else None
+    version = parse_msc_ver(cxx.version) if cxx else None
+    return str(version) if version else None
 
 
 def _find_visual_studio_version(s: HostFacts) -> str | None:
     """Return the version of the Visual Studio that contains the compiler."""
     path = PureWindowsPath(s.cxx.path) if s.cxx else None
-    every = s.visual_studio or ()
-    return next((v.version for v in every if path and path.is_relative_to(v.folder)), None)
+    studios = s.visual_studio or ()
+    return next(
+        (studio.version for studio in studios if path and path.is_relative_to(studio.folder)), None
+    )
 
 
 def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:

@@ -63,8 +63,8 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
         limits=job.limits if job else CompilerLimits(),
         toolkit_home=profile.choice.toolkit.home,
         urls=tuple(_list_required_urls(profile)),
-        distributions=tuple(one.name for one in extensions),
-        sources=tuple((one.name, one.original) for one in extensions),
+        distributions=tuple(extension.name for extension in extensions),
+        sources=tuple((extension.name, extension.original) for extension in extensions),
         own=tuple(_list_path_extensions(profile)),
         checkouts=tuple(_list_user_checkouts(profile)),
         workers=compile_workers.build_distribution_settings(
@@ -97,10 +97,10 @@ def _list_user_checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
 
 def _find_existing_torch(profile: Profile) -> PurePath | None:
     """Return the folder of the interpreter's torch, for strategy `existing`."""
-    found = profile.choice.python.torch
-    if profile.choice.strategy != "existing" or not found:
+    torch = profile.choice.python.torch
+    if profile.choice.strategy != "existing" or not torch:
         return None
-    return type(profile.layout.build)(found.folder)
+    return type(profile.layout.build)(torch.folder)
 
 
 def _list_profile_places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
@@ -145,8 +145,8 @@ def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
 
 
 def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
-    place = apply_index_mirror(url, mirrors)
-    return RequiredUrl(INDEX, place, instead_of="" if place == url else url)
+    index_url = apply_index_mirror(url, mirrors)
+    return RequiredUrl(INDEX, index_url, instead_of="" if index_url == url else url)
 
 
 def _read_default_index(knowledge: Knowledge) -> str:
@@ -177,10 +177,10 @@ def check_host(
     wanted: Collection[CheckId] = ALL_CHECK_IDS,
 ) -> tuple[CheckResult, ...]:
     """Return the results of the wanted checks; without `profile` it could not be opened."""
-    found = [
+    results = [
         symptom
         for check in _CHECKS
         for symptom in check(s, profile, knowledge)
         if symptom.id in wanted
     ]
-    return tuple(sorted(found, key=lambda symptom: CHECK_IDS.index(symptom.id)))
+    return tuple(sorted(results, key=lambda symptom: CHECK_IDS.index(symptom.id)))

@@ -45,28 +45,28 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
     job = stage.job
     if arch in {target.sm.removeprefix("sm_").rstrip("af") for target in job.targets}:
         return ""
-    what = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
+    message = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
     entry = f"{job.name} among extensions of {settings_file}"
-    given = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
+    flags = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
     if key := next(
-        (key for key, text in given.items() if _compile_arch_pattern(arch).search(text)), ""
+        (key for key, text in flags.items() if _compile_arch_pattern(arch).search(text)), ""
     ):
-        return f"{what}: take it out of {key} of {entry}"
-    remove = f"remove it with a patch: patches: [FILE.patch] with {entry}"
-    place = _find_arch_line(Path(job.tree), job.subdirectory, arch)
-    if place is None:
-        return f"{what}, so the source of {job.name} names it in {job.original}: {remove}"
-    file, number = place
+        return f"{message}: take it out of {key} of {entry}"
+    patch_hint = f"remove it with a patch: patches: [FILE.patch] with {entry}"
+    location = _find_arch_line(Path(job.tree), job.subdirectory, arch)
+    if location is None:
+        return f"{message}, so the source of {job.name} names it in {job.original}: {patch_hint}"
+    file, number = location
     original = Path(job.original) / file.relative_to(job.tree)
-    return f"{what}. {original if original.is_file() else file}:{number} names it: {remove}"
+    return f"{message}. {original if original.is_file() else file}:{number} names it: {patch_hint}"
 
 
 def _find_unsupported_arch(found: Diagnosis) -> str:
     """Return the digits of the arch, "37" of compute_37."""
     if not found.failure or found.failure.slug != "nvcc-arch-unsupported" or not found.first_error:
         return ""
-    named = _ARCH.search(found.first_error.text)
-    return named[1] if named else ""
+    match = _ARCH.search(found.first_error.text)
+    return match[1] if match else ""
 
 
 def _compile_arch_pattern(arch: str) -> re.Pattern[str]:
@@ -76,8 +76,11 @@ def _compile_arch_pattern(arch: str) -> re.Pattern[str]:
 
 def _find_arch_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int] | None:
     """Return the file and line; search the folder that is built first, then those above it."""
-    built = tree / subdirectory
-    folders = [built, *(one for one in built.parents if one.is_relative_to(tree))]
+    build_folder = tree / subdirectory
+    folders = [
+        build_folder,
+        *(parent for parent in build_folder.parents if parent.is_relative_to(tree)),
+    ]
     files = (
         file for folder in folders for name in _BUILD_FILES for file in sorted(folder.glob(name))
     )
@@ -93,12 +96,12 @@ def _list_arch_lines(file: Path, arch: str) -> Iterator[int]:
     A number counts only near a word such as `gencode`, since Python versions look the same.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         code = line.partition("#")[0]
         if not _compile_arch_pattern(arch).search(code) or "python" in code.lower():
             continue
-        if _ARCH_SETTING.search("\n".join(lines[max(0, at - _LINES_ABOVE) : at + 1])):
-            yield at + 1
+        if _ARCH_SETTING.search("\n".join(lines[max(0, index - _LINES_ABOVE) : index + 1])):
+            yield index + 1
 
 
 @dataclass(frozen=True)
@@ -137,26 +140,26 @@ def explain_log(
 ) -> FailureExplanation:
     """Explain a log. `profile` is set for a log of that profile, `facts` if they are known."""
     failures, log = knowledge.failures, Path(parsed.path or "")
-    found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
-    shown = _extract_excerpt(parsed, found)
+    diagnosis = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
+    excerpt = _extract_excerpt(parsed, diagnosis)
     if stage and stage.kind == "extensions":
-        found = diagnosis_text.map_to_original(
-            found, stage.job.tree, stage.job.original, os.path.exists
+        diagnosis = diagnosis_text.map_to_original(
+            diagnosis, stage.job.tree, stage.job.original, os.path.exists
         )
-    if found.failure is None:
-        return FailureExplanation(log, found, _format_log_location(log, found), shown)
+    if diagnosis.failure is None:
+        return FailureExplanation(log, diagnosis, _format_log_location(log, diagnosis), excerpt)
     if profile is None:
         return FailureExplanation(
             log,
-            found,
+            diagnosis,
             diagnosis_text.fill_remedy(
-                found.failure, host_hints_io.build_host_placeholders(knowledge)
+                diagnosis.failure, host_hints_io.build_host_placeholders(knowledge)
             ),
         )
-    words = host_hints_io.build_profile_placeholders(profile, stage, facts)
-    named = suggest_arch_removal(stage, found, words["extensions_file"])
-    todo = named or diagnosis_text.fill_remedy(found.failure, words)
-    return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))
+    placeholders = host_hints_io.build_profile_placeholders(profile, stage, facts)
+    arch_hint = suggest_arch_removal(stage, diagnosis, placeholders["extensions_file"])
+    remedy = arch_hint or diagnosis_text.fill_remedy(diagnosis.failure, placeholders)
+    return FailureExplanation(log, diagnosis, add_profile_argument(remedy, profile.layout.profile))
 
 
 def _extract_excerpt(log: ParsedLog, found: Diagnosis) -> tuple[str, ...]:
@@ -182,12 +185,14 @@ def explain_error(
     log = _find_log(failed) if failed else None
     if failed is None or log is None or failed.parsed_log is None:
         return None
-    ended = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
-    facts = replace(ended, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
+    run_facts = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
+    facts = replace(run_facts, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
     memory_monitor_io.write_facts(log, facts)
-    told = explain_log(failed.parsed_log, profile.knowledge, facts, profile, stage)
-    _add_explanation(error, told, {one.slug for one in profile.knowledge.failures})
-    return told
+    explanation = explain_log(failed.parsed_log, profile.knowledge, facts, profile, stage)
+    _add_explanation(
+        error, explanation, {known_failure.slug for known_failure in profile.knowledge.failures}
+    )
+    return explanation
 
 
 def _add_explanation(
@@ -198,21 +203,21 @@ def _add_explanation(
     A hand-written hint and its cause are kept, unless the facts of the run show another of `slugs`.
     """
     error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
-    failure, first = told.found.failure, told.found.first_error
+    failure, first_error = told.found.failure, told.found.first_error
     if failure and told.found.by and _names_other_cause(error.hint, failure.slug, slugs):
         error.hint = ""
     if not error.hint or (failure and f"({failure.slug})" not in error.hint):
         error.cause = told.cause if failure or not error.hint else ""
     error.hint = error.hint or told.remedy
-    if first and isinstance(error, CommandFailedError) and error.exit_description:
+    if first_error and isinstance(error, CommandFailedError) and error.exit_description:
         error.message, error.location = (
-            f"{error.exit_description}: {first.text}",
-            f"{told.log}:{first.number}",
+            f"{error.exit_description}: {first_error.text}",
+            f"{told.log}:{first_error.number}",
         )
 
 
 def _names_other_cause(todo: str, slug: str, slugs: Collection[str]) -> bool:
-    return any(f"({one})" in todo for one in slugs if one != slug)
+    return any(f"({other})" in todo for other in slugs if other != slug)
 
 
 def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
@@ -233,8 +238,8 @@ def _read_job_count(stage: Stage) -> int | None:
     from tasks.runlog import build_history_io  # noqa: PLC0415 - only needed after a failure
 
     path = getattr(stage.job, "runs", None)
-    last = list(build_history_io.read_history(path))[-1:] if path else []
-    return next((run["jobs"] for run in last if isinstance(run.get("jobs"), int)), None)
+    last_runs = list(build_history_io.read_history(path))[-1:] if path else []
+    return next((run["jobs"] for run in last_runs if isinstance(run.get("jobs"), int)), None)
 
 
 def _read_compiler(stage: Stage) -> str:
@@ -247,7 +252,7 @@ def _read_compiler(stage: Stage) -> str:
     if isinstance(env, Mapping) and "CXX" in env:
         return ""
     try:
-        found = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]
-        return f"{found['path']} {found['version']}".strip()
+        compiler = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]
+        return f"{compiler['path']} {compiler['version']}".strip()
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return ""

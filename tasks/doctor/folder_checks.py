@@ -34,18 +34,20 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 def describe_disk(disk: Disk) -> str:
     """Return a description of the places on the disk; places of the build count as the build."""
-    ours = "build" in disk.holds
-    parts = ["the build"] if ours else []
-    others = [
-        one for one in disk.holds if one != "build" and not (ours and one in _PLACES_OF_BUILD)
+    has_build = "build" in disk.holds
+    parts = ["the build"] if has_build else []
+    other_places = [
+        place
+        for place in disk.holds
+        if place != "build" and not (has_build and place in _PLACES_OF_BUILD)
     ]
-    return " and ".join([*parts, *(_PLACE_LABELS.get(one, one) for one in others)])
+    return " and ".join([*parts, *(_PLACE_LABELS.get(place, place) for place in other_places)])
 
 
 def compute_disk_usage(disks: Iterable[Disk], room: DiskUsage) -> dict[Disk, Range]:
     """Return the minimum and maximum MiB for each disk that a build writes to."""
-    found = {disk: room.sum_places(disk.holds) for disk in disks}
-    return {disk: (least, most) for disk, (least, most) in found.items() if most}
+    usage = {disk: room.sum_places(disk.holds) for disk in disks}
+    return {disk: (minimum, maximum) for disk, (minimum, maximum) in usage.items() if maximum}
 
 
 def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
@@ -54,10 +56,10 @@ def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
     Examples: `6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for
     install.into`.
     """
-    found = compute_disk_usage(disks, room) if room else {}
-    if len(found) == 1:
-        return f"{format_size_range(*next(iter(found.values())))} of disk"
-    parts = [f"{format_size_range(*mib)} for {describe_disk(disk)}" for disk, mib in found.items()]
+    usage = compute_disk_usage(disks, room) if room else {}
+    if len(usage) == 1:
+        return f"{format_size_range(*next(iter(usage.values())))} of disk"
+    parts = [f"{format_size_range(*mib)} for {describe_disk(disk)}" for disk, mib in usage.items()]
     return ", ".join(parts).replace(" for ", " of disk for ", 1)
 
 
@@ -74,8 +76,8 @@ def check_folders(
     if s.disks is None:
         yield from (check_result.report_unchecked(check) for check in ("disk", "filesystem"))
     else:
-        room = estimate_disk_usage(profile, knowledge)
-        yield from (_check_disk(s, disk, room) for disk in s.disks)
+        disk_usage = estimate_disk_usage(profile, knowledge)
+        yield from (_check_disk(s, disk, disk_usage) for disk in s.disks)
         yield _check_filesystem(s, s.disks)
     yield from _check_paths(s, profile)
     if s.host.system == "windows":
@@ -85,41 +87,41 @@ def check_folders(
 
 def estimate_disk_usage(profile: Profile | None, knowledge: Knowledge) -> DiskUsage:
     """Return the disk usage of a build; without a profile, that of a prebuilt torch."""
-    room = profile.cost.disk_usage if profile else None
-    if room is None:
-        room = estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
-    return room or NO_DISK_USAGE
+    disk_usage = profile.cost.disk_usage if profile else None
+    if disk_usage is None:
+        disk_usage = estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
+    return disk_usage or NO_DISK_USAGE
 
 
 def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> check_result.CheckResult:
-    what, (least, most) = disk.main_place, room.sum_places(disk.holds)
+    place, (minimum, maximum) = disk.main_place, room.sum_places(disk.holds)
     if (
-        what in _MAYBE_PRESENT
+        place in _MAYBE_PRESENT
         and "temporary files" in disk.holds
         and disk.free_mib < TEMPORARY_FILES_MIB[0]
     ):
-        what = "temporary files"  # these files do not exist yet
-    if what == "temporary files":
-        least, most = TEMPORARY_FILES_MIB
-    elif s.begun and what != "install.into":
-        least, most = min(least, STARTED_BUILD_MIB[0]), min(most, STARTED_BUILD_MIB[1])
-    firm = what not in _MAYBE_PRESENT
-    seen = f"{format_size(disk.free_mib)} free for {describe_disk(disk)} ({disk.path})"
-    todo = _suggest_more_space(what, windows=s.host.system == "windows")
-    if firm and disk.free_mib < least:
+        place = "temporary files"  # these files do not exist yet
+    if place == "temporary files":
+        minimum, maximum = TEMPORARY_FILES_MIB
+    elif s.begun and place != "install.into":
+        minimum, maximum = min(minimum, STARTED_BUILD_MIB[0]), min(maximum, STARTED_BUILD_MIB[1])
+    is_certain = place not in _MAYBE_PRESENT
+    message = f"{format_size(disk.free_mib)} free for {describe_disk(disk)} ({disk.path})"
+    hint = _suggest_more_space(place, windows=s.host.system == "windows")
+    if is_certain and disk.free_mib < minimum:
         return check_result.report_problem(
             "disk",
-            f"{seen}; it takes {format_size(least)} at the very least",
-            todo,
+            f"{message}; it takes {format_size(minimum)} at the very least",
+            hint,
             disk.main_place,
         )
-    if disk.free_mib < most:
+    if disk.free_mib < maximum:
         return check_result.report_warning(
-            "disk", f"{seen}; it takes up to about {format_size(most)}", todo, disk.main_place
+            "disk", f"{message}; it takes up to about {format_size(maximum)}", hint, disk.main_place
         )
     return check_result.report_ok(
         "disk",
-        f"{seen}; it takes {format_size_range(least, most)}" if least else seen,
+        f"{message}; it takes {format_size_range(minimum, maximum)}" if minimum else message,
         disk.main_place,
     )
 
@@ -141,52 +143,56 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> check_result.Che
     build = next((disk for disk in disks if disk.main_place == "build"), None)
     if build is None or not build.kind:
         return check_result.report_unchecked("filesystem", "its type is not known here")
-    kind, elsewhere = build.kind, "put the checkout on a disk of this machine"
+    kind, hint_elsewhere = build.kind, "put the checkout on a disk of this machine"
     if kind in _MEMORY_FILESYSTEMS:
-        seen = f"{build.path} is on {kind}: what is built there takes memory from the compilers"
-        return check_result.report_warning("filesystem", seen, elsewhere)
+        message = f"{build.path} is on {kind}: what is built there takes memory from the compilers"
+        return check_result.report_warning("filesystem", message, hint_elsewhere)
     if kind in _NETWORK_FILESYSTEMS:
-        seen = f"{build.path} is on {kind}: slow, and locks may not hold there"
-        return check_result.report_warning("filesystem", seen, elsewhere)
+        message = f"{build.path} is on {kind}: slow, and locks may not hold there"
+        return check_result.report_warning("filesystem", message, hint_elsewhere)
     if s.wsl and kind in _WSL_FILESYSTEMS:
-        seen = f"{build.path} is a disk of Windows: from WSL it is many times slower"
-        todo = check_result.format_command(
+        message = f"{build.path} is a disk of Windows: from WSL it is many times slower"
+        hint = check_result.format_command(
             "git clone <this checkout> ~/torchyard", "put it on WSL's own disk:"
         )
-        return check_result.report_warning("filesystem", seen, todo)
+        return check_result.report_warning("filesystem", message, hint)
     return check_result.report_ok("filesystem", f"{kind} for the build")
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[check_result.CheckResult]:
     """Check for characters that command lines and Windows code pages cannot represent."""
     windows = s.host.system == "windows"
-    troubled = False
+    has_problem = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
         if " " in path and (windows or what == "the checkout"):
-            troubled = True
+            has_problem = True
             yield _report_space_in_path(what, path, windows=windows, profile=profile)
         elif windows and not path.isascii():
-            troubled = True
-            todo = "move it to a path of plain letters, such as C:\\src"
+            has_problem = True
+            hint = "move it to a path of plain letters, such as C:\\src"
             yield check_result.report_warning(
-                "paths", f"{what} is at {path}: compilers can misread such letters", todo
+                "paths", f"{what} is at {path}: compilers can misread such letters", hint
             )
-    if not troubled:
+    if not has_problem:
         yield check_result.report_ok("paths", "no space in the paths of Python and the checkout")
 
 
 def _report_space_in_path(
     what: str, path: str, *, windows: bool, profile: Profile | None
 ) -> check_result.CheckResult:
-    seen = f"{what} is at {path}, and that has a space in it"
+    message = f"{what} is at {path}, and that has a space in it"
     if windows and what == "Python":
-        todo = "install Python into a path without spaces, and name it: python: C:\\Python312\\"
-        compiles = profile is None or profile.choice.strategy == "source"
-        level = check_result.report_problem if compiles else check_result.report_warning
-        return level("paths", f"{seen}: link and build scripts break on it", f"{todo}python.exe")
-    why = "build scripts can break on it" + ("" if windows else ", and memory cannot govern jobs")
+        hint = "install Python into a path without spaces, and name it: python: C:\\Python312\\"
+        is_compiled = profile is None or profile.choice.strategy == "source"
+        report = check_result.report_problem if is_compiled else check_result.report_warning
+        return report(
+            "paths", f"{message}: link and build scripts break on it", f"{hint}python.exe"
+        )
+    consequence = "build scripts can break on it" + (
+        "" if windows else ", and memory cannot govern jobs"
+    )
     return check_result.report_warning(
-        "paths", f"{seen}: {why}", "move the checkout to a path without spaces"
+        "paths", f"{message}: {consequence}", "move the checkout to a path without spaces"
     )
 
 
@@ -196,18 +202,18 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> check_result.Che
     if s.long_paths:
         return check_result.report_ok("long-paths", "Windows takes paths beyond 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
-    room = MAX_PATH - len(str(build))
-    how = (
+    remaining = MAX_PATH - len(str(build))
+    powershell_command = (
         "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
         "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     )
-    todo = check_result.format_command(how, "in PowerShell as an administrator:")
-    seen = f"off: {room} characters are left below {build}"
-    if profile and profile.choice.strategy == "source" and room < MAX_BUILD_SUBPATH:
+    hint = check_result.format_command(powershell_command, "in PowerShell as an administrator:")
+    message = f"off: {remaining} characters are left below {build}"
+    if profile and profile.choice.strategy == "source" and remaining < MAX_BUILD_SUBPATH:
         return check_result.report_problem(
-            "long-paths", f"{seen}, and PyTorch's tree takes more", todo
+            "long-paths", f"{message}, and PyTorch's tree takes more", hint
         )
-    return check_result.report_warning("long-paths", seen, todo)
+    return check_result.report_warning("long-paths", message, hint)
 
 
 def _check_leftovers(s: HostFacts) -> Iterator[check_result.CheckResult]:
@@ -218,27 +224,27 @@ def _check_leftovers(s: HostFacts) -> Iterator[check_result.CheckResult]:
         yield check_result.report_ok(
             "leftovers", "no other build, and nothing of one that was killed"
         )
-    for left in s.leftovers:
-        yield _report_leftover(left)
+    for leftover in s.leftovers:
+        yield _report_leftover(leftover)
 
 
 def _report_leftover(left: Leftover) -> check_result.CheckResult:
     if left.kind == "not ours":
-        todo = "move it away: torchyard writes only into folders that it made"
+        hint = "move it away: torchyard writes only into folders that it made"
         return check_result.report_problem(
-            "leftovers", f"{left.where} is in the way, and not ours", todo
+            "leftovers", f"{left.where} is in the way, and not ours", hint
         )
     if left.kind == "at work":
-        todo = "wait for it to finish, or stop it"
+        hint = "wait for it to finish, or stop it"
         return check_result.report_warning(
-            "leftovers", f"another run is at work in {left.where}", todo
+            "leftovers", f"another run is at work in {left.where}", hint
         )
-    named = f", and left {', '.join(left.processes)} at work" if left.processes else ""
-    todo = check_result.format_command(
+    program_list = f", and left {', '.join(left.processes)} at work" if left.processes else ""
+    hint = check_result.format_command(
         "doit build", "nothing by hand; the next run ends what is left and goes on:"
     )
     return check_result.report_warning(
-        "leftovers", f"a run was killed in {left.where}{named}", todo
+        "leftovers", f"a run was killed in {left.where}{program_list}", hint
     )
 
 
@@ -254,20 +260,22 @@ def check_write_access(
         yield check_result.report_ok(
             "trust", "nobody else may write to the checkout, its builds, or programs on PATH"
         )
-    for one in s.exposed:
-        yield _report_unsafe_path(one)
+    for unsafe_path in s.exposed:
+        yield _report_unsafe_path(unsafe_path)
 
 
 def _report_unsafe_path(one: UnsafePath) -> check_result.CheckResult:
     if one.kind == "relative":
-        seen = f'PATH has "{one.path}" in it: programs of whatever folder a command runs in'
+        message = f'PATH has "{one.path}" in it: programs of whatever folder a command runs in'
         return check_result.report_warning(
-            "trust", seen, "take it out of PATH; builds here leave it out already"
+            "trust", message, "take it out of PATH; builds here leave it out already"
         )
-    what = "is on PATH, and everyone" if one.kind == "PATH" else "is of the build, and everyone"
-    seen = f"{one.path} {what} on this machine may write to it"
+    description = (
+        "is on PATH, and everyone" if one.kind == "PATH" else "is of the build, and everyone"
+    )
+    message = f"{one.path} {description} on this machine may write to it"
     return check_result.report_warning(
-        "trust", seen, check_result.format_command(f"chmod o-w {one.path}")
+        "trust", message, check_result.format_command(f"chmod o-w {one.path}")
     )
 
 
@@ -290,8 +298,10 @@ def check_submodules(
     else:
         extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
         optional = {job.name for job in extensions if job.optional}
-        for one in s.unfetched:
-            yield _report_missing_submodules(one, knowledge, optional=one.extension in optional)
+        for missing in s.unfetched:
+            yield _report_missing_submodules(
+                missing, knowledge, optional=missing.extension in optional
+            )
 
 
 def _report_missing_submodules(
@@ -301,16 +311,18 @@ def _report_missing_submodules(
 
     A fork may leave a submodule empty that it does not need.
     """
-    needed = _is_submodule_needed(one, knowledge)
-    names, several = (
+    is_needed = _is_submodule_needed(one, knowledge)
+    folder_names, is_plural = (
         format_short_list([str(folder) for folder in one.folders], _SHOWN_FOLDERS),
         len(one.folders) > 1,
     )
-    are, them = ("are", "them") if several else ("is", "it")
-    why = f"does not build without {them}" if needed else f"may need {them}"
-    seen = f"{names} {are} empty or not there, and {one.extension} {why}"
-    level = check_result.report_problem if needed and not optional else check_result.report_warning
-    return level(_SUBMODULES_ID, seen, _suggest_submodule_update(one), one.extension)
+    verb, pronoun = ("are", "them") if is_plural else ("is", "it")
+    consequence = f"does not build without {pronoun}" if is_needed else f"may need {pronoun}"
+    message = f"{folder_names} {verb} empty or not there, and {one.extension} {consequence}"
+    report = (
+        check_result.report_problem if is_needed and not optional else check_result.report_warning
+    )
+    return report(_SUBMODULES_ID, message, _suggest_submodule_update(one), one.extension)
 
 
 def _is_submodule_needed(one: MissingSubmodules, knowledge: Knowledge) -> bool:
@@ -320,8 +332,10 @@ def _is_submodule_needed(one: MissingSubmodules, knowledge: Knowledge) -> bool:
     """
     if any(one.source.is_relative_to(folder) for folder in one.folders):
         return True
-    fact = knowledge.extensions.get(one.extension)
-    return any(one.source / path in one.folders for path in (fact.submodules if fact else ()))
+    extension = knowledge.extensions.get(one.extension)
+    return any(
+        one.source / path in one.folders for path in (extension.submodules if extension else ())
+    )
 
 
 def _suggest_submodule_update(one: MissingSubmodules) -> str:
@@ -345,5 +359,7 @@ def check_merge_conflicts(
         yield check_result.report_unchecked(_CONFLICTS_ID)
     elif not s.unmerged:
         yield check_result.report_ok(_CONFLICTS_ID, "no source folder has merge conflicts")
-    for one in s.unmerged or ():
-        yield check_result.report_problem(_CONFLICTS_ID, one.message, one.hint, one.setting)
+    for checkout in s.unmerged or ():
+        yield check_result.report_problem(
+            _CONFLICTS_ID, checkout.message, checkout.hint, checkout.setting
+        )

@@ -32,18 +32,18 @@ _MOUNTS = Path("/proc/self/mounts")
 
 def list_disks(asked: ProbeRequest) -> Iterator[Disk]:
     """Yield each disk with its places, named by the path of the first, which needs most space."""
-    known = tuple(list_mounts())
-    held: dict[int, list[tuple[str, PurePath, Path]]] = {}
-    for what, path in _list_written_places(asked):
+    mounts = tuple(list_mounts())
+    places_by_device: dict[int, list[tuple[str, PurePath, Path]]] = {}
+    for label, path in _list_written_places(asked):
         place = find_existing_ancestor(path)
         with contextlib.suppress(OSError):
-            held.setdefault(place.stat().st_dev, []).append((what, path, place))
-    for found in held.values():
-        _, path, place = found[0]
+            places_by_device.setdefault(place.stat().st_dev, []).append((label, path, place))
+    for places in places_by_device.values():
+        _, path, place = places[0]
         with contextlib.suppress(OSError):
             free = shutil.disk_usage(place).free // _MIB_BYTES
-            holds = tuple(what for what, _, _ in found)
-            yield Disk(holds, str(path), free, find_filesystem_type(place, known))
+            holds = tuple(label for label, _, _ in places)
+            yield Disk(holds, str(path), free, find_filesystem_type(place, mounts))
 
 
 def _list_written_places(asked: ProbeRequest) -> Iterator[tuple[str, PurePath]]:
@@ -63,8 +63,8 @@ def _find_cache_folder() -> PurePath:
 
     Compiler caches are next to it by default.
     """
-    if named := os.environ.get("UV_CACHE_DIR"):
-        return Path(named)
+    if cache_folder := os.environ.get("UV_CACHE_DIR"):
+        return Path(cache_folder)
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home())
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -72,8 +72,8 @@ def _find_cache_folder() -> PurePath:
 
 def _find_temporary_folder() -> PurePath:
     """Return the folder for temporary files, without tempfile's test for write access."""
-    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - only inspected, never written
+    candidates = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, candidates), "/tmp"))  # noqa: S108 - only inspected, never written
 
 
 def list_mounts() -> Iterator[tuple[Path, str]]:
@@ -103,17 +103,17 @@ _OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 def read_folder_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Read `disks`, `begun`, `long_paths`, `leftovers` and `exposed`."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if wanted & {"disk", "filesystem"}:
-        found["disks"] = tuple(list_disks(asked))
-        found["begun"] = has_started_build(asked)
+        facts["disks"] = tuple(list_disks(asked))
+        facts["begun"] = has_started_build(asked)
     if asked.host.system == "windows" and "long-paths" in wanted:
-        found["long_paths"] = _read_long_paths_setting()
+        facts["long_paths"] = _read_long_paths_setting()
     if "leftovers" in wanted:
-        found["leftovers"] = tuple(_find_leftovers(asked))
+        facts["leftovers"] = tuple(_find_leftovers(asked))
     if os.name == "posix" and "trust" in wanted:
-        found["exposed"] = tuple(_find_unsafe_paths(asked))
-    return found
+        facts["exposed"] = tuple(_find_unsafe_paths(asked))
+    return facts
 
 
 def has_started_build(asked: ProbeRequest) -> bool:
@@ -128,8 +128,8 @@ def _read_long_paths_setting() -> bool | None:
 
         key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
         try:
-            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:
-                return bool(winreg.QueryValueEx(opened, "LongPathsEnabled")[0])
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as registry_key:
+                return bool(winreg.QueryValueEx(registry_key, "LongPathsEnabled")[0])
         except FileNotFoundError:
             return False
         except OSError:
@@ -144,8 +144,8 @@ def _find_leftovers(asked: ProbeRequest) -> Iterator[Leftover]:
     build = Path(asked.build) if asked.build else None
     if build and is_accessible(build) and not files.is_owned(build) and has_content(build):
         yield Leftover("not ours", str(build))
-    above = Path(asked.root) / "build"
-    for folder in sorted(above.iterdir()) if above.is_dir() else ():
+    build_root = Path(asked.root) / "build"
+    for folder in sorted(build_root.iterdir()) if build_root.is_dir() else ():
         run = files.read_lock_holder(folder) if folder.is_dir() else ""
         pid = run.partition("-")[0]
         if not run or run == process_group.RUN_ID:
@@ -162,17 +162,17 @@ def _find_unsafe_paths(asked: ProbeRequest) -> Iterator[UnsafePath]:
     Filesystems without file owners (Windows disks in WSL, USB sticks) report all files as writable
     by everyone; these are skipped.
     """
-    kinds = tuple(list_mounts())
-    ours = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
-    for folder in dict.fromkeys(map(Path, ours)):
-        if _is_world_writable(folder) and find_filesystem_type(folder, kinds) not in _OWNERLESS:
+    mounts = tuple(list_mounts())
+    build_folders = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
+    for folder in dict.fromkeys(map(Path, build_folders)):
+        if _is_world_writable(folder) and find_filesystem_type(folder, mounts) not in _OWNERLESS:
             yield UnsafePath("folder", str(folder))
     for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
         if not Path(entry).is_absolute():
             yield UnsafePath("relative", entry)
         elif (
             _is_world_writable(Path(entry))
-            and find_filesystem_type(Path(entry), kinds) not in _OWNERLESS
+            and find_filesystem_type(Path(entry), mounts) not in _OWNERLESS
         ):
             yield UnsafePath("PATH", entry)
 
@@ -200,10 +200,12 @@ def read_submodule_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dic
     """Read `unfetched`."""
     if "submodules" not in wanted or not asked.build:
         return {}
-    found = (
-        one for name, *folders in asked.own for one in _find_missing_submodules(name, *folders)
+    missing = (
+        submodules
+        for name, *folders in asked.own
+        for submodules in _find_missing_submodules(name, *folders)
     )
-    return {"unfetched": tuple(found)}
+    return {"unfetched": tuple(missing)}
 
 
 def _find_missing_submodules(
@@ -211,11 +213,11 @@ def _find_missing_submodules(
 ) -> Iterator[MissingSubmodules]:
     """Yield missing submodules, by .gitmodules of both folders and of their work tree."""
     with contextlib.suppress(OSError):  # the stage that copies it reports the error
-        whole, source = Path(copied).resolve(), Path(built).resolve()
-        around = (source, *source.parents)
-        top = next((place for place in around if _is_git_clone(place)), source)
-        for tree in dict.fromkeys((source, whole, top)):
-            if empty := tuple(_find_empty_submodules(tree, whole)):
+        copied_root, source = Path(copied).resolve(), Path(built).resolve()
+        candidates = (source, *source.parents)
+        work_tree = next((place for place in candidates if _is_git_clone(place)), source)
+        for tree in dict.fromkeys((source, copied_root, work_tree)):
+            if empty := tuple(_find_empty_submodules(tree, copied_root)):
                 yield MissingSubmodules(extension, source, tree, empty, _is_git_clone(tree))
 
 
@@ -227,8 +229,8 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
     """Yield the empty submodules that are below the copied folder or contain it."""
     for path in _parse_submodule_paths(tree / ".gitmodules"):
         place = tree / path
-        near = place.is_relative_to(copied) or copied.is_relative_to(place)
-        if near and not has_content(place):
+        is_related = place.is_relative_to(copied) or copied.is_relative_to(place)
+        if is_related and not has_content(place):
             yield place
 
 
@@ -255,5 +257,5 @@ def read_conflict_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict
 
 def _find_unmerged_checkouts(asked: ProbeRequest) -> Iterator[UnmergedCheckout]:
     for setting, folder in asked.checkouts:
-        if found := git.find_conflicts(folder):
-            yield UnmergedCheckout(setting, f"in {folder} {found}", found.hint)
+        if conflict := git.find_conflicts(folder):
+            yield UnmergedCheckout(setting, f"in {folder} {conflict}", conflict.hint)

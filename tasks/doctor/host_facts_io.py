@@ -66,34 +66,34 @@ def start_network_probes(
 
     The results are `proxies`, `reach` and `workers`.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if "proxies" in wanted:
-        found["proxies"] = tuple(_read_proxies())
+        facts["proxies"] = tuple(_read_proxies())
     waiting: dict[str, Callable[[], tuple[Connectivity, ...]]] = {}
     if wanted & {"index", "git-hosts"}:
         waiting["reach"] = _start_required_url_probes(asked)
     if "workers" in wanted and asked.workers.hosts:
         waiting["workers"] = _start_worker_probes(asked.workers.hosts)
-    return lambda: {**found, **{name: wait() for name, wait in waiting.items()}}
+    return lambda: {**facts, **{name: wait() for name, wait in waiting.items()}}
 
 
 def _start_worker_probes(hosts: Iterable[Worker]) -> Callable[[], tuple[Connectivity, ...]]:
-    ways = {one: one.url for one in hosts}
-    answers = start_url_probes(ways.values(), DEADLINE)
+    urls = {worker: worker.url for worker in hosts}
+    answers = start_url_probes(urls.values(), DEADLINE)
 
     def wait_for_workers() -> tuple[Connectivity, ...]:
         by_url = answers()
         return tuple(
-            Connectivity(one.name, url, by_url.get(url, False)) for one, url in ways.items()
+            Connectivity(worker.name, url, by_url.get(url, False)) for worker, url in urls.items()
         )
 
     return wait_for_workers
 
 
 def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connectivity, ...]]:
-    settled = tuple(dict.fromkeys(map(_apply_user_index, asked.urls)))
-    answers = start_url_probes([url.url for url in settled], DEADLINE)
-    there = has_started_build(asked)
+    required_urls = tuple(dict.fromkeys(map(_apply_user_index, asked.urls)))
+    answers = start_url_probes([url.url for url in required_urls], DEADLINE)
+    has_started = has_started_build(asked)
 
     def wait_for_urls() -> tuple[Connectivity, ...]:
         by_url = answers()
@@ -102,10 +102,10 @@ def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connec
                 url.subject,
                 redact_secrets(url.url),
                 by_url.get(url.url, False),
-                url.optional or there,
+                url.optional or has_started,
                 redact_secrets(url.instead_of),
             )
-            for url in settled
+            for url in required_urls
         )
 
     return wait_for_urls
@@ -116,17 +116,17 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
     It waits until `deadline` seconds after the start.
     """
-    told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
-    until = time.monotonic() + deadline
-    waiting = set(urls)
-    for url in waiting:
-        threading.Thread(target=_probe_url, args=(url, told), daemon=True).start()
+    results: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    end_time = time.monotonic() + deadline
+    pending = set(urls)
+    for url in pending:
+        threading.Thread(target=_probe_url, args=(url, results), daemon=True).start()
 
     def wait_for_answers() -> dict[str, bool]:
         answers: dict[str, bool] = {}
-        while len(answers) < len(waiting):
+        while len(answers) < len(pending):
             try:
-                url, answer = told.get(timeout=max(0.0, until - time.monotonic()))
+                url, answer = results.get(timeout=max(0.0, end_time - time.monotonic()))
             except queue.Empty:
                 break
             answers[url] = answer
@@ -146,14 +146,14 @@ def _apply_user_index(wanted: RequiredUrl) -> RequiredUrl:
     """Return the index of the user's uv or pip settings, if set, instead of the default."""
     if not wanted.usual:
         return wanted
-    own = package_indexes.find_uv_index() or (
+    user_index = package_indexes.find_uv_index() or (
         "" if wanted.instead_of else package_indexes.find_pip_index()
     )
-    return replace(wanted, url=own, instead_of="") if own else wanted
+    return replace(wanted, url=user_index, instead_of="") if user_index else wanted
 
 
 def _read_proxies() -> Iterator[Proxy]:
-    names = [name for small in _PROXY_VARIABLES for name in (small, small.upper())]
+    names = [name for lower_name in _PROXY_VARIABLES for name in (lower_name, lower_name.upper())]
     for name in names:
         if text := os.environ.get(name, ""):
             yield Proxy(name, _parse_proxy_host(text))
@@ -174,7 +174,7 @@ _BYTES_PER_MIB = 2**20
 
 def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Read `os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding` and `environ`."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "os_release": _read_os_release(asked.host.system),
         "systems": operating_system.list_system_names(),
         "glibc": _read_glibc_version(asked.host.system),
@@ -182,10 +182,10 @@ def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[
         "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),
     }
     if wanted & {"memory", "swap"}:
-        found["memory"] = _measure_memory()
+        facts["memory"] = _measure_memory()
     if "locale" in wanted:
-        found["encoding"] = locale.getencoding()
-    return found
+        facts["encoding"] = locale.getencoding()
+    return facts
 
 
 def _read_os_release(system: str) -> str:
@@ -212,11 +212,11 @@ def _read_glibc_version(system: str) -> str:
 def _measure_memory() -> Memory:
     import psutil  # noqa: PLC0415 - not at load
 
-    above = capacity.find_control_groups()
+    control_groups = capacity.find_control_groups()
     return Memory(
         total_mib=psutil.virtual_memory().total // _BYTES_PER_MIB,
-        limit_mib=capacity.find_memory_limit(above),
-        available_mib=capacity.measure_memory(above).available_mib,
+        limit_mib=capacity.find_memory_limit(control_groups),
+        available_mib=capacity.measure_memory(control_groups).available_mib,
         swap_mib=_read_swap_mib(),
         cores=capacity.count_usable_cores(),
     )
@@ -237,17 +237,17 @@ def _read_swap_mib() -> int | None:
 
 def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Read `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if "python" in wanted:
-        found["python_bits"] = _read_python_bits(asked.host.python.path)
+        facts["python_bits"] = _read_python_bits(asked.host.python.path)
     if "torch-checks" in wanted and asked.build:
-        found["torch"] = _find_build_torch(asked)
-        found["without_cuda"] = frozenset(_list_extensions_without_cuda(asked))
+        facts["torch"] = _find_build_torch(asked)
+        facts["without_cuda"] = frozenset(_list_extensions_without_cuda(asked))
     if "torch-shadow" in wanted:
-        found["shadows"] = tuple(_find_shadowing_torches(asked))
+        facts["shadows"] = tuple(_find_shadowing_torches(asked))
     if "names" in wanted and asked.build:
-        found["installed"] = tuple(_find_installed_extensions(asked))
-    return found
+        facts["installed"] = tuple(_find_installed_extensions(asked))
+    return facts
 
 
 def _read_python_bits(python: str) -> int | None:
@@ -265,16 +265,16 @@ def _read_python_bits(python: str) -> int | None:
 def _find_build_torch(asked: ProbeRequest) -> BuildTorch:
     venv = list_site_folders(asked.venv) if asked.venv else ()
     places = [Path(asked.torch).parent] if asked.torch else [*venv]
-    found = interpreters.find_torch(places)
-    if found is None:
+    torch = interpreters.find_torch(places)
+    if torch is None:
         return BuildTorch()
     try:
-        text = (Path(found.folder) / CPP_EXTENSION_PATH).read_text(
+        text = (Path(torch.folder) / CPP_EXTENSION_PATH).read_text(
             encoding="utf-8", errors="replace"
         )
     except OSError:
         text = ""
-    return BuildTorch(found.version, found.cuda, parse_cpp_extension(text))
+    return BuildTorch(torch.version, torch.cuda, parse_cpp_extension(text))
 
 
 def _list_extensions_without_cuda(asked: ProbeRequest) -> Iterator[str]:
@@ -292,13 +292,13 @@ def _find_shadowing_torches(asked: ProbeRequest) -> Iterator[ShadowingTorch]:
             yield from _find_torch_in_folder("conda", folder)
     yield from _find_torch_in_folder("user site", _find_user_site(asked.host.python))
     for name in ("torch.py", "torch/__init__.py"):
-        if (found := Path(asked.root) / name).is_file():
-            yield ShadowingTorch("checkout", str(found))
+        if (torch_file := Path(asked.root) / name).is_file():
+            yield ShadowingTorch("checkout", str(torch_file))
 
 
 def _find_torch_in_folder(how: Any, folder: Path) -> Iterator[ShadowingTorch]:
-    if found := interpreters.find_torch([folder]):
-        yield ShadowingTorch(how, found.folder, found.version)
+    if torch := interpreters.find_torch([folder]):
+        yield ShadowingTorch(how, torch.folder, torch.version)
 
 
 def _find_user_site(python: Interpreter) -> Path:
@@ -339,24 +339,24 @@ def read_tool_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str
     These are `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
     and `windows_sdk`.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if "uv" in wanted:
-        found["uv"] = Tool(environments.find_uv() or "")
+        facts["uv"] = Tool(environments.find_uv() or "")
     if "git" in wanted:
-        found["git"] = _find_tool("git")
-    found |= _find_distribution_tool(asked, wanted)
+        facts["git"] = _find_tool("git")
+    facts |= _find_distribution_tool(asked, wanted)
     if wanted & {"compiler", "known-bad", "torch-checks"}:
-        found["cc"], found["cxx"] = _find_compilers(asked)
+        facts["cc"], facts["cxx"] = _find_compilers(asked)
     if "cmake" in wanted:
-        found["cmake"] = _find_build_tool(asked.venv, "cmake")
-        found["setuptools"] = _find_setuptools(asked.venv)
+        facts["cmake"] = _find_build_tool(asked.venv, "cmake")
+        facts["setuptools"] = _find_setuptools(asked.venv)
     if "ninja" in wanted:
-        found["ninja"] = _find_build_tool(asked.venv, "ninja")
+        facts["ninja"] = _find_build_tool(asked.venv, "ninja")
     if asked.host.system == "windows" and "visual-studio" in wanted:
-        found["visual_studio"] = find_visual_studios()
+        facts["visual_studio"] = find_visual_studios()
     if asked.host.system == "windows" and "windows-sdk" in wanted:
-        found["windows_sdk"] = list_windows_sdks(_find_windows_kits())
-    return found
+        facts["windows_sdk"] = list_windows_sdks(_find_windows_kits())
+    return facts
 
 
 def _find_distribution_tool(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Tool]:
@@ -367,32 +367,32 @@ def _find_distribution_tool(asked: ProbeRequest, wanted: frozenset[CheckId]) -> 
 
 
 def _find_tool(name: str) -> Tool:
-    found = toolchain.find_program(name)
-    return Tool(found.path, found.version) if found else Tool()
+    program = toolchain.find_program(name)
+    return Tool(program.path, program.version) if program else Tool()
 
 
 def _find_compilers(asked: ProbeRequest) -> tuple[Tool, Tool]:
     try:
-        found = toolchain.choose_compilers((asked.cc, asked.cxx), asked.limits)
+        compilers = toolchain.choose_compilers((asked.cc, asked.cxx), asked.limits)
     except MissingToolError as error:
         missing = Tool(why=error.message, todo=error.hint)
         return missing, missing
-    cc, cxx = found.cc, found.cxx
-    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version, why=found.why)
+    cc, cxx = compilers.cc, compilers.cxx
+    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version, why=compilers.why)
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
     """Return the tool of the build environment, else the one on PATH."""
     if venv:
-        within = environments.build_program_path(environments.find_scripts_folder(venv), name)
-        if within.is_file():
-            return _find_tool(str(within))
+        program = environments.build_program_path(environments.find_scripts_folder(venv), name)
+        if program.is_file():
+            return _find_tool(str(program))
     return _find_tool(name)
 
 
 def _find_setuptools(venv: PurePath | None) -> Tool:
-    for found in find_site_folder(venv).glob("setuptools-*.dist-info") if venv else ():
-        return Tool(str(found), found.name.split("-")[1].removesuffix(".dist"))
+    for dist_info in find_site_folder(venv).glob("setuptools-*.dist-info") if venv else ():
+        return Tool(str(dist_info), dist_info.name.split("-")[1].removesuffix(".dist"))
     return Tool()
 
 
@@ -430,8 +430,8 @@ def _find_windows_kits() -> Path | None:
         key = r"SOFTWARE\Microsoft\Windows Kits\Installed Roots"
         view = winreg.KEY_READ | winreg.KEY_WOW64_32KEY
         try:
-            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key, 0, view) as opened:
-                return Path(winreg.QueryValueEx(opened, "KitsRoot10")[0])
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key, 0, view) as registry_key:
+                return Path(winreg.QueryValueEx(registry_key, "KitsRoot10")[0])
         except OSError:
             return None
     return None
@@ -439,12 +439,12 @@ def _find_windows_kits() -> Path | None:
 
 def read_gpu_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Read `nvidia` and `nvcc`."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if wanted & {"cards", "targets", "driver"}:
-        found["nvidia"] = nvidia.query_driver()
+        facts["nvidia"] = nvidia.query_driver()
     if wanted & {"toolkit", "known-bad", "torch-checks"} and asked.toolkit_home:
-        found["nvcc"] = _find_nvcc(Path(asked.toolkit_home))
-    return found
+        facts["nvcc"] = _find_nvcc(Path(asked.toolkit_home))
+    return facts
 
 
 def _find_nvcc(home: Path) -> Tool:
@@ -466,7 +466,7 @@ _READERS = (
 def read_host_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> HostFacts:
     """Read the facts that the wanted checks need; network probes run while the rest is read."""
     answers = start_network_probes(asked, wanted)
-    found = HostFacts(asked.host, asked.root)
+    facts = HostFacts(asked.host, asked.root)
     for read_facts in _READERS:
-        found = replace(found, **read_facts(asked, wanted))
-    return replace(found, **answers())
+        facts = replace(facts, **read_facts(asked, wanted))
+    return replace(facts, **answers())

@@ -40,44 +40,48 @@ def build_host_placeholders(
 
     `python` and `gcc` are versions that are part of package names.
     """
-    known = {
+    placeholders = {
         "fewer": str(max(1, capacity.compute_safe_jobs() // 2)),
         "memory": format_size(capacity.find_memory_limit(capacity.find_control_groups())),
     }
-    minor = python or ".".join(map(str, sys.version_info[:2]))
-    words = {"python": minor, **({"gcc": gcc} if gcc else {})}
-    return {**known, **dict(_list_install_commands(knowledge, words))}
+    python_version = python or ".".join(map(str, sys.version_info[:2]))
+    names = {"python": python_version, **({"gcc": gcc} if gcc else {})}
+    return {**placeholders, **dict(_list_install_commands(knowledge, names))}
 
 
 def build_profile_placeholders(
     profile: Profile, stage: Stage | None, facts: RunFacts | None
 ) -> dict[str, str]:
     """Return the placeholders for a log of this profile, and of `stage` if it is known."""
-    choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
-    known = {
+    resolution, layout, knowledge = profile.choice, profile.layout, profile.knowledge
+    candidates = {
         "file": _find_settings_file(profile),
         "extensions_file": _find_extensions_file(profile),
         "build": str(layout.build),
         "free": _format_free_space(Path(layout.build)),
-        "venv": str(layout.venv / ("Scripts" if choice.system == "windows" else "bin") / "python"),
-        "torch": choice.torch,
-        "archs": ", ".join(map(str, choice.targets)),
+        "venv": str(
+            layout.venv / ("Scripts" if resolution.system == "windows" else "bin") / "python"
+        ),
+        "torch": resolution.torch,
+        "archs": ", ".join(map(str, resolution.targets)),
         "cards": ", ".join(f'"{gpu.capability}"' for gpu in profile.host.gpus),
-        "torch_cuda": choice.cuda or "",
+        "torch_cuda": resolution.cuda or "",
         "compiler": facts.compiler if facts else "",
         **_build_job_placeholders(facts),
         **_build_stage_placeholders(profile, stage),
         **_build_cuda_placeholders(profile),
     }
-    found = {name: value for name, value in known.items() if value}
-    host = build_host_placeholders(knowledge, profile.host.python.minor, found.get("gcc", ""))
-    return {**host, **found, "auto_fix": _offer_auto_fix(profile)}
+    placeholders = {name: value for name, value in candidates.items() if value}
+    host_placeholders = build_host_placeholders(
+        knowledge, profile.host.python.minor, placeholders.get("gcc", "")
+    )
+    return {**host_placeholders, **placeholders, "auto_fix": _offer_auto_fix(profile)}
 
 
 def suggest_other_torch(profile: Profile) -> str:
     """Return what to set instead of a wheel without code for a target; planning accepts each."""
-    asked, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
-    return format_wheel_alternatives(asked, host, knowledge, resolve_without_suggestions) or (
+    settings, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
+    return format_wheel_alternatives(settings, host, knowledge, resolve_without_suggestions) or (
         "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
         "from target.gpus"
     )
@@ -85,26 +89,30 @@ def suggest_other_torch(profile: Profile) -> str:
 
 def _offer_auto_fix(profile: Profile) -> str:
     """Return the offer to set build.auto_fix, "" if it is set."""
-    on = profile.loaded.settings.build.auto_fix
+    is_enabled = profile.loaded.settings.build.auto_fix
     return (
-        "" if on else f"; build.auto_fix: true in {_find_settings_file(profile)} does it by itself"
+        ""
+        if is_enabled
+        else f"; build.auto_fix: true in {_find_settings_file(profile)} does it by itself"
     )
 
 
 def _find_settings_file(profile: Profile) -> str:
     """Return the file for a setting: the profile, unless config/local.yaml overrides it."""
-    local = any(where.startswith(_LOCAL_FILE) for where in profile.loaded.origin.values())
+    is_local = any(location.startswith(_LOCAL_FILE) for location in profile.loaded.origin.values())
     return (
-        _LOCAL_FILE if local else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
+        _LOCAL_FILE
+        if is_local
+        else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
     )
 
 
 def _find_extensions_file(profile: Profile) -> str:
     """Return the file with the list of extensions: a list in another file would replace it."""
-    where = profile.loaded.origin.get("extensions", "").partition(":")[0]
+    location = profile.loaded.origin.get("extensions", "").partition(":")[0]
     return (
-        where
-        if where.startswith(("config/profiles/", _LOCAL_FILE))
+        location
+        if location.startswith(("config/profiles/", _LOCAL_FILE))
         else _find_settings_file(profile)
     )
 
@@ -132,29 +140,33 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
             "own_tree": job.location if job.kind == "path" else "",
             "without_submodules": name if job.kind == "git" and not job.submodules else "",
         }
-    tree = next((one.job.tree for one in profile.plan.find_stages("source")), None)
-    ours = tree is None or tree.is_relative_to(profile.layout.build)
-    return {"tree" if ours else "own_tree": str(tree or "")}
+    tree = next(
+        (source_stage.job.tree for source_stage in profile.plan.find_stages("source")), None
+    )
+    is_managed = tree is None or tree.is_relative_to(profile.layout.build)
+    return {"tree" if is_managed else "own_tree": str(tree or "")}
 
 
 def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
     """Return the toolkit of the build, its compiler limits, and a toolkit for unsupported archs."""
-    choice, knowledge = profile.choice, profile.knowledge
-    wanted = choice.toolkit.version or choice.cuda or ""
-    homes = [kit.home for kit in profile.host.toolkits if kit.release == wanted]
-    able = list_capable_toolkits(knowledge, choice.targets) if choice.targets else ()
-    known = {"cuda": wanted, "home": homes[0] if homes else ""}
-    if able and wanted and wanted not in able:
-        known["toolkit_for_archs"] = able[0]
+    resolution, knowledge = profile.choice, profile.knowledge
+    cuda_version = resolution.toolkit.version or resolution.cuda or ""
+    homes = [kit.home for kit in profile.host.toolkits if kit.release == cuda_version]
+    capable_releases = (
+        list_capable_toolkits(knowledge, resolution.targets) if resolution.targets else ()
+    )
+    placeholders = {"cuda": cuda_version, "home": homes[0] if homes else ""}
+    if capable_releases and cuda_version and cuda_version not in capable_releases:
+        placeholders["toolkit_for_archs"] = capable_releases[0]
     try:
-        gcc = find_toolkit_compilers(knowledge, wanted).gcc_max
-        known |= {
+        gcc = find_toolkit_compilers(knowledge, cuda_version).gcc_max
+        placeholders |= {
             "gcc": str(gcc),
-            "pypi_cuda": wanted if find_toolkit(knowledge, wanted).pypi else "",
+            "pypi_cuda": cuda_version if find_toolkit(knowledge, cuda_version).pypi else "",
         }
     except KnowledgeError:
-        return known
-    return known | _find_newest_gcc(gcc)
+        return placeholders
+    return placeholders | _find_newest_gcc(gcc)
 
 
 def _find_newest_gcc(newest: int) -> dict[str, str]:

@@ -53,25 +53,25 @@ def _check_os(s: HostFacts, profile: Profile | None) -> check_result.CheckResult
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
     prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
     cuda = profile is None or bool(profile.choice.targets)
-    tell = (
+    report = (
         check_result.report_problem if cuda else check_result.report_warning
     )  # a CPU build may still work there
     if s.host.machine not in _SUPPORTED_MACHINES:
-        todo = "build on x86_64 or aarch64 (a 64-bit system)"
-        return tell("os", f"{name}: there is no torch with CUDA for this processor", todo)
+        hint = "build on x86_64 or aarch64 (a 64-bit system)"
+        return report("os", f"{name}: there is no torch with CUDA for this processor", hint)
     if s.host.system == "windows" and s.host.machine != "x86_64":
-        todo = "build on an x86_64 Windows, or on Linux"
-        return tell("os", f"{name}: CUDA on Windows is for x86_64 alone", todo)
+        hint = "build on an x86_64 Windows, or on Linux"
+        return report("os", f"{name}: CUDA on Windows is for x86_64 alone", hint)
     if s.host.system == "linux" and s.glibc is not None and prebuilt:
         if not s.glibc:
-            todo = "choose torch.strategy: source, or a distribution with glibc"
+            hint = "choose torch.strategy: source, or a distribution with glibc"
             return check_result.report_problem(
-                "os", f"{name}, with no glibc: official wheels need it", todo
+                "os", f"{name}, with no glibc: official wheels need it", hint
             )
         if parse_major_minor(s.glibc) < _MIN_GLIBC:
-            todo = "use a newer distribution, or choose torch.strategy: source"
-            seen = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
-            return check_result.report_warning("os", seen, todo)
+            hint = "use a newer distribution, or choose torch.strategy: source"
+            message = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
+            return check_result.report_warning("os", message, hint)
     return check_result.report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
 
 
@@ -90,66 +90,68 @@ def _check_memory(
     memory: Memory, profile: Profile | None, knowledge: Knowledge
 ) -> check_result.CheckResult:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
-    one = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
-    jobs = max(1, min(memory.cores, memory.available_mib // one))
-    limited = memory.limit_mib < memory.total_mib
-    of = (
+    compiler_mib = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
+    jobs = max(1, min(memory.cores, memory.available_mib // compiler_mib))
+    is_limited = memory.limit_mib < memory.total_mib
+    memory_kind = (
         f"a limit of {format_size(memory.limit_mib)} (a container or service)"
-        if limited
+        if is_limited
         else "memory"
     )
-    seen = (
+    message = (
         f"{format_size(memory.available_mib)} free of "
-        f"{of if limited else format_size(memory.limit_mib)}"
+        f"{memory_kind if is_limited else format_size(memory.limit_mib)}"
     )
-    seen += (
+    message += (
         f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
     )
-    compiles = profile is not None and profile.choice.strategy == "source"
-    whole = memory.limit_mib + (memory.swap_mib or 0)
-    largest, kernel = (estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
-    if whole < largest and compiles:
-        todo = "raise the limit, or build on a machine with more memory"
+    is_compiled = profile is not None and profile.choice.strategy == "source"
+    total_mib = memory.limit_mib + (memory.swap_mib or 0)
+    torch_mib, kernel_mib = (
+        estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1)
+    )
+    if total_mib < torch_mib and is_compiled:
+        hint = "raise the limit, or build on a machine with more memory"
         return check_result.report_problem(
-            "memory", f"{seen}; a compiler of torch takes up to {format_size(largest)}", todo
+            "memory", f"{message}; a compiler of torch takes up to {format_size(torch_mib)}", hint
         )
-    if whole < kernel and compiles and with_cuda:
+    if total_mib < kernel_mib and is_compiled and with_cuda:
         return check_result.report_warning(
             "memory",
-            f"{seen}; a kernel of flash-attention takes up to {format_size(kernel)}",
+            f"{message}; a kernel of flash-attention takes up to {format_size(kernel_mib)}",
             "add swap, or leave those kernels out: build.flags: {USE_FLASH_ATTENTION: false, "
             "USE_MEM_EFF_ATTENTION: false}",
         )
     if memory.cores > 1 and jobs == 1:
-        todo = "close other programs, or expect it to take long: one compiler at a time"
-        return check_result.report_warning("memory", seen, todo)
-    return check_result.report_ok("memory", seen)
+        hint = "close other programs, or expect it to take long: one compiler at a time"
+        return check_result.report_warning("memory", message, hint)
+    return check_result.report_ok("memory", message)
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> check_result.CheckResult:
     """Check the swap, which links and jobs larger than forecast may need."""
     if memory.swap_mib is None:
         return check_result.report_unchecked("swap", "this system does not tell")
-    seen = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
-    compiles = profile is not None and profile.choice.strategy == "source"
-    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not compiles:
-        return check_result.report_ok("swap", seen)
+    message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
+    is_compiled = profile is not None and profile.choice.strategy == "source"
+    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not is_compiled:
+        return check_result.report_ok("swap", message)
     if s.host.system == "windows":
-        how = check_result.format_command(
+        hint = check_result.format_command(
             "SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:"
         )
     elif s.wsl:
-        how = check_result.format_command(
+        hint = check_result.format_command(
             "wsl --shutdown",
             "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then in Windows:",
         )
     else:
-        how = check_result.format_command(
+        hint = check_result.format_command(
             "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
             "sudo mkswap /swapfile && sudo swapon /swapfile"
         )
     return check_result.report_warning(
-        "swap", f"{seen}, and {format_size(memory.limit_mib)} of memory", how
+        "swap", f"{message}, and {format_size(memory.limit_mib)} of memory", hint
     )
 
 
@@ -158,9 +160,9 @@ def _check_locale(s: HostFacts) -> check_result.CheckResult:
         return check_result.report_unchecked("locale")
     if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
         return check_result.report_ok("locale", s.encoding)
-    todo = check_result.format_command("export LC_ALL=C.UTF-8")
+    hint = check_result.format_command("export LC_ALL=C.UTF-8")
     return check_result.report_warning(
-        "locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", todo
+        "locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", hint
     )
 
 
@@ -168,13 +170,13 @@ def _check_variables(s: HostFacts) -> check_result.CheckResult:
     """Check for environment variables that builds ignore."""
     if s.environ is None:
         return check_result.report_unchecked("variables")
-    found = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
-    if not found:
+    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
+    if not settings:
         return check_result.report_ok("variables", "none is set that would not count")
-    named = " and ".join(found)
-    keys = ", ".join(f"{key} for {name}" for name, key in found.items())
+    variable_names = " and ".join(settings)
+    keys = ", ".join(f"{key} for {name}" for name, key in settings.items())
     return check_result.report_warning(
-        "variables", f"{named} set, which no build here gets to see", f"set {keys}"
+        "variables", f"{variable_names} set, which no build here gets to see", f"set {keys}"
     )
 
 
@@ -190,26 +192,26 @@ def check_python(
 
 def _check_interpreter(s: HostFacts) -> check_result.CheckResult:
     python = s.host.python
-    seen = f"{python.version} at {python.path}"
+    message = f"{python.version} at {python.path}"
     if s.python_bits is None:
         return check_result.report_unchecked(
-            "python", f"{seen}; whether it is 64-bit could not be asked"
+            "python", f"{message}; whether it is 64-bit could not be asked"
         )
     if s.python_bits != 64:
-        todo = (
+        hint = (
             f'install a 64-bit Python {python.version.rpartition(".")[0]}, and name it in "python"'
         )
         return check_result.report_problem(
-            "python", f"{seen} is {s.python_bits}-bit, and torch is not", todo
+            "python", f"{message} is {s.python_bits}-bit, and torch is not", hint
         )
     if s.host.system == "windows" and "WindowsApps" in python.path:
-        todo = check_result.format_command(
+        hint = check_result.format_command(
             "winget install Python.Python.3.12", "take the one of python.org:"
         )
         return check_result.report_warning(
-            "python", f"{seen} is the Store's: it lies in a closed folder", todo
+            "python", f"{message} is the Store's: it lies in a closed folder", hint
         )
-    return check_result.report_ok("python", f"{seen}, 64-bit")
+    return check_result.report_ok("python", f"{message}, 64-bit")
 
 
 def _check_uv(s: HostFacts) -> check_result.CheckResult:
@@ -233,24 +235,28 @@ def _check_shadowing_torches(s: HostFacts) -> Iterator[check_result.CheckResult]
 
 def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> check_result.CheckResult:
     version = f" {shadow.version}" if shadow.version else ""
-    where = f"torch{version} at {shadow.path}"
+    description = f"torch{version} at {shadow.path}"
     windows = s.host.system == "windows"
     match shadow.how:
         case "PYTHONPATH":
-            seen = f"{where} is on PYTHONPATH: it is imported instead of the one that is built"
-            todo = check_result.format_command(
+            message = (
+                f"{description} is on PYTHONPATH: it is imported instead of the one that is built"
+            )
+            hint = check_result.format_command(
                 "Remove-Item Env:PYTHONPATH" if windows else "unset PYTHONPATH"
             )
         case "conda":
-            seen = f"{where} is in the active conda environment"
-            todo = check_result.format_command("conda deactivate")
+            message = f"{description} is in the active conda environment"
+            hint = check_result.format_command("conda deactivate")
         case "user site":
-            seen = f"{where} is installed for the user: an interpreter without a venv finds it"
-            todo = check_result.format_command(f"{s.host.python.path} -m pip uninstall torch")
+            message = (
+                f"{description} is installed for the user: an interpreter without a venv finds it"
+            )
+            hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall torch")
         case "checkout":
-            seen = f"{shadow.path} is what import torch finds for who is in the checkout"
-            todo = "move it elsewhere, or give it another name"
-    return check_result.report_warning("torch-shadow", seen, todo)
+            message = f"{shadow.path} is what import torch finds for who is in the checkout"
+            hint = "move it elsewhere, or give it another name"
+    return check_result.report_warning("torch-shadow", message, hint)
 
 
 def _check_extension_names(
@@ -262,12 +268,12 @@ def _check_extension_names(
             "names", "the profile does not open" if profile is None else "nobody asked"
         )
         return
-    wrong = [
+    other_projects = [
         item for item in s.installed if item.indexed and _is_other_project(item.name, knowledge)
     ]
-    for item in wrong:
+    for item in other_projects:
         yield _report_other_project(s, item, knowledge)
-    if not wrong:
+    if not other_projects:
         yield check_result.report_ok(
             "names", "no package of another project under an extension's name"
         )
@@ -281,8 +287,8 @@ def _is_other_project(name: str, knowledge: Knowledge) -> bool:
 def _report_other_project(
     s: HostFacts, item: InstalledExtension, knowledge: Knowledge
 ) -> check_result.CheckResult:
-    todo = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
-    fact = knowledge.extensions[item.name]
-    why = fact.warnings[0] if fact.warnings else "it came from the package index"
-    seen = f"{item.name} {item.version} in {item.folder} came from the package index. {why}"
-    return check_result.report_warning("names", seen, todo)
+    hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
+    extension = knowledge.extensions[item.name]
+    reason = extension.warnings[0] if extension.warnings else "it came from the package index"
+    message = f"{item.name} {item.version} in {item.folder} came from the package index. {reason}"
+    return check_result.report_warning("names", message, hint)

@@ -30,28 +30,34 @@ def check_network(
         )
         return
     if s.reach is None or profile is None:
-        why = "nobody was asked" if profile else "the profile does not open"
-        yield from (check_result.report_unchecked(check, why) for check in ("index", "git-hosts"))
+        reason = "nobody was asked" if profile else "the profile does not open"
+        yield from (
+            check_result.report_unchecked(check, reason) for check in ("index", "git-hosts")
+        )
         return
-    yield from (_check_index(found) for found in s.reach if found.subject == INDEX)
-    hosts = [found for found in s.reach if found.subject != INDEX]
-    yield from (_check_git_host(s, found) for found in hosts)
+    yield from (_check_index(result) for result in s.reach if result.subject == INDEX)
+    hosts = [result for result in s.reach if result.subject != INDEX]
+    yield from (_check_git_host(s, result) for result in hosts)
     if not hosts:
         yield check_result.report_ok("git-hosts", "nothing comes from one")
 
 
 def _check_index(found: Connectivity) -> check_result.CheckResult:
-    instead = f", asked instead of {found.instead_of}," if found.instead_of else ""
+    replaced_url = f", asked instead of {found.instead_of}," if found.instead_of else ""
     if found.answers:
-        return check_result.report_ok("index", f"{found.url}{instead} answers", found.subject)
-    mirror = "take the mirror out of mirrors or source.mirrors, or another; " if instead else ""
-    todo = mirror + (
+        return check_result.report_ok("index", f"{found.url}{replaced_url} answers", found.subject)
+    mirror_hint = (
+        "take the mirror out of mirrors or source.mirrors, or another; " if replaced_url else ""
+    )
+    hint = mirror_hint + (
         "check network and proxy, or name an index that can be reached: PIP_INDEX_URL and "
         f"UV_INDEX_URL for all packages, torch.index for torch's wheel; {OFFLINE_HINT}"
     )
-    level = check_result.report_warning if found.optional else check_result.report_problem
-    more = "; what is built already needs nothing from it" if found.optional else ""
-    return level("index", f"{found.url}{instead} does not answer{more}", todo, found.subject)
+    report = check_result.report_warning if found.optional else check_result.report_problem
+    optional_note = "; what is built already needs nothing from it" if found.optional else ""
+    return report(
+        "index", f"{found.url}{replaced_url} does not answer{optional_note}", hint, found.subject
+    )
 
 
 def _check_git_host(s: HostFacts, found: Connectivity) -> check_result.CheckResult:
@@ -59,14 +65,16 @@ def _check_git_host(s: HostFacts, found: Connectivity) -> check_result.CheckResu
         return check_result.report_ok(
             "git-hosts", f"{found.subject}: {found.url} answers", found.subject
         )
-    seen = f"{found.subject}: {found.url} does not answer"
-    local = "source.path" if found.subject == TREE else "path instead of git"
-    todo = f"check network and proxy, or build from a checkout that is here: {local}; "
-    todo += OFFLINE_HINT
+    message = f"{found.subject}: {found.url} does not answer"
+    setting = "source.path" if found.subject == TREE else "path instead of git"
+    hint = f"check network and proxy, or build from a checkout that is here: {setting}; "
+    hint += OFFLINE_HINT
     if found.optional:
-        left = "what is there is used" if s.begun else "it is optional and will be left out"
-        return check_result.report_warning("git-hosts", f"{seen}; {left}", todo, found.subject)
-    return check_result.report_problem("git-hosts", seen, todo, found.subject)
+        consequence = "what is there is used" if s.begun else "it is optional and will be left out"
+        return check_result.report_warning(
+            "git-hosts", f"{message}; {consequence}", hint, found.subject
+        )
+    return check_result.report_problem("git-hosts", message, hint, found.subject)
 
 
 def _check_proxies(s: HostFacts) -> check_result.CheckResult:
@@ -77,19 +85,19 @@ def _check_proxies(s: HostFacts) -> check_result.CheckResult:
     """
     if s.proxies is None:
         return check_result.report_unchecked("proxies")
-    given = {proxy.variable: proxy.address for proxy in s.proxies}
+    addresses = {proxy.variable: proxy.address for proxy in s.proxies}
     for name in ("http_proxy", "https_proxy", "all_proxy"):
-        small, large = given.get(name), given.get(name.upper())
-        if small is not None and large is not None and small != large:
-            seen = f"{name} is {small}, and {name.upper()} is {large}"
-            todo = "set both to the same: git and pip do not agree on which one counts"
-            return check_result.report_warning("proxies", seen, todo)
-    if broken := [name for name, address in given.items() if not address]:
+        lower_value, upper_value = addresses.get(name), addresses.get(name.upper())
+        if lower_value is not None and upper_value is not None and lower_value != upper_value:
+            message = f"{name} is {lower_value}, and {name.upper()} is {upper_value}"
+            hint = "set both to the same: git and pip do not agree on which one counts"
+            return check_result.report_warning("proxies", message, hint)
+    if invalid := [name for name, address in addresses.items() if not address]:
         return check_result.report_warning(
-            "proxies", f"{broken[0]} names no host", "write it as http://host:port"
+            "proxies", f"{invalid[0]} names no host", "write it as http://host:port"
         )
-    named = ", ".join(f"{name} is {address}" for name, address in given.items())
-    return check_result.report_ok("proxies", named or "none")
+    proxy_list = ", ".join(f"{name} is {address}" for name, address in addresses.items())
+    return check_result.report_ok("proxies", proxy_list or "none")
 
 
 # distcc has no authentication: anyone who can reach the port can run programs there
@@ -109,22 +117,22 @@ def check_workers(
     elif s.hands_on is None or s.workers is None:
         yield check_result.report_unchecked("workers", "nobody was asked")
     elif not s.hands_on.path:
-        seen = f"{DISTRIBUTOR_PROGRAMS[kind]} is not there: everything is compiled here"
+        message = f"{DISTRIBUTOR_PROGRAMS[kind]} is not there: everything is compiled here"
         yield check_result.report_warning(
             "workers",
-            seen,
+            message,
             check_result.format_install_hint(knowledge, s, kind),
             DISTRIBUTOR_PROGRAMS[kind],
         )
     else:
-        yield from (_check_worker(kind, found) for found in s.workers)
+        yield from (_check_worker(kind, result) for result in s.workers)
 
 
 def _check_worker(kind: str, found: Connectivity) -> check_result.CheckResult:
     if found.answers:
         return check_result.report_ok("workers", f"{found.url} answers", found.subject)
-    todo = "start it there, in a network that you trust, or take it out of build.hosts"
-    seen = f"{found.url} does not answer: the build goes on without it"
+    hint = "start it there, in a network that you trust, or take it out of build.hosts"
+    message = f"{found.url} does not answer: the build goes on without it"
     return check_result.report_warning(
-        "workers", seen, f"{todo}:\n  {_DAEMON_COMMANDS[kind]}", found.subject
+        "workers", message, f"{hint}:\n  {_DAEMON_COMMANDS[kind]}", found.subject
     )

@@ -45,15 +45,15 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> check
         return check_result.report_unchecked("git")
     if s.git.path:
         return check_result.report_ok("git", f"{s.git.version} at {s.git.path}")
-    mac = s.host.system == "macos"
-    todo = (
+    is_macos = s.host.system == "macos"
+    hint = (
         check_result.format_command("xcode-select --install")
-        if mac
+        if is_macos
         else check_result.format_install_hint(knowledge, s, "git")
     )
     if job and job.git_needed:
-        return check_result.report_problem("git", f"not there, and needed {job.git_needed}", todo)
-    return check_result.report_warning("git", "not there: nothing can be fetched from git", todo)
+        return check_result.report_problem("git", f"not there, and needed {job.git_needed}", hint)
+    return check_result.report_warning("git", "not there: nothing can be fetched from git", hint)
 
 
 def _check_cmake(
@@ -66,47 +66,51 @@ def _check_cmake(
     if s.cmake is None:
         return check_result.report_unchecked("cmake")
     bounds = _find_cmake_bounds(profile, knowledge)
-    wanted = f"the build brings its own (>={bounds[0]}{f', <{bounds[1]}' * bool(bounds[1])})"
+    build_version = f"the build brings its own (>={bounds[0]}{f', <{bounds[1]}' * bool(bounds[1])})"
     if not s.cmake.path:
-        return check_result.report_ok("cmake", f"none here; {wanted}")
-    seen = f"{s.cmake.version} at {s.cmake.path}"
+        return check_result.report_ok("cmake", f"none here; {build_version}")
+    message = f"{s.cmake.version} at {s.cmake.path}"
     if not is_in_build_folder(s.cmake.path, profile):
-        return check_result.report_ok("cmake", f"{seen}; {wanted}")
-    found, (least, below) = parse_tool_version(s.cmake.version), bounds
-    if found and (found < Version(least) or (below and found >= Version(below))):
-        asked = f">={least}" + (f" and <{below}" if below else "")
+        return check_result.report_ok("cmake", f"{message}; {build_version}")
+    version, (minimum, upper_bound) = parse_tool_version(s.cmake.version), bounds
+    if version and (
+        version < Version(minimum) or (upper_bound and version >= Version(upper_bound))
+    ):
+        required = f">={minimum}" + (f" and <{upper_bound}" if upper_bound else "")
         return check_result.report_warning(
-            "cmake", f"{seen}; this torch wants {asked}", _format_reinstall_command()
+            "cmake", f"{message}; this torch wants {required}", _format_reinstall_command()
         )
-    return check_result.report_ok("cmake", seen)
+    return check_result.report_ok("cmake", message)
 
 
 def _find_cmake_bounds(profile: Profile | None, knowledge: Knowledge) -> tuple[str, str]:
     try:
-        found = find_release(knowledge, profile.choice.torch) if profile else None
+        release = find_release(knowledge, profile.choice.torch) if profile else None
     except KnowledgeError:
-        found = None
-    return (found.cmake_min, found.cmake_below) if found else ("3.27", "")
+        release = None
+    return (release.cmake_min, release.cmake_below) if release else ("3.27", "")
 
 
 def _check_ninja(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
     if s.ninja is None:
         return check_result.report_unchecked("ninja")
-    wanted = f"the build brings its own (>={_REQUIRED_NINJA})"
+    build_version = f"the build brings its own (>={_REQUIRED_NINJA})"
     if not s.ninja.path:
-        return check_result.report_ok("ninja", f"none here; {wanted}")
-    seen = f"{s.ninja.version} at {s.ninja.path}"
-    found = parse_tool_version(s.ninja.version)
-    if found is None or found >= _REQUIRED_NINJA:
-        return check_result.report_ok("ninja", seen)
-    why = (
+        return check_result.report_ok("ninja", f"none here; {build_version}")
+    message = f"{s.ninja.version} at {s.ninja.path}"
+    version = parse_tool_version(s.ninja.version)
+    if version is None or version >= _REQUIRED_NINJA:
+        return check_result.report_ok("ninja", message)
+    reason = (
         "1.11.1 loops and 1.13.0 breaks long link commands"
         if s.host.system == "windows"
         else "before 1.13 it knows no jobserver, so memory cannot govern it"
     )
     if is_in_build_folder(s.ninja.path, profile):
-        return check_result.report_warning("ninja", f"{seen}: {why}", _format_reinstall_command())
-    return check_result.report_ok("ninja", f"{seen}; {wanted}")
+        return check_result.report_warning(
+            "ninja", f"{message}: {reason}", _format_reinstall_command()
+        )
+    return check_result.report_ok("ninja", f"{message}; {build_version}")
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
@@ -157,38 +161,40 @@ def _check_compiler(s: HostFacts, knowledge: Knowledge) -> check_result.CheckRes
     if s.cxx is None:
         return check_result.report_unchecked("compiler")
     if not s.cxx.path:
-        own = INSTALL_COMPILER.get(s.host.system)
-        todo = (
-            check_result.format_command(own)
-            if own
+        install_command = INSTALL_COMPILER.get(s.host.system)
+        hint = (
+            check_result.format_command(install_command)
+            if install_command
             else check_result.format_install_hint(knowledge, s, "compiler")
         )
-        seen = s.cxx.why or "there is no C++ compiler here"
-        return check_result.report_problem("compiler", seen, s.cxx.todo or todo)
-    why = f": {s.cxx.why}" if s.cxx.why else ""
-    return check_result.report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
+        message = s.cxx.why or "there is no C++ compiler here"
+        return check_result.report_problem("compiler", message, s.cxx.todo or hint)
+    reason = f": {s.cxx.why}" if s.cxx.why else ""
+    return check_result.report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{reason}")
 
 
 def _check_visual_studio(s: HostFacts) -> check_result.CheckResult:
     if s.visual_studio is None:
         return check_result.report_unchecked("visual-studio", "vswhere could not be asked")
-    usable = [found for found in s.visual_studio if found.tools]
+    usable = [studio for studio in s.visual_studio if studio.tools]
     if usable:
-        named = "; ".join(f"{found.name} {found.version}, C++ {found.tools}" for found in usable)
-        return check_result.report_ok("visual-studio", named)
-    todo = check_result.format_command(INSTALL_COMPILER["windows"])
+        studio_list = "; ".join(
+            f"{studio.name} {studio.version}, C++ {studio.tools}" for studio in usable
+        )
+        return check_result.report_ok("visual-studio", studio_list)
+    hint = check_result.format_command(INSTALL_COMPILER["windows"])
     if s.visual_studio:
-        lacking = s.visual_studio[0]
-        seen = f"{lacking.name} {lacking.version} lacks the workload for C++"
+        incomplete = s.visual_studio[0]
+        message = f"{incomplete.name} {incomplete.version} lacks the workload for C++"
         return check_result.report_problem(
-            "visual-studio", seen, _format_modify_command(lacking.folder)
+            "visual-studio", message, _format_modify_command(incomplete.folder)
         )
     if s.cxx and s.cxx.path:
-        seen = "vswhere knows none; the compiler is that of this prompt"
+        message = "vswhere knows none; the compiler is that of this prompt"
         return check_result.report_warning(
-            "visual-studio", seen, f"for builds outside of this prompt:\n{todo}"
+            "visual-studio", message, f"for builds outside of this prompt:\n{hint}"
         )
-    return check_result.report_problem("visual-studio", "there is none with the C++ tools", todo)
+    return check_result.report_problem("visual-studio", "there is none with the C++ tools", hint)
 
 
 def _format_modify_command(folder: str) -> str:
@@ -204,9 +210,9 @@ def _check_windows_sdk(s: HostFacts) -> check_result.CheckResult:
         return check_result.report_unchecked("windows-sdk")
     if s.windows_sdk:
         return check_result.report_ok("windows-sdk", ", ".join(s.windows_sdk))
-    todo = check_result.format_command(
+    hint = check_result.format_command(
         INSTALL_COMPILER["windows"], "it comes with the recommended parts:"
     )
     return check_result.report_problem(
-        "windows-sdk", "none: windows.h and the libraries of C are in it", todo
+        "windows-sdk", "none: windows.h and the libraries of C are in it", hint
     )

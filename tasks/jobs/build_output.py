@@ -55,18 +55,20 @@ def summarize_line(line: str) -> str:
     `x.cpp` for a compiler command, `libc10.so` for a linker command, `cmake -E copy` for a step.
     """
     text = line.strip()
-    found, percent = parse_ninja_step(text), _PERCENT.match(text)
-    if found or percent:
-        command = found.text if found else _PERCENT.sub("", text, count=1)
-        short = _find_file_name(command) or _find_program_name(command) or _summarize_step(command)
+    step, percent = parse_ninja_step(text), _PERCENT.match(text)
+    if step or percent:
+        command = step.text if step else _PERCENT.sub("", text, count=1)
+        summary = (
+            _find_file_name(command) or _find_program_name(command) or _summarize_step(command)
+        )
     else:
-        short = _match_phrase(text) or _find_file_name(text)
-    return short[:_MAX_LENGTH]
+        summary = _match_phrase(text) or _find_file_name(text)
+    return summary[:_MAX_LENGTH]
 
 
 def _match_phrase(text: str) -> str:
-    found = ((pattern.match(text), words) for pattern, words in _PHRASES)
-    return next((match.expand(words) for match, words in found if match), "")
+    matches = ((pattern.match(text), words) for pattern, words in _PHRASES)
+    return next((match.expand(words) for match, words in matches if match), "")
 
 
 def _summarize_step(told: str) -> str:
@@ -74,8 +76,12 @@ def _summarize_step(told: str) -> str:
 
     `x.cpp` for CMake's "Building CXX object x.cpp.o".
     """
-    last = told.rpartition(" ")[2]
-    return _extract_base_name(last) if _is_path(last) or "." in last.strip(".") else told
+    last_word = told.rpartition(" ")[2]
+    return (
+        _extract_base_name(last_word)
+        if _is_path(last_word) or "." in last_word.strip(".")
+        else told
+    )
 
 
 def _find_file_name(command: str) -> str:
@@ -99,13 +105,15 @@ def _find_program_name(command: str) -> str:
         return ""
     parts = (part.split() for part in command.split(" && "))
     words = next((part for part in parts if part and part[0] not in ("cd", ":")), [command])
-    program, *rest = words
+    program, *arguments = words
     if _extract_base_name(program).startswith("python"):
-        names = (word.removeprefix("-m") for word in rest)
+        names = (word.removeprefix("-m") for word in arguments)
         return _extract_base_name(
             next((name for name in names if name and name[0] != "-"), program)
         )
-    return " ".join([_extract_base_name(program), *(rest[:2] if rest[:1] == ["-E"] else ())])
+    return " ".join(
+        [_extract_base_name(program), *(arguments[:2] if arguments[:1] == ["-E"] else ())]
+    )
 
 
 def _extract_base_name(name: str) -> str:

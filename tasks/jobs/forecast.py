@@ -35,21 +35,23 @@ class Forecast:
 
     def __post_init__(self) -> None:
         planned = tuple(dict.fromkeys(self.planned))
-        known = {output: self.costs[output] for output in planned if output in self.costs}
-        usual = {kind: median(costs) for kind, costs in self._group_costs_by_kind().items()}
-        anything = median(self.costs.values()) if self.costs else 0.0
+        known_costs = {output: self.costs[output] for output in planned if output in self.costs}
+        median_by_kind = {
+            kind: median(costs) for kind, costs in self._group_costs_by_kind().items()
+        }
+        median_cost = median(self.costs.values()) if self.costs else 0.0
         for output in planned:
-            self._remaining[output] = known.get(
-                output, usual.get(_parse_output_kind(output), anything)
+            self._remaining[output] = known_costs.get(
+                output, median_by_kind.get(_parse_output_kind(output), median_cost)
             )
         self._total = sum(self._remaining.values())
-        self._known = bool(known) and sum(known.values()) >= _KNOWN_SHARE * self._total
+        self._known = bool(known_costs) and sum(known_costs.values()) >= _KNOWN_SHARE * self._total
 
     def _group_costs_by_kind(self) -> Mapping[str, list[float]]:
-        found: defaultdict[str, list[float]] = defaultdict(list)
+        costs_by_kind: defaultdict[str, list[float]] = defaultdict(list)
         for output, cost in self.costs.items():
-            found[_parse_output_kind(output)].append(cost)
-        return found
+            costs_by_kind[_parse_output_kind(output)].append(cost)
+        return costs_by_kind
 
     def finish_step(self, line: str, now: float) -> None:
         """Record a line that Ninja prints after a step; `now` is in seconds of a monotonic clock.
@@ -67,8 +69,8 @@ class Forecast:
         """Return the remaining seconds, None if no estimate is possible."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
-        passed = now - self._began
-        return sum(self._remaining.values()) * passed / self._done if passed > 0 else None
+        elapsed = now - self._began
+        return sum(self._remaining.values()) * elapsed / self._done if elapsed > 0 else None
 
 
 def _parse_output_kind(output: str) -> str:

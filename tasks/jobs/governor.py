@@ -46,35 +46,37 @@ _PATIENCE = 10.0  # seconds that a job is paused before the number of jobs is lo
 
 def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
     """Return how many jobs may run at once, at least one, and which of them to pause."""
-    room = (
+    free_mib = (
         view.available_mib
         - max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
         - _estimate_overshoot(view)
     )
     oldest_first = sorted(view.running, key=lambda job: -job.age)
-    fitting: list[Job] = []
-    placeless: list[Job] = []
+    accepted: list[Job] = []
+    displaced: list[Job] = []
     for job in _order_candidates(oldest_first):
-        if _is_machine_full(fitting, job, view):
-            placeless.append(job)
+        if _is_machine_full(accepted, job, view):
+            displaced.append(job)
             continue
         growth = _estimate_growth(job, view)
-        if growth <= max(0.0, room) or (not fitting and not job.waits):
-            fitting.append(job)
-            room -= growth
-    if not fitting and oldest_first:
-        fitting.append(min(oldest_first, key=lambda job: _estimate_growth(job, view)))
-    paused = frozenset(job.pid for job in view.running) - {job.pid for job in fitting}
-    short = paused - {job.pid for job in placeless}
-    most = view.most + min(len(placeless), view.most - view.local)
-    return GovernorDecision(max(1, min(_compute_job_count(view, room, short), most)), paused)
+        if growth <= max(0.0, free_mib) or (not accepted and not job.waits):
+            accepted.append(job)
+            free_mib -= growth
+    if not accepted and oldest_first:
+        accepted.append(min(oldest_first, key=lambda job: _estimate_growth(job, view)))
+    paused = frozenset(job.pid for job in view.running) - {job.pid for job in accepted}
+    short_of_memory = paused - {job.pid for job in displaced}
+    max_jobs = view.most + min(len(displaced), view.most - view.local)
+    return GovernorDecision(
+        max(1, min(_compute_job_count(view, free_mib, short_of_memory), max_jobs)), paused
+    )
 
 
 def _is_machine_full(fitting: Sequence[Job], job: Job, view: BuildSnapshot) -> bool:
     """Return True if `local` local jobs are running already, so that `job` must wait."""
     if not view.local or job.kind == "remote":
         return False
-    return sum(one.kind != "remote" for one in fitting) >= view.local
+    return sum(accepted_job.kind != "remote" for accepted_job in fitting) >= view.local
 
 
 def _order_candidates(jobs: Sequence[Job]) -> Iterator[Job]:
@@ -85,14 +87,14 @@ def _order_candidates(jobs: Sequence[Job]) -> Iterator[Job]:
 
 def _compute_job_count(view: BuildSnapshot, room: float, short: frozenset[int]) -> int:
     """Return how many jobs may run; `short` are the jobs that are paused for lack of memory."""
-    at_work = len(view.running)
+    running = len(view.running)
     if short:
-        return at_work - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
-    each = _estimate_next_job(view)
-    more = int((room - view.idle * each) // each)
-    if more > 0 and any(_is_unknown(job) for job in view.running):
-        more = int(view.since_grant >= _MOMENT)
-    return at_work + view.idle + more
+        return running - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
+    next_mib = _estimate_next_job(view)
+    additional = int((room - view.idle * next_mib) // next_mib)
+    if additional > 0 and any(_is_unknown(job) for job in view.running):
+        additional = int(view.since_grant >= _MOMENT)
+    return running + view.idle + additional
 
 
 def _is_unknown(job: Job) -> bool:
@@ -112,9 +114,9 @@ def _estimate_growth(job: Job, view: BuildSnapshot) -> float:
 
 
 def _estimate_peak(job: Job, view: BuildSnapshot) -> float:
-    known = job.expected_mib or _compute_quantile(_LIKELY, job.kind, view)
-    past = _PAST_RECORD if job.expected_mib else _PAST_KIND
-    return known if job.peak_mib <= known else job.peak_mib * past
+    forecast = job.expected_mib or _compute_quantile(_LIKELY, job.kind, view)
+    factor = _PAST_RECORD if job.expected_mib else _PAST_KIND
+    return forecast if job.peak_mib <= forecast else job.peak_mib * factor
 
 
 def _estimate_next_job(view: BuildSnapshot) -> float:
@@ -127,7 +129,7 @@ def _estimate_next_job(view: BuildSnapshot) -> float:
 
 
 def _compute_quantile(share: float, kind: JobKind, view: BuildSnapshot) -> float:
-    shown = view.shown.get(kind, ())
-    if len(shown) < _MIN_SAMPLES:
+    peaks = view.shown.get(kind, ())
+    if len(peaks) < _MIN_SAMPLES:
         return _DEFAULT[kind]
-    return shown[int(share * (len(shown) - 1))]
+    return peaks[int(share * (len(peaks) - 1))]

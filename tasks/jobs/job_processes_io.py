@@ -45,8 +45,8 @@ def find_parent_pid(pid: int) -> int:
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
-    found = _query_process(pid, lambda process: process.parent(), None)
-    return found.pid if found else 0
+    parent = _query_process(pid, lambda process: process.parent(), None)
+    return parent.pid if parent else 0
 
 
 def read_program_name(pid: int) -> str:
@@ -138,10 +138,10 @@ def _read_descriptor(file: int) -> bytes:
     """Read a whole file; one read is enough for most."""
     data = os.read(file, 4096)
     while len(data) % 4096 == 0 and data and len(data) < _MAX_READ:
-        more = os.read(file, _MAX_READ)
-        if not more:
+        chunk = os.read(file, _MAX_READ)
+        if not chunk:
             break
-        data += more
+        data += chunk
     return data
 
 
@@ -169,8 +169,10 @@ class PausedJobs:
         A job with a pending signal to end is resumed, so that it can end.
         """
         self._ending.update(filter(has_pending_stop_signal, self.since))
-        able = (pid for pid in wanted - self._ending if self._possible and _is_group_leader(pid))
-        wanted = frozenset(able)
+        pausable = (
+            pid for pid in wanted - self._ending if self._possible and _is_group_leader(pid)
+        )
+        wanted = frozenset(pausable)
         for pid in self.since.keys() - wanted:
             _signal_group(pid, signal.SIGCONT)
         if wanted != self.since.keys() and self._notify_watchdog(wanted):

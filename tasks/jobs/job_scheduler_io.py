@@ -52,11 +52,11 @@ def resolve_fixed_jobs(
     The jobserver cannot enforce memory if sccache is one of the `launchers`: its server runs the
     compilers, so that their memory is not that of Ninja's children.
     """
-    found = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
+    program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
     # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain one
     fits = (os.name == "nt" or " " not in str(pool)) and not served
-    obeys = fits and found is not None and jobserver_io.is_supported_ninja(found.version)
+    obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
     return None if obeys else compute_safe_jobs(asked)
 
 
@@ -124,10 +124,10 @@ class JobScheduler:
         self._apply_limit()
         while True:
             try:
-                with MEMORY_MONITOR.observe_memory() as seen, self._join_jobserver() as env:
+                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
                     start(self.jobs, env, self.edge_times.record_line)
             except CommandFailedError as error:
-                if not self._should_retry(error, seen):
+                if not self._should_retry(error, memory):
                     raise
             else:
                 return
@@ -238,8 +238,8 @@ class JobScheduler:
         """Double the expected memory of the outputs whose compilers were killed."""
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         self.expected = {**self.expected, **self.peaks}
-        more = {name: 2 * self.expected.get(name, 0) for name in culprits}
-        self.expected = {**self.expected, **more}
+        doubled = {name: 2 * self.expected.get(name, 0) for name in culprits}
+        self.expected = {**self.expected, **doubled}
 
     def _limit_jobs(self, jobs: int) -> None:
         """Run at most `jobs` jobs in the next attempt.

@@ -160,24 +160,24 @@ class JobserverController:
 
     def _govern_once(self) -> None:
         now = time.monotonic()
-        moment = self._edges.sample_jobs(now, self._pauses.since)
-        self.in_use = len(moment.jobs)
+        sample = self._edges.sample_jobs(now, self._pauses.since)
+        self.in_use = len(sample.jobs)
         self.busiest = max(self.busiest, self.in_use)
-        self.at_work = moment.jobs
-        self._unsure = moment.unsure
+        self.at_work = sample.jobs
+        self._unsure = sample.unsure
         if not self._leader_lock.taken:
             if not self._leader_lock.acquire_lead():
                 return
             # Tokens that a make holds are not missing; after its end the audit finds the lost ones
-            self._withheld = 0 if moment.unsure else self._count_missing_tokens(moment.most)
-        self._audit_tokens(moment)
-        self._apply_verdict(self._decide(self._build_view(moment, now)), moment, now)
+            self._withheld = 0 if sample.unsure else self._count_missing_tokens(sample.most)
+        self._audit_tokens(sample)
+        self._apply_verdict(self._decide(self._build_view(sample, now)), sample, now)
 
     def _build_view(self, moment: JobsSnapshot, now: float) -> BuildSnapshot:
-        there = MEMORY_MONITOR.read_memory()  # as recent as the sizes of the jobs
+        memory = MEMORY_MONITOR.read_memory()  # as recent as the sizes of the jobs
         return BuildSnapshot(
-            limit_mib=there.limit_mib,
-            available_mib=there.available_mib,
+            limit_mib=memory.limit_mib,
+            available_mib=memory.available_mib,
             running=moment.jobs,
             idle=self.tokens.count_tokens() + (moment.idle if moment.ninjas else 1),
             most=self._most,
@@ -187,10 +187,10 @@ class JobserverController:
 
     def _apply_verdict(self, verdict: GovernorDecision, moment: JobsSnapshot, now: float) -> None:
         self._pauses.set_paused_jobs(verdict.paused, now)
-        out = max(0, verdict.jobs - max(1, moment.ninjas)) + self._count_make_tokens(moment)
-        out = min(self._total, out)
-        self._owed = max(0, self._total - out - self._withheld)
-        surplus = self._withheld - (self._total - out)
+        available = max(0, verdict.jobs - max(1, moment.ninjas)) + self._count_make_tokens(moment)
+        available = min(self._total, available)
+        self._owed = max(0, self._total - available - self._withheld)
+        surplus = self._withheld - (self._total - available)
         if surplus > 0:
             self.tokens.return_tokens(surplus)
             self._withheld -= surplus
@@ -212,8 +212,8 @@ class JobserverController:
 
     def _wait_until(self, until: float) -> bool:
         """Wait and take owed tokens as jobs return them; return True if the loop should stop."""
-        while (left := until - time.monotonic()) > 0 and not self.tokens.stopped:
-            self._add_withheld(self.tokens.wait_for_tokens(left, self._owed))
+        while (remaining := until - time.monotonic()) > 0 and not self.tokens.stopped:
+            self._add_withheld(self.tokens.wait_for_tokens(remaining, self._owed))
         return self.tokens.stopped
 
     def _audit_tokens(self, moment: JobsSnapshot) -> None:
@@ -222,20 +222,20 @@ class JobserverController:
         Tokens that a killed build took with it are added to the withheld ones, so that the governor
         can hand them out. Surplus tokens are discarded.
         """
-        there = self.tokens.count_tokens() + self._withheld
-        lost = 0 if moment.unsure else self._total - there - moment.most
-        self._audit_counts.append((lost, there + moment.least - self._total))
+        token_count = self.tokens.count_tokens() + self._withheld
+        lost = 0 if moment.unsure else self._total - token_count - moment.most
+        self._audit_counts.append((lost, token_count + moment.least - self._total))
         if len(self._audit_counts) < _AUDIT_SAMPLES:
             return
-        lost, extra = (min(counts) for counts in zip(*self._audit_counts, strict=True))
-        if lost > 0 or extra > 0:
+        lost, excess = (min(counts) for counts in zip(*self._audit_counts, strict=True))
+        if lost > 0 or excess > 0:
             self._audit_counts.clear()
         if lost > 0:
             self._withheld += lost
-        elif extra > 0:
-            ours = min(extra, self._withheld)
-            self._withheld -= ours
-            self.tokens.take_tokens(extra - ours)
+        elif excess > 0:
+            withheld = min(excess, self._withheld)
+            self._withheld -= withheld
+            self.tokens.take_tokens(excess - withheld)
 
     def _count_missing_tokens(self, at_work: int) -> int:
         return max(0, self._total - self.tokens.count_tokens() - at_work)
@@ -297,8 +297,8 @@ class Jobserver:
 
 def is_supported_ninja(ninja_version: str) -> bool:
     """Return True if this version of Ninja is a jobserver client."""
-    found = re.match(r"(\d+)\.(\d+)", ninja_version)
-    return found is not None and (int(found[1]), int(found[2])) >= _MIN_NINJA
+    match = re.match(r"(\d+)\.(\d+)", ninja_version)
+    return match is not None and (int(match[1]), int(match[2])) >= _MIN_NINJA
 
 
 @contextlib.contextmanager
@@ -315,19 +315,21 @@ def join_jobserver(
     and new peaks are returned. Jobs of another build, should this one govern, are forecast by their
     kind.
     """
-    with open_job_tokens(folder) as (tokens, chair):
-        keeper = JobserverController(
-            tokens, chair, RunningEdges(tokens.auth, expected), decide, most
+    with open_job_tokens(folder) as (tokens, leader_lock):
+        controller = JobserverController(
+            tokens, leader_lock, RunningEdges(tokens.auth, expected), decide, most
         )
-        shared = Jobserver(most, keeper)
-        keeper.take_first_sample()
-        govern = bind_current_context(keeper.run_loop)
-        thread = threading.Thread(target=govern, args=(tick,), name="jobserver", daemon=True)
+        jobserver = Jobserver(most, controller)
+        controller.take_first_sample()
+        run_loop = bind_current_context(controller.run_loop)
+        thread = threading.Thread(target=run_loop, args=(tick,), name="jobserver", daemon=True)
         thread.start()
         try:
-            yield shared
-            shared.peaks = keeper.stop_control(thread)
+            yield jobserver
+            jobserver.peaks = controller.stop_control(thread)
         except BaseException:
-            found = keeper.stop_control(thread)
-            shared.peaks = {name: max(peak, expected.get(name, 0)) for name, peak in found.items()}
+            peaks = controller.stop_control(thread)
+            jobserver.peaks = {
+                name: max(peak, expected.get(name, 0)) for name, peak in peaks.items()
+            }
             raise

@@ -44,12 +44,12 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
         )
     except (CommandFailedError, MissingToolError):
         return None
-    words = [found.text for found in map(parse_ninja_step, text.splitlines()) if found]
-    again = any(_RERUNS_CMAKE in word for word in words)
+    words = [step.text for step in map(parse_ninja_step, text.splitlines()) if step]
+    reruns_cmake = any(_RERUNS_CMAKE in word for word in words)
     files = [word for word in words if _RERUNS_CMAKE not in word and not word.startswith("Install")]
-    named = tuple(output for output in map(find_step_output, files) if output)
-    objects = sum(bool(_OBJECT.fullmatch(output)) for output in named)
-    return NinjaDryRun(len(files), objects, named, again)
+    outputs = tuple(output for output in map(find_step_output, files) if output)
+    objects = sum(bool(_OBJECT.fullmatch(output)) for output in outputs)
+    return NinjaDryRun(len(files), objects, outputs, reruns_cmake)
 
 
 @dataclass
@@ -86,25 +86,27 @@ def build_edges(
     `made` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's log has
     no entry for an output that failed: its duration is 0 if its job was never sampled.
     """
-    found = [*_build_failed_edges(heard, peaks), *_build_finished_edges(heard, made, peaks)]
-    yield from sorted(found, key=lambda one: (one.began, one.output))
+    edges = [*_build_failed_edges(heard, peaks), *_build_finished_edges(heard, made, peaks)]
+    yield from sorted(edges, key=lambda one: (one.began, one.output))
 
 
 def _build_finished_edges(
     heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> Iterator[Edge]:
     compiled = dict(build_history_io.select_compiled(made))
-    told = heard.finished.keys() & compiled.keys()
-    began = min((heard.finished[output] - compiled[output].ended for output in told), default=None)
-    for output, one in compiled.items():
-        ended = heard.finished.get(output)
-        if ended is None and began is not None:
-            ended = began + one.ended  # no line was printed for this output
-        if ended is not None:
-            yield Edge(output, ended - one.seconds, ended, peaks.get(output))
+    reported = heard.finished.keys() & compiled.keys()
+    start = min(
+        (heard.finished[output] - compiled[output].ended for output in reported), default=None
+    )
+    for output, entry in compiled.items():
+        end = heard.finished.get(output)
+        if end is None and start is not None:
+            end = start + entry.ended  # no line was printed for this output
+        if end is not None:
+            yield Edge(output, end - entry.seconds, end, peaks.get(output))
 
 
 def _build_failed_edges(heard: EdgeTimes, peaks: Mapping[str, int]) -> Iterator[Edge]:
-    for output, ended in heard.failed.items():
-        began = min(heard.since.get(output, ended), ended)
-        yield Edge(output, began, ended, peaks.get(output), failed=True)
+    for output, end in heard.failed.items():
+        start = min(heard.since.get(output, end), end)
+        yield Edge(output, start, end, peaks.get(output), failed=True)

@@ -61,14 +61,14 @@ def decide_retry(attempt: KilledAttempt) -> RetryDecision:
 
 def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[str, ...]:
     """Return the outputs whose compilers ran out of memory, "?" where Ninja named none."""
-    found = log.find_lines(failures, MEMORY_SLUGS.values())
-    return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in found))
+    lines = log.find_lines(failures, MEMORY_SLUGS.values())
+    return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in lines))
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
     """Return True if a compiler itself reported that memory ran out; a killed one cannot."""
-    found = log.find_lines(failures, MEMORY_SLUGS.values())
-    return any(not _BY_SIGNAL.search(line.text) for line in found)
+    lines = log.find_lines(failures, MEMORY_SLUGS.values())
+    return any(not _BY_SIGNAL.search(line.text) for line in lines)
 
 
 def is_disk_full(failures: Sequence[Failure], log: ParsedLog) -> bool:

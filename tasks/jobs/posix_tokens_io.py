@@ -34,8 +34,8 @@ class TokenPipe:
 
     def count_tokens(self) -> int:
         """Return the number of bytes in the pipe."""
-        answer = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4))
-        return int(struct.unpack("i", answer)[0])
+        buffer = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4))
+        return int(struct.unpack("i", buffer)[0])
 
     def take_tokens(self, wanted: int) -> int:
         """Take up to `wanted` tokens without waiting; return how many were taken."""
@@ -59,8 +59,8 @@ class TokenPipe:
         Owed tokens are taken at the moment at which Ninja returns them: Ninja reads the next token
         within some hundred microseconds.
         """
-        asked = [self._stop, self._fd] if wanted else [self._stop]
-        ready, _, _ = select.select(asked, [], [], max(0.0, seconds))
+        descriptors = [self._stop, self._fd] if wanted else [self._stop]
+        ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
         return 0 if self._stop in ready else self.take_tokens(wanted)
 
     @property
@@ -71,8 +71,8 @@ class TokenPipe:
     def stop_waiting(self) -> None:
         """End the current wait, and prevent further ones."""
         if self._stopped >= 0:
-            stopped, self._stopped = self._stopped, -1
-            os.close(stopped)
+            descriptor, self._stopped = self._stopped, -1
+            os.close(descriptor)
 
     def close(self) -> None:
         """Close the pipe; its tokens remain for other builds."""
@@ -116,9 +116,9 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
             os.mkfifo(path, 0o600)
         pipe = TokenPipe(path)
         stack.callback(pipe.close)
-        chair = FileLeaderLock(folder)
-        stack.callback(chair.close)
-        yield pipe, chair
+        leader_lock = FileLeaderLock(folder)
+        stack.callback(leader_lock.close)
+        yield pipe, leader_lock
 
 
 def _open_lock_file(path: Path) -> int:

@@ -33,12 +33,12 @@ class ProgressMonitor:
 
     def read_activity(self, pool: Jobserver | None) -> BuildActivity:
         """Return the current activity, with the jobs of `pool` if the build has a jobserver."""
-        there = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
+        memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
         return BuildActivity(
             jobs=pool.in_use if pool else None,
             held_back=pool.withheld_jobs if pool else 0,
-            used_mib=there.limit_mib - there.available_mib,
-            limit_mib=there.limit_mib,
+            used_mib=memory.limit_mib - memory.available_mib,
+            limit_mib=memory.limit_mib,
             hit_rate=self.hit_rate(),
             heavy=find_heavy_jobs(pool.at_work if pool else ()),
             slowest=find_slowest_outputs(self.took()),
@@ -64,15 +64,15 @@ def report_build_progress(
 
     With a `forecast`, the remaining time comes from it instead of the number of steps.
     """
-    follower, over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
-    watch = bind_current_context(follower.report_periodically)
-    beat = threading.Thread(target=watch, args=(look, over), name="watch", daemon=True)
-    beat.start()
+    reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
+    report = bind_current_context(reporter.report_periodically)
+    report_thread = threading.Thread(target=report, args=(look, is_over), name="watch", daemon=True)
+    report_thread.start()
     try:
-        yield follower.report_line
+        yield reporter.report_line
     finally:
-        over.set()
-        beat.join()
+        is_over.set()
+        report_thread.join()
 
 
 @dataclass(frozen=True)
@@ -124,17 +124,19 @@ class _ProgressReporter:
             self.at_work = look()
             with self.lock:
                 now = time.monotonic()
-                if said := self.counting:
-                    later = said.progress.advance_time(now - said.when)
-                    show_progress(said.text, replace(later, at_work=self.at_work))
+                if last_step := self.counting:
+                    progress = last_step.progress.advance_time(now - last_step.when)
+                    show_progress(last_step.text, replace(progress, at_work=self.at_work))
                 else:
-                    silent = now - self.began if self.before_first else 0.0
-                    show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
+                    silent_seconds = now - self.began if self.before_first else 0.0
+                    show_progress(
+                        self.text, Progress(0, 0, at_work=self.at_work, silent=silent_seconds)
+                    )
             over.wait(_REPORT_INTERVAL)
 
     def _estimate_eta(self, line: str, now: float, by_count: float | None) -> float | None:
         if not self.forecast:
             return by_count
         self.forecast.finish_step(line, now)
-        left = self.forecast.estimate_remaining(now)
-        return by_count if left is None else left
+        remaining = self.forecast.estimate_remaining(now)
+        return by_count if remaining is None else remaining

@@ -89,8 +89,8 @@ class RunningEdges:
         alive = job_processes_io.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
-        young = [pid for pid, since in self._known.items() if now - since < _SETTLES]
-        for pid in young:
+        recent = [pid for pid, since in self._known.items() if now - since < _SETTLES]
+        for pid in recent:
             self._inspect_process(pid, now)
         for pid in sorted(alive - self._known.keys()):
             self._assign_to_edge(pid, now)
@@ -183,8 +183,8 @@ class RunningEdges:
         )
         if parent in self._ninjas and arguments == job_processes_io.read_arguments(parent):
             return False
-        own = any(argument.startswith("-j") for argument in arguments)
-        return self._has_jobserver_flag(pid) and not own
+        has_own_limit = any(argument.startswith("-j") for argument in arguments)
+        return self._has_jobserver_flag(pid) and not has_own_limit
 
     def _has_jobserver_flag(self, pid: int) -> bool:
         flags = job_processes_io.read_variable(pid, "MAKEFLAGS").split()
@@ -192,9 +192,9 @@ class RunningEdges:
 
     def _adopt_children(self, ninja: int, now: float) -> None:
         """Assign the children again that this Ninja started before it was recognized."""
-        begun = self._known[ninja]
-        young = [pid for pid, since in self._known.items() if since >= begun]
-        for pid in [pid for pid in young if job_processes_io.find_parent_pid(pid) == ninja]:
+        start = self._known[ninja]
+        recent = [pid for pid, since in self._known.items() if since >= start]
+        for pid in [pid for pid in recent if job_processes_io.find_parent_pid(pid) == ninja]:
             self._forget_process(pid)
             self._assign_to_edge(pid, now)
 
@@ -235,18 +235,18 @@ class RunningEdges:
             self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
 
     def _build_snapshot(self) -> JobsSnapshot:
-        count = dict.fromkeys(self._joined, 0)
+        jobs_by_ninja = dict.fromkeys(self._joined, 0)
         for edge in self._edges.values():
             if (
                 edge.ninja in self._joined or edge.ninja not in self._ninjas
             ):  # that Ninja may have ended
-                count[edge.ninja] = count.get(edge.ninja, 0) + 1
+                jobs_by_ninja[edge.ninja] = jobs_by_ninja.get(edge.ninja, 0) + 1
         return JobsSnapshot(
             # A job that runs a nested Ninja is no candidate for a pause
             jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
-            ninjas=len(count),
-            idle=sum(not at_work for at_work in count.values()),
-            least=sum(max(0, at_work - 1) for at_work in count.values()),
-            most=sum(count.values()),
+            ninjas=len(jobs_by_ninja),
+            idle=sum(not running for running in jobs_by_ninja.values()),
+            least=sum(max(0, running - 1) for running in jobs_by_ninja.values()),
+            most=sum(jobs_by_ninja.values()),
             unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
         )

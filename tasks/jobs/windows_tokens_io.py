@@ -75,16 +75,18 @@ class TokenSemaphore:
 
     def count_tokens(self) -> int:
         """Return the number of free tokens."""
-        told = (job_object.LONG * 2)()
-        _query_semaphore(self._handle, 0, ctypes.byref(told), ctypes.sizeof(told), None)
-        return int(told[0])
+        information = (job_object.LONG * 2)()
+        _query_semaphore(
+            self._handle, 0, ctypes.byref(information), ctypes.sizeof(information), None
+        )
+        return int(information[0])
 
     def take_tokens(self, wanted: int) -> int:
         """Take up to `wanted` tokens without waiting; return how many were taken."""
-        taken = 0
-        while taken < wanted and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
-            taken += 1
-        return taken
+        count = 0
+        while count < wanted and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
+            count += 1
+        return count
 
     def return_tokens(self, tokens: int) -> None:
         """Return tokens to the semaphore."""
@@ -99,8 +101,8 @@ class TokenSemaphore:
         Owed tokens are taken at the moment at which Ninja returns them, before Ninja takes the
         next.
         """
-        asked = (self._stop, self._handle) if wanted else (self._stop,)
-        if self._wait_for_handle(*asked, seconds=seconds) != _TOKEN:
+        handles = (self._stop, self._handle) if wanted else (self._stop,)
+        if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
             return 0
         return 1 + self.take_tokens(wanted - 1)
 
@@ -116,9 +118,9 @@ class TokenSemaphore:
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
         """Return the index of the handle that was signalled first."""
-        asked = (job_object.HANDLE * len(handles))(*handles)
+        handle_array = (job_object.HANDLE * len(handles))(*handles)
         return _wait_for_objects(
-            len(handles), asked, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
+            len(handles), handle_array, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
         )
 
 
@@ -163,15 +165,15 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]
     except PermissionError:
         name = f"{name}-{os.getpid()}"
         semaphore = TokenSemaphore(name)
-    chair = EventLeaderLock(f"{name}-governor")
+    leader_lock = EventLeaderLock(f"{name}-governor")
     try:
-        yield semaphore, chair
+        yield semaphore, leader_lock
     finally:
-        chair.close()
+        leader_lock.close()
         semaphore.close()
 
 
 def compute_semaphore_name(folder: Path) -> str:
     """Return the name of the semaphore of the jobserver in `folder`."""
-    place = os.path.normcase(folder.resolve())
-    return f"torchyard-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    path = os.path.normcase(folder.resolve())
+    return f"torchyard-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
