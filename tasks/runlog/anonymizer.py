@@ -83,9 +83,9 @@ class Anonymizer:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
         root = [
-            found
+            pattern
             for path in _sort_by_length([self.root])
-            for found in _build_checkout_patterns(path)
+            for pattern in _build_checkout_patterns(path)
         ]
         homes = [(_compile_folder_pattern(path), "~") for path in _sort_by_length(self.homes)]
         users = [

@@ -61,8 +61,8 @@ def summarize_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_not
 
     The reason is the first changed input, a changed manifest, or a missing result.
     """
-    found = find_rebuild_reasons(stage, told)
-    return format_short_reasons(found) if found else DEFAULT_REASONS[stage.uptodate_check]
+    reasons = find_rebuild_reasons(stage, told)
+    return format_short_reasons(reasons) if reasons else DEFAULT_REASONS[stage.uptodate_check]
 
 
 def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> tuple[str, ...]:
@@ -75,10 +75,12 @@ def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing)
     if last is None:
         return ("first time",)
     now = convert_to_redacted_json(stage.fingerprint)
-    if moved := tuple(describe_input_changes(stage.kind, find_changes(last["inputs"], now))):
-        return moved
-    if newer := tuple(_explain_changed_manifests(stage, last["reads"], told)):
-        return newer
+    if input_changes := tuple(
+        describe_input_changes(stage.kind, find_changes(last["inputs"], now))
+    ):
+        return input_changes
+    if manifest_changes := tuple(_explain_changed_manifests(stage, last["reads"], told)):
+        return manifest_changes
     gone = [
         Path(path).name
         for path in (*stage.outputs, *stage.extra_outputs)
@@ -97,8 +99,8 @@ def note_removal(manifest: PurePath, command: str) -> None:
     """Record which command removed the manifest of a stage, for the rebuild reason."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        write_atomic(path, format_canonical_json({**found, "removed_by": command}))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        write_atomic(path, format_canonical_json({**record, "removed_by": command}))
 
 
 def _explain_removal(gone: str, stage: Stage) -> str:
@@ -131,8 +133,8 @@ DEFAULT_REASONS = {
 def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
     """Return the record of the last finished run, None if it is missing or unreadable."""
     try:
-        found = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
-        return found if {"inputs", "reads"} <= found.keys() else None
+        record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
+        return record if {"inputs", "reads"} <= record.keys() else None
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -142,8 +144,8 @@ def has_intact_manifests(stage: Stage) -> bool:
 
     The user or a damaged disk may have changed them.
     """
-    left = (read_last_record(stage) or {}).get("leaves")
-    return left is None or left == _compute_digests(stage.outputs)
+    digests = (read_last_record(stage) or {}).get("leaves")
+    return digests is None or digests == _compute_digests(stage.outputs)
 
 
 def _hash_input_manifests(stage: Stage) -> dict[str, str]:
