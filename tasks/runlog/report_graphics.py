@@ -148,8 +148,8 @@ def _compute_stage_bounds(stage: str, made: Iterable[StageEdge]) -> list[Any]:
 
 def _split_output_path(output: str) -> tuple[str, str]:
     """Return the directory with its trailing slash, and the file name."""
-    cut = max(output.rfind("/"), output.rfind("\\")) + 1
-    return output[:cut], output[cut:]
+    name_start = max(output.rfind("/"), output.rfind("\\")) + 1
+    return output[:name_start], output[name_start:]
 
 
 def _number_names(names: Iterable[str]) -> dict[str, int]:

@@ -327,14 +327,14 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 
 def build_sample_event(progress: Progress) -> dict[str, Json]:
     """Return the progress and the resource use of a stage, None for an unknown value."""
-    work = progress.at_work
-    has_limit = bool(work.limit_mib)
+    resources = progress.at_work
+    has_limit = bool(resources.limit_mib)
     return {
-        "jobs": work.jobs,
-        "held_back": work.held_back if work.jobs is not None else None,
-        "used_mib": work.used_mib if has_limit else None,
-        "limit_mib": work.limit_mib if has_limit else None,
-        "hit_rate": None if work.hit_rate is None else round(work.hit_rate, 4),
+        "jobs": resources.jobs,
+        "held_back": resources.held_back if resources.jobs is not None else None,
+        "used_mib": resources.used_mib if has_limit else None,
+        "limit_mib": resources.limit_mib if has_limit else None,
+        "hit_rate": None if resources.hit_rate is None else round(resources.hit_rate, 4),
         "done": progress.done,
         "total": progress.total,
     }

@@ -90,9 +90,9 @@ def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
     """
     marks = {path: _read_marks(path) for path in known}
     compiled = [path for path in known if _COMPILED_MARK in marks[path]]
-    stay = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
-    going = [path for path in reversed(known) if path not in stay]
-    return sorted(going, key=lambda path: bool(marks[path]))
+    retained = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
+    removable = [path for path in reversed(known) if path not in retained]
+    return sorted(removable, key=lambda path: bool(marks[path]))
 
 
 def _read_marks(path: Path) -> set[bytes]:
@@ -381,8 +381,8 @@ def record_edges(found: Iterable[Edge]) -> None:
         for record in _active_recorders:
             record.record_edges(found)
     except Exception as error:  # noqa: BLE001 - also for a bug in torchyard
-        why = f"{type(error).__name__}: {error}"
-        output.print_warning(f"what was made is not in the record of this run: {why}")
+        reason = f"{type(error).__name__}: {error}"
+        output.print_warning(f"what was made is not in the record of this run: {reason}")
 
 
 def record_cache(hits: int, misses: int) -> None:

@@ -221,19 +221,21 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
 def compare_runs(run: Run, against: Run) -> Comparison:
     """Return the comparison of this run with an earlier one."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
-    shared = [
+    common_outputs = [
         DurationChange(*key, before=before[key], now=seconds)
         for key, seconds in now.items()
         if key in before
     ]
-    changes = sorted(filter(_is_significant, shared), key=lambda one: (-one.difference, one.output))
+    changes = sorted(
+        filter(_is_significant, common_outputs), key=lambda one: (-one.difference, one.output)
+    )
     return Comparison(
         against=against,
-        both=len(shared),
-        before=sum(one.before for one in shared),
-        now=sum(one.now for one in shared),
-        new=len(now) - len(shared),
-        gone=len(before) - len(shared),
+        both=len(common_outputs),
+        before=sum(one.before for one in common_outputs),
+        now=sum(one.now for one in common_outputs),
+        new=len(now) - len(common_outputs),
+        gone=len(before) - len(common_outputs),
         slower=tuple(one for one in changes if one.difference > 0)[:_MAX_SHOWN],
         faster=tuple(one for one in reversed(changes) if one.difference < 0)[:_MAX_SHOWN],
         stages=tuple(_compare_stages(run, against)),

@@ -81,13 +81,13 @@ def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing)
         return input_changes
     if manifest_changes := tuple(_explain_changed_manifests(stage, last["reads"], told)):
         return manifest_changes
-    gone = [
+    missing = [
         Path(path).name
         for path in (*stage.outputs, *stage.extra_outputs)
         if not Path(path).exists()
     ]
-    if gone:
-        return (f"{', '.join(gone)} is not there" + _explain_removal(gone[0], stage),)
+    if missing:
+        return (f"{', '.join(missing)} is not there" + _explain_removal(missing[0], stage),)
     return (
         ()
         if has_intact_manifests(stage)
@@ -107,8 +107,8 @@ def _explain_removal(gone: str, stage: Stage) -> str:
     """Return how the first manifest of the stage was removed, "" for other files."""
     if gone != stage.outputs[0].name:
         return ""
-    by = (read_last_record(stage) or {}).get("removed_by")
-    return f": {by} removed it" if by else ", as after a failure or doit clean"
+    command = (read_last_record(stage) or {}).get("removed_by")
+    return f": {command} removed it" if command else ", as after a failure or doit clean"
 
 
 def _explain_changed_manifests(
@@ -116,9 +116,9 @@ def _explain_changed_manifests(
 ) -> Iterator[str]:
     now = _hash_input_manifests(stage)
     changed = {name for name, digest in now.items() if before.get(name) != digest}
-    words = {path.name: told(path) for path in stage.inputs if path.name in changed}
-    yield from (line for lines in words.values() for line in lines)
-    if silent := [name for name, lines in words.items() if not lines]:
+    explanations = {path.name: told(path) for path in stage.inputs if path.name in changed}
+    yield from (line for lines in explanations.values() for line in lines)
+    if silent := [name for name, lines in explanations.items() if not lines]:
         yield f"{', '.join(silent)} changed"
 
 

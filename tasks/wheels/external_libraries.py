@@ -87,7 +87,7 @@ def find_external_libraries(
         requires=select_applicable_requirements(beside.requires, "linux", machine),
         cuda=cuda,
     )
-    inside = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
+    own_names = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
     return [
         ExternalLibrary(
             name,
@@ -95,7 +95,7 @@ def find_external_libraries(
             *_find_provider(
                 name,
                 beside,
-                inside=name in inside,
+                inside=name in own_names,
                 reached=all(need.place for need in needs_by_name[name]),
             ),
         )
@@ -180,11 +180,11 @@ def find_external_dlls(
     `needed` maps each library to the DLLs that it needs.
     """
     beside = replace(beside, requires=select_applicable_requirements(beside.requires, "windows"))
-    inside = {PurePosixPath(name).name.lower() for name in needed}
+    own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = {}
     for library, names in needed.items():
         for name in names:
-            if name not in inside:
+            if name not in own_names:
                 users.setdefault(name, []).append(PurePosixPath(library).name)
     return [
         ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, beside))
@@ -231,6 +231,6 @@ def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
 def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
     if has_torch(beside):  # torch is imported first, and its Windows wheel contains CUDA
         return "passed", f"what comes with {describe_torch(beside)}"
-    if by := find_declared_requirement(package, beside.requires):
-        return "not run", f"{by} has it, and only the package's own code could lead there"
+    if provider := find_declared_requirement(package, beside.requires):
+        return "not run", f"{provider} has it, and only the package's own code could lead there"
     return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"

@@ -177,15 +177,15 @@ def update_installed_wheel(renewal: WheelUpdate) -> int | None:
     """
     with zipfile.ZipFile(renewal.before) as old, zipfile.ZipFile(renewal.wheel) as new:
         change = installed_wheel_io.compare_wheels(renewal.here, old, new)
-        own = build_installer_files(
+        installer_files = build_installer_files(
             _read_installer_files(renewal.here), renewal.places, renewal.wheel
         )
-        if change is None or own is None:
+        if change is None or installer_files is None:
             return None
         try:
             staged = StagedFiles(renewal.scratch)
             staged.unpack_members(new, (*change.written, *change.described))
-            for name, data in own.items():
+            for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(renewal, change, staged)
         except OSError:  # a file in use or an obstructing directory: the installer reports it
@@ -204,8 +204,8 @@ def _read_installer_files(here: InstalledWheel) -> dict[str, bytes]:
 def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
     here, site = renewal.here, renewal.here.site
     info = site / change.info
-    listed = {**staged.rows, **change.rows, **here.rows}
-    _write_record(staged, listed.values(), here, here.info)
+    all_rows = {**staged.rows, **change.rows, **here.rows}
+    _write_record(staged, all_rows.values(), here, here.info)
     for name in change.written:
         staged.move_into_place(name, site / name)
         _remove_bytecode(site / name)

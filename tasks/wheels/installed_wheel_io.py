@@ -128,11 +128,11 @@ def compare_wheels(
         or not old_rows.items() <= here.rows.items()
     ):
         return None
-    own = [row for path, row in here.rows.items() if path not in old_rows]
+    installer_rows = [row for path, row in here.rows.items() if path not in old_rows]
     if (
         _has_data_folder(before)
         or _has_data_folder(after)
-        or not all(_is_installer_row(row, old_info) for row in own)
+        or not all(_is_installer_row(row, old_info) for row in installer_rows)
     ):
         return None
     changed = [path for path, row in after.items() if before.get(path) != row]
@@ -142,7 +142,7 @@ def compare_wheels(
         written=tuple(p for p in changed if not _is_within(p, info)),
         vanished=tuple(p for p in before if p not in after and not _is_within(p, old_info)),
         rows=after,
-        kept=tuple(row for row in own if not _is_within(row.path, old_info)),
+        kept=tuple(row for row in installer_rows if not _is_within(row.path, old_info)),
     )
 
 

@@ -90,9 +90,9 @@ def _check_manifest(found: WheelInfo, recorded: RecordedWheel) -> ValidationResu
     if recorded.artifact is None:
         return ValidationResult(name, "not run", recorded.why)
     if recorded.artifact != found.artifact:
-        was = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
+        digests = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
         return ValidationResult(
-            name, "failed", f"this profile built one with the sha256 {was}", _REBUILD_HINT
+            name, "failed", f"this profile built one with the sha256 {digests}", _REBUILD_HINT
         )
     return ValidationResult(name, "passed", "it is the one that this profile built")
 
@@ -219,7 +219,9 @@ def _check_external_needs(found: WheelInfo) -> ValidationResult:
     names_by_provider: dict[str, list[str]] = {}
     for one in needs:
         names_by_provider.setdefault(one.by, []).append(one.name)
-    providers = (f"{by}: {', '.join(names)}" for by, names in sorted(names_by_provider.items()))
+    providers = (
+        f"{provider}: {', '.join(names)}" for provider, names in sorted(names_by_provider.items())
+    )
     return ValidationResult(name, "passed", "; ".join(providers) or "nothing")
 
 
@@ -236,4 +238,4 @@ def _format_external_libraries(needs: Iterable[ExternalLibrary]) -> str:
         users.setdefault(one.by, []).append(
             f"{one.name} (needed by {format_short_list(one.users, _MAX_LISTED)})"
         )
-    return "; ".join(f"{', '.join(names)}: {by}" for by, names in users.items())
+    return "; ".join(f"{', '.join(names)}: {provider}" for provider, names in users.items())
