@@ -55,8 +55,8 @@ class Anonymizer:
     def clean_text(self, text: str) -> str:
         """Return `text` without secrets and private data."""
         text = redact_secrets(text)
-        for pattern, instead in self._patterns:
-            text = pattern.sub(instead, text)
+        for pattern, replacement in self._patterns:
+            text = pattern.sub(replacement, text)
         return text
 
     def clean_value(self, value: T) -> T:
@@ -83,9 +83,9 @@ class Anonymizer:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
         root = [
-            found
+            pattern
             for path in _sort_by_length([self.root])
-            for found in _build_checkout_patterns(path)
+            for pattern in _build_checkout_patterns(path)
         ]
         homes = [(_compile_folder_pattern(path), "~") for path in _sort_by_length(self.homes)]
         users = [
@@ -118,10 +118,12 @@ def _compile_name_pattern(name: str) -> re.Pattern[str]:
 
     A name of one or two letters matches only inside a path or before the `@` of an address.
     """
-    word = re.escape(name)
+    escaped_name = re.escape(name)
     if len(name) < 3:
-        return re.compile(rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)")
-    return re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE)
+        return re.compile(
+            rf"(?<=[\\/]){escaped_name}(?=[\\/]|$)|(?<![A-Za-z0-9]){escaped_name}(?=@)"
+        )
+    return re.compile(rf"(?<![A-Za-z0-9]){escaped_name}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def _select_specific_names(names: Iterable[str]) -> list[str]:

@@ -30,11 +30,11 @@ def find_first_kept(past: Sequence[Mapping[str, Any]], most: int) -> int:
     The newest runs are kept while their JSON takes at most `most` characters. The last run is
     always kept.
     """
-    held = 0
-    for place in range(len(past) - 1, -1, -1):
-        held += len(json.dumps(past[place]))
-        if held > most and place < len(past) - 1:
-            return place + 1
+    length = 0
+    for index in range(len(past) - 1, -1, -1):
+        length += len(json.dumps(past[index]))
+        if length > most and index < len(past) - 1:
+            return index + 1
     return 0
 
 
@@ -48,23 +48,25 @@ def merge_old_runs(
     """
     if not older:
         return
-    whole = [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]
-    yield from map(_strip_peaks, whole)
+    full_builds = [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]
+    yield from map(_strip_peaks, full_builds)
     latest = dict.fromkeys(reversed([one["output"] for run in older for one in run["objects"]]))
-    kept = reversed(list(latest)[:_MAX_OUTPUTS])
+    outputs = reversed(list(latest)[:_MAX_OUTPUTS])
     yield {
         "when": older[-1].get("when", ""),
         "seconds": 0.0,
         "decision": "put together",
         "runs": sum(run.get("runs", 1) for run in older),
-        "objects": [_build_merged_entry(output, cost, peak) for output in kept],
+        "objects": [_build_merged_entry(output, cost, peak) for output in outputs],
     }
 
 
 def _strip_peaks(run: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the run without its peaks: the merged run has them."""
-    kept = [{name: one[name] for name in one if name != "peak_mib"} for one in run["objects"]]
-    return {**run, "objects": kept, "killed": []}
+    entries = [
+        {name: entry[name] for name in entry if name != "peak_mib"} for entry in run["objects"]
+    ]
+    return {**run, "objects": entries, "killed": []}
 
 
 def _build_merged_entry(
@@ -106,7 +108,7 @@ def find_new_entries(
     before: Mapping[str, NinjaLogEntry], now: Mapping[str, NinjaLogEntry]
 ) -> dict[str, NinjaLogEntry]:
     """Return the entries of `now` that are new or differ from `before`."""
-    return {name: made for name, made in now.items() if before.get(name) != made}
+    return {name: entry for name, entry in now.items() if before.get(name) != entry}
 
 
 class NinjaLogFollower:
@@ -142,14 +144,14 @@ _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
     """Append a run with its duration, its outputs and further facts to the history."""
-    told = {
+    run = {
         "when": manifests.format_current_time(),
         "seconds": round(seconds, 3),
         **facts,
         "objects": list(objects),
     }
     try:
-        _append_line(Path(path), redact_secrets(json.dumps(told, ensure_ascii=False)))
+        _append_line(Path(path), redact_secrets(json.dumps(run, ensure_ascii=False)))
         _compact_history(Path(path))
     except OSError as error:  # must not hide why a build failed
         print_warning(f"this run is not in {path}: {error.strerror}")
@@ -194,8 +196,8 @@ def _compact_history(file: Path) -> None:
     past = list(read_history(file))
     first = find_first_kept(past, MAX_HISTORY_BYTES // 4)
     older = past[:first]
-    found = [*merge_old_runs(older, collect_costs(older), collect_peaks(older)), *past[first:]]
-    write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in found))
+    runs = [*merge_old_runs(older, collect_costs(older), collect_peaks(older)), *past[first:]]
+    write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in runs))
 
 
 def collect_durations(made: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
@@ -215,13 +217,17 @@ def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     decrease because of such a run. A process that was killed needs more than was measured: its peak
     is doubled.
     """
-    found: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     for run in past:
-        seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
+        measured = {
+            item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item
+        }
         if run.get("cache", {}).get("hits"):
-            seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
-        found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
-    return found
+            measured = {name: max(peak, peaks.get(name, peak)) for name, peak in measured.items()}
+        peaks |= measured | {
+            name: 2 * peaks[name] for name in run.get("killed", ()) if name in peaks
+        }
+    return peaks
 
 
 def has_old_make(past: Iterable[Mapping[str, Any]]) -> bool:

@@ -27,18 +27,18 @@ def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
 
     A later run may have replaced the files.
     """
-    left = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
+    outputs = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
     extensions |= {
         name.removeprefix(_EXTENSION_PREFIX): document
-        for name, document in left.items()
+        for name, document in outputs.items()
         if name.startswith(_EXTENSION_PREFIX)
     }
     return ManifestDocuments(
-        source=left.get("source", found.source),
-        deps=left.get("deps", found.deps),
-        wheel=left.get("wheel", found.wheel),
-        validation=left.get("validate", found.validation),
+        source=outputs.get("source", found.source),
+        deps=outputs.get("deps", found.deps),
+        wheel=outputs.get("wheel", found.wheel),
+        validation=outputs.get("validate", found.validation),
         extensions=tuple(extensions.values()),
     )
 
@@ -154,8 +154,8 @@ def _note_earlier_run(made: str, run: Run, stage: str) -> str:
 
 
 def _has_outputs(stage: str, run: Run) -> bool:
-    did = run.find_stage(stage)
-    return did is not None and bool(did.outputs)
+    stage_run = run.find_stage(stage)
+    return stage_run is not None and bool(stage_run.outputs)
 
 
 def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltComponent:

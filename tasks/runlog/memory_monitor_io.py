@@ -55,29 +55,29 @@ class MemoryMonitor:
             if not self._observers or now - self._measured >= max_age:
                 self._last = capacity.measure_memory(self._groups, self.proc)
                 self._measured = now
-                for seen in self._observers:
-                    seen.add_reading(self._last)
+                for observer in self._observers:
+                    observer.add_reading(self._last)
             return self._last
 
     @contextlib.contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
         """Yield the memory readings from here to the end of the block."""
-        seen = ObservedMemory(self)
+        observer = ObservedMemory(self)
         with contextlib.suppress(OSError, ValueError):
-            seen.kills_before = self.read_kill_counts()
+            observer.kills_before = self.read_kill_counts()
         with self._lock:
             if not self._observers:
                 self._over = threading.Event()
                 args = (self._over,)
                 threading.Thread(target=self._poll, args=args, name="memory", daemon=True).start()
-            self._observers.append(seen)
+            self._observers.append(observer)
         try:
             with contextlib.suppress(OSError, ValueError):
                 self.read_memory()
-            yield seen
+            yield observer
         finally:
             with self._lock:
-                self._observers.remove(seen)
+                self._observers.remove(observer)
                 if not self._observers:
                     self._over.set()
 
@@ -86,14 +86,14 @@ class MemoryMonitor:
 
         With control groups v1, kills in child groups are not counted.
         """
-        found = {}
+        counts = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
         for file in (*files, self.proc / "vmstat"):
             with contextlib.suppress(OSError, ValueError):
                 for line in file.read_text(encoding="ascii").splitlines():
                     if line.startswith("oom_kill "):
-                        found[file] = int(line.split()[1])
-        return found
+                        counts[file] = int(line.split()[1])
+        return counts
 
     def _poll(self, over: threading.Event) -> None:
         while not over.wait(_POLL_INTERVAL):
@@ -134,10 +134,10 @@ class ObservedMemory:
 
     def is_memory_short(self) -> bool | None:
         """Return whether memory was short so far, None if that is uncertain."""
-        seen = RunFacts(
+        facts = RunFacts(
             kills=self._count_kills(), lowest_mib=self.lowest_mib, limit_mib=self.limit_mib
         )
-        return assess_memory_pressure(seen)[0]
+        return assess_memory_pressure(facts)[0]
 
     def _count_kills(self) -> int | None:
         now, before = self.monitor.read_kill_counts(), self.kills_before
@@ -153,9 +153,9 @@ def write_facts(log: Path, facts: RunFacts) -> None:
 def read_facts(log: Path) -> RunFacts | None:
     """Return the facts of the log, None if they are missing or the log has changed since."""
     try:
-        found = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
-        known = {one.name for one in fields(RunFacts)}
-        facts = RunFacts(**{name: value for name, value in found.items() if name in known})
+        document = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
+        field_names = {item.name for item in fields(RunFacts)}
+        facts = RunFacts(**{name: value for name, value in document.items() if name in field_names})
         return facts if facts.size == log.stat().st_size else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None

@@ -21,13 +21,13 @@ _COUNTER_FIELDS = {
 
 def build_trace(run: Run) -> dict[str, Any]:
     """Return the contents of trace.json."""
-    made = run_statistics.list_edges(run)
+    edges = run_statistics.list_edges(run)
     return {
         "displayTimeUnit": "ms",
         "otherData": {"profile": run.profile, "when": run.when, "torchyard": run.torchyard},
         "traceEvents": [
             *_trace_stages(run),
-            *_trace_jobs(made),
+            *_trace_jobs(edges),
             *_trace_counters(run),
             *_trace_warnings(run),
         ],
@@ -38,27 +38,27 @@ def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _STAGE_PROCESS, 0, f"torchyard {run.profile}: stages")
     for thread, stage in enumerate(run.stages, start=1):  # extensions run in parallel
         yield _build_name_event("thread_name", _STAGE_PROCESS, thread, stage.name)
-        told = {"outcome": stage.outcome or "cut off", "reason": stage.full_reason}
-        place = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}
-        yield place | _build_slice_fields(stage.began, stage.seconds) | {"args": told}
+        args = {"outcome": stage.outcome or "cut off", "reason": stage.full_reason}
+        event = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}
+        yield event | _build_slice_fields(stage.began, stage.seconds) | {"args": args}
 
 
 def _trace_jobs(made: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _JOBS_PROCESS, 0, "pool of jobs")
-    lanes = run_statistics.assign_slots([one.edge for one in made])
-    for lane in range(max(lanes, default=-1) + 1):
-        yield _build_name_event("thread_name", _JOBS_PROCESS, lane + 1, f"slot {lane + 1}")
-    for one, lane in zip(made, lanes, strict=True):
+    slots = run_statistics.assign_slots([one.edge for one in made])
+    for slot in range(max(slots, default=-1) + 1):
+        yield _build_name_event("thread_name", _JOBS_PROCESS, slot + 1, f"slot {slot + 1}")
+    for one, slot in zip(made, slots, strict=True):
         edge = one.edge
-        told = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
+        args = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
         peak = {"peak_mib": edge.peak_mib} if edge.peak_mib is not None else {}
-        shown = {
+        event = {
             "name": run_statistics.extract_output_name(edge.output),
             "cat": run_statistics.classify_output(edge.output),
             "pid": _JOBS_PROCESS,
-            "tid": lane + 1,
+            "tid": slot + 1,
         }
-        yield shown | _build_slice_fields(edge.began, edge.seconds) | {"args": told | peak}
+        yield event | _build_slice_fields(edge.began, edge.seconds) | {"args": args | peak}
     for at, jobs in run_statistics.compute_concurrency(one.edge for one in made):
         yield _build_counter_event("edges at work", at, {"edges": jobs})
 
@@ -67,8 +67,8 @@ def _trace_counters(run: Run) -> Iterator[dict[str, Any]]:
     for stage in run.stages:
         for sample in stage.samples:
             for track, fields in _COUNTER_FIELDS.items():
-                if known := _select_known_values(sample, fields):
-                    yield _build_counter_event(track, sample.at, known)
+                if values := _select_known_values(sample, fields):
+                    yield _build_counter_event(track, sample.at, values)
 
 
 def _select_known_values(sample: Sample, fields: Sequence[str]) -> dict[str, int]:
@@ -77,14 +77,14 @@ def _select_known_values(sample: Sample, fields: Sequence[str]) -> dict[str, int
 
 
 def _trace_warnings(run: Run) -> Iterator[dict[str, Any]]:
-    for said in run.messages:
-        if said.kind == "warn":
+    for message in run.messages:
+        if message.kind == "warn":
             yield {
-                "name": said.text,
+                "name": message.text,
                 "cat": "warning",
                 "ph": "i",
                 "s": "g",
-                "ts": _convert_to_microseconds(said.at),
+                "ts": _convert_to_microseconds(message.at),
                 "pid": _STAGE_PROCESS,
                 "tid": 0,
             }

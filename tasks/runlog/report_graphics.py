@@ -42,45 +42,46 @@ def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
     """Return the rows in the order of the plan: a stage follows its dependencies."""
     nearest = _find_nearest(graph)
     last = {name: node.name for node in graph for name in nearest[node.name]}
-    held: dict[int, str] = {}
-    found = []
+    occupied: dict[int, str] = {}
+    rows = []
     for node in graph:
-        after = {rail: name for rail, name in held.items() if name in nearest[node.name]}
-        for rail in [rail for rail, name in after.items() if last[name] == node.name]:
-            del held[rail]
-        through = tuple(sorted(held))
-        rail = next(number for number in range(len(held) + 1) if number not in held)
+        after = {column: name for column, name in occupied.items() if name in nearest[node.name]}
+        for column in [column for column, name in after.items() if last[name] == node.name]:
+            del occupied[column]
+        through = tuple(sorted(occupied))
+        column = next(number for number in range(len(occupied) + 1) if number not in occupied)
         if node.name in last:
-            held[rail] = node.name
-        found.append(
+            occupied[column] = node.name
+        rows.append(
             GraphRow(
                 node.name,
-                rail,
+                column,
                 tuple(sorted(after)),
                 through,
                 node.name in last,
                 nearest[node.name],
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def find_predecessors(graph: Sequence[StageNode]) -> Mapping[str, frozenset[str]]:
     """Return all direct and indirect dependencies of each stage."""
-    found: dict[str, frozenset[str]] = {}
+    predecessors: dict[str, frozenset[str]] = {}
     for node in graph:
-        known = [name for name in node.after if name in found]
-        found[node.name] = frozenset(known).union(*(found[name] for name in known))
-    return found
+        direct = [name for name in node.after if name in predecessors]
+        predecessors[node.name] = frozenset(direct).union(*(predecessors[name] for name in direct))
+    return predecessors
 
 
 def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
-    far = find_predecessors(graph)
+    predecessors = find_predecessors(graph)
     return {
         node.name: tuple(
             name
             for name in dict.fromkeys(node.after)
-            if name in far[node.name] and not any(name in far[other] for other in node.after)
+            if name in predecessors[node.name]
+            and not any(name in predecessors[other] for other in node.after)
         )
         for node in graph
     }
@@ -94,7 +95,7 @@ def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
     `edges` are rows of folder, name, begin, duration, lane, peak, kind, stage and failed; `samples`
     are rows of time, jobs, held back, used and limit.
     """
-    lanes = assign_slots([one.edge for one in made])
+    slots = assign_slots([one.edge for one in made])
     parts = [_split_output_path(one.edge.output) for one in made]
     folders, stages = (
         _number_names(folder for folder, _ in parts),
@@ -106,19 +107,19 @@ def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
             name,
             _convert_to_milliseconds(one.edge.began),
             _convert_to_milliseconds(one.edge.seconds),
-            lane,
+            slot,
             _encode_optional(one.edge.peak_mib),
             OUTPUT_KINDS.index(classify_output(one.edge.output)),
             stages[one.stage],
             int(one.edge.failed),
         ]
-        for one, lane, (folder, name) in zip(made, lanes, parts, strict=True)
+        for one, slot, (folder, name) in zip(made, slots, parts, strict=True)
     ]
     return {
         "folders": list(folders),
         "stages": [_compute_stage_bounds(stage, made) for stage in stages],
         "kinds": list(OUTPUT_KINDS),
-        "lanes": max(lanes, default=-1) + 1,
+        "lanes": max(slots, default=-1) + 1,
         "edges": rows,
         "samples": [_encode_sample(one) for one in list_samples(run)],
     }
@@ -147,8 +148,8 @@ def _compute_stage_bounds(stage: str, made: Iterable[StageEdge]) -> list[Any]:
 
 def _split_output_path(output: str) -> tuple[str, str]:
     """Return the directory with its trailing slash, and the file name."""
-    cut = max(output.rfind("/"), output.rfind("\\")) + 1
-    return output[:cut], output[cut:]
+    name_start = max(output.rfind("/"), output.rfind("\\")) + 1
+    return output[:name_start], output[name_start:]
 
 
 def _number_names(names: Iterable[str]) -> dict[str, int]:

@@ -30,19 +30,19 @@ def describe_outcomes(run: Run) -> Mapping[str, str]:
     A stage without an end in the record is reported as interrupted. A stage that did not run is "up
     to date", or "not reached" if a stage that it depends on failed.
     """
-    found: dict[str, str] = {}
-    far = report_graphics.find_predecessors(run.graph)
+    outcomes: dict[str, str] = {}
+    predecessors = report_graphics.find_predecessors(run.graph)
     for node in run.graph:
-        did = run.find_stage(node.name)
-        if did:
-            found[node.name] = did.outcome
+        stage_run = run.find_stage(node.name)
+        if stage_run:
+            outcomes[node.name] = stage_run.outcome
         else:
-            lost = run.outcome != "done" and any(
-                found[name] in _FAILED_OUTCOMES for name in far[node.name]
+            unreached = run.outcome != "done" and any(
+                outcomes[name] in _FAILED_OUTCOMES for name in predecessors[node.name]
             )
-            found[node.name] = "not reached" if lost else "up to date"
-    found |= {one.name: one.outcome for one in run.stages if one.name not in found}
-    return {name: outcome or "cut off" for name, outcome in found.items()}
+            outcomes[node.name] = "not reached" if unreached else "up to date"
+    outcomes |= {one.name: one.outcome for one in run.stages if one.name not in outcomes}
+    return {name: outcome or "cut off" for name, outcome in outcomes.items()}
 
 
 def format_headline(run: Run, at_work: bool = False) -> str:
@@ -68,10 +68,10 @@ def format_headline(run: Run, at_work: bool = False) -> str:
 def list_decisions(run: Run) -> Iterator[TextRow]:
     """Yield the decisions of the plan, the strategy with its reasons."""
     for key, value in run.resolution.items():
-        told = (
+        text = (
             "; ".join(map(format_value, value)) if isinstance(value, list) else format_value(value)
         )
-        yield key, told or "CPU" * (key == "targets")
+        yield key, text or "CPU" * (key == "targets")
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
@@ -80,11 +80,11 @@ def list_settings(run: Run) -> Iterator[TextRow]:
     for key, value in run.settings.items():
         section, _, name = key.partition(".")
         mapping, _, entry = name.partition(".")
-        told = format_value(value)
+        text = format_value(value)
         row = f"{section}.{mapping}" if entry else key
-        rows.setdefault(row, []).append(f"{entry}: {told}" if entry else told)
-    for row, told_of in rows.items():
-        yield row, ", ".join(told_of)
+        rows.setdefault(row, []).append(f"{entry}: {text}" if entry else text)
+    for row, texts in rows.items():
+        yield row, ", ".join(texts)
 
 
 def describe_host(run: Run) -> Iterator[TextRow]:
@@ -95,10 +95,10 @@ def describe_host(run: Run) -> Iterator[TextRow]:
     memory = run.host.get("memory_mib")
     if isinstance(memory, int | float):
         yield "memory", format_size(memory)
-    cards = run.host.get("gpus")
-    if isinstance(cards, list | tuple):
-        named = [_format_gpu(card) for card in cards]
-        yield "cards", ", ".join(named) or "none seen"
+    gpus = run.host.get("gpus")
+    if isinstance(gpus, list | tuple):
+        names = [_format_gpu(gpu) for gpu in gpus]
+        yield "cards", ", ".join(names) or "none seen"
 
 
 def _format_gpu(card: Any) -> str:
@@ -115,21 +115,21 @@ def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
 
 
 def _describe_failure(stage: StageRun) -> Iterator[TextRow]:
-    error, known = stage.error, stage.diagnosis
-    first = known.get("first_error")
+    error, diagnosis = stage.error, stage.diagnosis
+    first = diagnosis.get("first_error")
     rows = [
         ("what happened", error.get("what")),
         ("where", error.get("where")),
         ("first error", first.get("text") if isinstance(first, Mapping) else None),
         ("", _format_location(first) if isinstance(first, Mapping) else None),
-        ("cause", _format_cause(known)),
-        ("to do", known.get("remedy")),
+        ("cause", _format_cause(diagnosis)),
+        ("to do", diagnosis.get("remedy")),
         (
-            "" if known.get("remedy") else "to do",
-            _drop_duplicate_hint(error.get("todo"), known.get("remedy")),
+            "" if diagnosis.get("remedy") else "to do",
+            _drop_duplicate_hint(error.get("todo"), diagnosis.get("remedy")),
         ),
-        ("evidence", known.get("evidence")),
-        ("whole log", known.get("log")),
+        ("evidence", diagnosis.get("evidence")),
+        ("whole log", diagnosis.get("log")),
     ]
     yield from ((key, format_value(value)) for key, value in rows if value)
 
@@ -143,9 +143,9 @@ def _format_location(first: Mapping[str, Any]) -> str:
 
 
 def _format_cause(known: Mapping[str, Any]) -> str:
-    slug, told = known.get("cause"), known.get("explanation")
+    slug, explanation = known.get("cause"), known.get("explanation")
     if slug:
-        return f"{told} ({slug})" if told else str(slug)
+        return f"{explanation} ({slug})" if explanation else str(slug)
     candidates = known.get("candidates")
     if isinstance(candidates, list | tuple) and candidates:
         return f"not sure; it could be {' or '.join(map(str, candidates))}"
@@ -155,7 +155,7 @@ def _format_cause(known: Mapping[str, Any]) -> str:
 def list_warnings(run: Run) -> Iterator[TextRow]:
     """Yield each distinct warning with its stage."""
     yield from dict.fromkeys(
-        (said.stage, said.text) for said in run.messages if said.kind == "warn"
+        (message.stage, message.text) for message in run.messages if message.kind == "warn"
     )
 
 
@@ -196,12 +196,12 @@ def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator
     yield from _format_section("Asked", list_settings(run))
     yield from _format_section("Decided", list_decisions(run))
     yield from _format_section("Came out", _format_results(came))
-    ran = describe_outcomes(run).items()
+    outcomes = describe_outcomes(run).items()
     yield from _format_section(
-        "Stages", [(name, _format_stage(run, name, outcome)) for name, outcome in ran]
+        "Stages", [(name, _format_stage(run, name, outcome)) for name, outcome in outcomes]
     )
-    for stage, told in list_failures(run):
-        yield from _format_section(f"{stage.name} failed", told)
+    for stage, rows in list_failures(run):
+        yield from _format_section(f"{stage.name} failed", rows)
     last = list(list_warnings(run))[-_MAX_WARNINGS:]
     yield from _format_section(
         "Last warnings", ((stage or "torchyard", text) for stage, text in last)
@@ -224,14 +224,18 @@ def _format_list(rows: Iterable[TextRow]) -> Iterator[str]:
 
 
 def _format_stage(run: Run, name: str, outcome: str) -> str:
-    did = run.find_stage(name)
-    return f"{outcome} in {format_duration(did.seconds)}: {did.full_reason}" if did else outcome
+    stage_run = run.find_stage(name)
+    return (
+        f"{outcome} in {format_duration(stage_run.seconds)}: {stage_run.full_reason}"
+        if stage_run
+        else outcome
+    )
 
 
 def _format_results(came: BuildResults) -> Iterator[TextRow]:
     if came.toolkit or came.python:
-        known = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
-        yield "with", ", ".join(filter(None, known))
+        versions = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
+        yield "with", ", ".join(filter(None, versions))
     for part in came.parts:
         facts = (part.version, part.made_of, part.archs, part.sha256[:12])
         yield part.name, "; ".join(filter(None, facts))
@@ -269,13 +273,13 @@ def build_page_values(
 
     `newest` is True if no later run can have changed the build results.
     """
-    made = run_statistics.list_edges(run)
+    edges = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
     return {
         "run": run,
         "headline": title,
         "when": run.when[:19].replace("T", " "),
-        "failures": [(stage.name, told) for stage, told in list_failures(run)],
+        "failures": [(stage.name, rows) for stage, rows in list_failures(run)],
         "settings": [
             ("Asked", list(list_settings(run)), "nothing but the defaults"),
             ("Decided", list(list_decisions(run)), "nothing is known of it"),
@@ -286,13 +290,13 @@ def build_page_values(
         "counts": Counter(check.status for check in came.checks),
         "stages": list(_build_stage_rows(run, outcomes, compared)),
         "ticks": _compute_ticks(run.seconds),
-        "made": _summarize_edges(run, made) if made else None,
-        "drawing": report_graphics.encode_embedded_json(report_graphics.build_timeline(run, made))
-        if made
+        "made": _summarize_edges(run, edges) if edges else None,
+        "drawing": report_graphics.encode_embedded_json(report_graphics.build_timeline(run, edges))
+        if edges
         else "",
-        "lost": run_statistics.find_slowest(one for one in made if one.edge.failed),
-        "slowest": run_statistics.find_slowest(made),
-        "folders": run_statistics.summarize_folders(made),
+        "lost": run_statistics.find_slowest(one for one in edges if one.edge.failed),
+        "slowest": run_statistics.find_slowest(edges),
+        "folders": run_statistics.summarize_folders(edges),
         "caches": list(_list_cache_counts(run)),
         "compared": compared,
         "warnings": list(list_warnings(run)),
@@ -311,19 +315,19 @@ def format_delta(seconds: float) -> str:
 def _build_stage_rows(
     run: Run, outcomes: Mapping[str, str], compared: Comparison | None
 ) -> Iterator[dict[str, Any]]:
-    rails = {row.name: row for row in report_graphics.lay_out_graph(run.graph)}
-    moved = {one.stage: one for one in compared.stages} if compared else {}
+    graph_rows = {row.name: row for row in report_graphics.lay_out_graph(run.graph)}
+    comparisons = {one.stage: one for one in compared.stages} if compared else {}
     for name, outcome in outcomes.items():
-        did = run.find_stage(name)
+        stage_run = run.find_stage(name)
         yield {
             "name": name,
             "outcome": outcome,
-            "reason": did.full_reason if did else "",
-            "seconds": did.seconds if did else None,
-            "left": 100 * did.began / run.seconds if did and run.seconds else 0,
-            "width": 100 * did.seconds / run.seconds if did and run.seconds else 0,
-            "moved": moved.get(name),
-            "rail": rails.get(name, _BLANK_ROW),
+            "reason": stage_run.full_reason if stage_run else "",
+            "seconds": stage_run.seconds if stage_run else None,
+            "left": 100 * stage_run.began / run.seconds if stage_run and run.seconds else 0,
+            "width": 100 * stage_run.seconds / run.seconds if stage_run and run.seconds else 0,
+            "moved": comparisons.get(name),
+            "rail": graph_rows.get(name, _BLANK_ROW),
         }
 
 
@@ -348,20 +352,20 @@ def _format_tick(at: float, seconds: float) -> str:
 
 
 def _summarize_edges(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
-    found = [one.edge for one in made]
-    first, last = compute_span(found)
-    looks = report_graphics.list_samples(run)
+    edges = [one.edge for one in made]
+    first, last = compute_span(edges)
+    samples = report_graphics.list_samples(run)
     return {
-        "edges": len(found),
-        "failed": sum(edge.failed for edge in found),
-        "seconds": sum(edge.seconds for edge in found),
+        "edges": len(edges),
+        "failed": sum(edge.failed for edge in edges),
+        "seconds": sum(edge.seconds for edge in edges),
         "span": last - first,
-        "lanes": max(assign_slots(found)) + 1,
-        "mean": compute_mean_jobs(found),
-        "peak": _compute_maximum(edge.peak_mib for edge in found),
-        "used": _compute_maximum(one.used_mib for one in looks),
-        "limit": _compute_maximum(one.limit_mib for one in looks),
-        "withheld": _compute_maximum(one.held_back for one in looks),
+        "lanes": max(assign_slots(edges)) + 1,
+        "mean": compute_mean_jobs(edges),
+        "peak": _compute_maximum(edge.peak_mib for edge in edges),
+        "used": _compute_maximum(one.used_mib for one in samples),
+        "limit": _compute_maximum(one.limit_mib for one in samples),
+        "withheld": _compute_maximum(one.held_back for one in samples),
     }
 
 

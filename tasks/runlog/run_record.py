@@ -20,14 +20,16 @@ from tasks.core.ninja_progress import Progress
 
 def parse_number(value: Any) -> float | None:
     """Return a finite number, None for anything else."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
+    is_finite = (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    )
+    return float(value) if is_finite else None
 
 
 def parse_integer(value: Any) -> int | None:
     """Return a finite number, rounded, None for anything else."""
-    known = parse_number(value)
-    return None if known is None else round(known)
+    number = parse_number(value)
+    return None if number is None else round(number)
 
 
 def parse_text(value: Any) -> str:
@@ -135,8 +137,8 @@ class StageRun:
     @property
     def full_reason(self) -> str:
         """Return the reason, with the automatic fix of a failure."""
-        told = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
-        return "; ".join(filter(None, (self.reason, told)))
+        fix = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
+        return "; ".join(filter(None, (self.reason, fix)))
 
     @property
     def ended(self) -> float:
@@ -186,8 +188,8 @@ class Run:
 
 
 def _was_active(stage: StageRun) -> bool:
-    looked = stage.outcome == "unchanged" and stage.reason == ALWAYS_CHECKED
-    return stage.outcome != "skipped" and (not looked or stage.name == "validate")
+    only_checked = stage.outcome == "unchanged" and stage.reason == ALWAYS_CHECKED
+    return stage.outcome != "skipped" and (not only_checked or stage.name == "validate")
 
 
 def parse_run(lines: Iterable[str]) -> Run:
@@ -199,8 +201,8 @@ def parse_run(lines: Iterable[str]) -> Run:
     begin = events[0] if events else None
     if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
         raise ValueError(f"the first line is no begin of schema {RECORD_SCHEMA}")
-    known = [event for event in events[1:] if event]
-    end = next((event for event in known if event.get("event") == "end"), {})
+    valid_events = [event for event in events[1:] if event]
+    end = next((event for event in valid_events if event.get("event") == "end"), {})
     return Run(
         when=parse_text(begin.get("when")),
         torchyard=parse_text(begin.get("torchyard")),
@@ -211,11 +213,13 @@ def parse_run(lines: Iterable[str]) -> Run:
         settings=parse_mapping(begin.get("asked")),
         resolution=parse_mapping(begin.get("decided")),
         graph=tuple(map(_parse_node, parse_mappings(begin.get("stages")))),
-        stages=_parse_stages(known),
-        messages=tuple(_parse_message(event) for event in known if event.get("event") == "said"),
+        stages=_parse_stages(valid_events),
+        messages=tuple(
+            _parse_message(event) for event in valid_events if event.get("event") == "said"
+        ),
         outcome=parse_text(end.get("outcome")),
         code=parse_integer(end.get("code")),
-        seconds=max(map(_read_event_time, known), default=0.0),
+        seconds=max(map(_read_event_time, valid_events), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # a kill truncates the last line
     )
 
@@ -235,8 +239,8 @@ def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
             event.get("stage")
         ):
             by_name.setdefault(event["stage"], []).append(event)
-    found = [_parse_stage(name, told) for name, told in by_name.items()]
-    return tuple(sorted(found, key=lambda one: one.began))
+    stages = [_parse_stage(name, stage_events) for name, stage_events in by_name.items()]
+    return tuple(sorted(stages, key=lambda one: one.began))
 
 
 def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
@@ -275,8 +279,8 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
 
 
 def _parse_edge(item: Mapping[str, Any]) -> Edge | None:
-    output, began, ended = (item.get(name) for name in ("output", "began", "ended"))
-    first, last = parse_number(began), parse_number(ended)
+    output, start, end = (item.get(name) for name in ("output", "began", "ended"))
+    first, last = parse_number(start), parse_number(end)
     if not isinstance(output, str) or first is None or last is None or last < first:
         return None
     return Edge(
@@ -323,14 +327,14 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 
 def build_sample_event(progress: Progress) -> dict[str, Json]:
     """Return the progress and the resource use of a stage, None for an unknown value."""
-    work = progress.at_work
-    known = bool(work.limit_mib)
+    resources = progress.at_work
+    has_limit = bool(resources.limit_mib)
     return {
-        "jobs": work.jobs,
-        "held_back": work.held_back if work.jobs is not None else None,
-        "used_mib": work.used_mib if known else None,
-        "limit_mib": work.limit_mib if known else None,
-        "hit_rate": None if work.hit_rate is None else round(work.hit_rate, 4),
+        "jobs": resources.jobs,
+        "held_back": resources.held_back if resources.jobs is not None else None,
+        "used_mib": resources.used_mib if has_limit else None,
+        "limit_mib": resources.limit_mib if has_limit else None,
+        "hit_rate": None if resources.hit_rate is None else round(resources.hit_rate, 4),
         "done": progress.done,
         "total": progress.total,
     }
@@ -338,20 +342,22 @@ def build_sample_event(progress: Progress) -> dict[str, Json]:
 
 def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
     """Return the entry of an edge, with times relative to `started`, the start of the run."""
-    told: dict[str, Json] = {
+    entry: dict[str, Json] = {
         "output": one.output,
         "began": round(max(0.0, one.began - started), 3),
         "ended": round(max(0.0, one.ended - started), 3),
     }
     peak = {} if one.peak_mib is None else {"peak_mib": one.peak_mib}
-    return told | peak | ({"failed": True} if one.failed else {})
+    return entry | peak | ({"failed": True} if one.failed else {})
 
 
 def trim_manifest(outputs: Any) -> Json:
     """Return a manifest without large values and without secrets."""
-    found = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
-    if not isinstance(found, dict):
+    document = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
+    if not isinstance(document, dict):
         return None
     return {
-        name: value for name, value in found.items() if len(json.dumps(value)) <= _MAX_VALUE_LENGTH
+        name: value
+        for name, value in document.items()
+        if len(json.dumps(value)) <= _MAX_VALUE_LENGTH
     }

@@ -88,11 +88,11 @@ def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
     oldest. The last records are always kept, and so are the last that compiled something: otherwise
     many quick failures would displace the build that took hours.
     """
-    held = {path: _read_marks(path) for path in known}
-    compiled = [path for path in known if _COMPILED_MARK in held[path]]
-    stay = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
-    going = [path for path in reversed(known) if path not in stay]
-    return sorted(going, key=lambda path: bool(held[path]))
+    marks = {path: _read_marks(path) for path in known}
+    compiled = [path for path in known if _COMPILED_MARK in marks[path]]
+    retained = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
+    removable = [path for path in reversed(known) if path not in retained]
+    return sorted(removable, key=lambda path: bool(marks[path]))
 
 
 def _read_marks(path: Path) -> set[bytes]:
@@ -106,8 +106,8 @@ def _read_marks(path: Path) -> set[bytes]:
 
 def _list_records(folder: Path) -> list[Path]:
     """Return the records, newest first; within the same second, the last modified first."""
-    found = [path for path in _list_folder(folder) if _RECORD_NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (path.name[:16], _read_mtime(path)), reverse=True)
+    records = [path for path in _list_folder(folder) if _RECORD_NAME.fullmatch(path.name)]
+    return sorted(records, key=lambda path: (path.name[:16], _read_mtime(path)), reverse=True)
 
 
 def _list_folder(folder: Path) -> list[Path]:
@@ -132,8 +132,8 @@ def _read_size(path: Path) -> int:
 
 
 def _parse_pid(path: Path) -> int:
-    found = _RECORD_NAME.fullmatch(path.name)
-    return int(found["pid"]) if found else 0
+    match = _RECORD_NAME.fullmatch(path.name)
+    return int(match["pid"]) if match else 0
 
 
 def _is_process_alive(pid: int) -> bool:
@@ -281,12 +281,12 @@ class RunRecorder:
 
     def record_edges(self, found: Iterable[Edge]) -> None:
         """Record the outputs of the running stage, timed by the monotonic clock."""
-        told = [runevents.build_edge_entry(one, self.started) for one in found]
-        for first in range(0, len(told), _EDGES_PER_LINE):
+        entries = [runevents.build_edge_entry(one, self.started) for one in found]
+        for first in range(0, len(entries), _EDGES_PER_LINE):
             self._write_event(
                 "edges",
                 stage=output.read_output_stage(),
-                edges=told[first : first + _EDGES_PER_LINE],
+                edges=entries[first : first + _EDGES_PER_LINE],
             )
 
     def record_cache(self, hits: int, misses: int) -> None:
@@ -381,8 +381,8 @@ def record_edges(found: Iterable[Edge]) -> None:
         for record in _active_recorders:
             record.record_edges(found)
     except Exception as error:  # noqa: BLE001 - also for a bug in torchyard
-        why = f"{type(error).__name__}: {error}"
-        output.print_warning(f"what was made is not in the record of this run: {why}")
+        reason = f"{type(error).__name__}: {error}"
+        output.print_warning(f"what was made is not in the record of this run: {reason}")
 
 
 def record_cache(hits: int, misses: int) -> None:

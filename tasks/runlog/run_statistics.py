@@ -86,8 +86,8 @@ class FolderTime:
 
 def list_edges(run: Run) -> tuple[StageEdge, ...]:
     """Return all edges of a run in order of start."""
-    found = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
-    return tuple(sorted(found, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
+    edges = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
+    return tuple(sorted(edges, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 
 
 def find_slowest(found: Iterable[StageEdge]) -> list[StageEdge]:
@@ -100,8 +100,8 @@ def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
     by_path: dict[str, list[Edge]] = {}
     for one in found:
         by_path.setdefault(find_source_folder(one.edge.output), []).append(one.edge)
-    total = sum(edge.seconds for made in by_path.values() for edge in made)
-    rows = [_summarize_folder(path, made, total) for path, made in by_path.items()]
+    total = sum(edge.seconds for edges in by_path.values() for edge in edges)
+    rows = [_summarize_folder(path, edges, total) for path, edges in by_path.items()]
     rows.sort(key=lambda row: (-row.seconds, row.path))
     rest = [edge for row in rows[MAX_FOLDERS:] for edge in by_path[row.path]]
     others = (
@@ -123,16 +123,16 @@ def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
     A jobserver does not name its slots. The number of slots is the largest number of overlapping
     edges.
     """
-    lanes = [0] * len(edges)
+    slots = [0] * len(edges)
     busy: list[tuple[float, int]] = []
     free: list[int] = []
-    for place in sorted(range(len(edges)), key=lambda one: (edges[one].began, edges[one].ended)):
-        while busy and busy[0][0] <= edges[place].began:
+    for index in sorted(range(len(edges)), key=lambda one: (edges[one].began, edges[one].ended)):
+        while busy and busy[0][0] <= edges[index].began:
             heappush(free, heappop(busy)[1])
-        lane = heappop(free) if free else len(busy)
-        lanes[place] = lane
-        heappush(busy, (edges[place].ended, lane))
-    return tuple(lanes)
+        slot = heappop(free) if free else len(busy)
+        slots[index] = slot
+        heappush(busy, (edges[index].ended, slot))
+    return tuple(slots)
 
 
 def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
@@ -221,21 +221,23 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
 def compare_runs(run: Run, against: Run) -> Comparison:
     """Return the comparison of this run with an earlier one."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
-    shared = [
+    common_outputs = [
         DurationChange(*key, before=before[key], now=seconds)
         for key, seconds in now.items()
         if key in before
     ]
-    moved = sorted(filter(_is_significant, shared), key=lambda one: (-one.difference, one.output))
+    changes = sorted(
+        filter(_is_significant, common_outputs), key=lambda one: (-one.difference, one.output)
+    )
     return Comparison(
         against=against,
-        both=len(shared),
-        before=sum(one.before for one in shared),
-        now=sum(one.now for one in shared),
-        new=len(now) - len(shared),
-        gone=len(before) - len(shared),
-        slower=tuple(one for one in moved if one.difference > 0)[:_MAX_SHOWN],
-        faster=tuple(one for one in reversed(moved) if one.difference < 0)[:_MAX_SHOWN],
+        both=len(common_outputs),
+        before=sum(one.before for one in common_outputs),
+        now=sum(one.now for one in common_outputs),
+        new=len(now) - len(common_outputs),
+        gone=len(before) - len(common_outputs),
+        slower=tuple(one for one in changes if one.difference > 0)[:_MAX_SHOWN],
+        faster=tuple(one for one in reversed(changes) if one.difference < 0)[:_MAX_SHOWN],
         stages=tuple(_compare_stages(run, against)),
         cached=any(stage.cache.get("hits") for one in (run, against) for stage in one.stages),
     )

@@ -61,8 +61,8 @@ def summarize_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_not
 
     The reason is the first changed input, a changed manifest, or a missing result.
     """
-    found = find_rebuild_reasons(stage, told)
-    return format_short_reasons(found) if found else DEFAULT_REASONS[stage.uptodate_check]
+    reasons = find_rebuild_reasons(stage, told)
+    return format_short_reasons(reasons) if reasons else DEFAULT_REASONS[stage.uptodate_check]
 
 
 def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> tuple[str, ...]:
@@ -75,17 +75,19 @@ def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing)
     if last is None:
         return ("first time",)
     now = convert_to_redacted_json(stage.fingerprint)
-    if moved := tuple(describe_input_changes(stage.kind, find_changes(last["inputs"], now))):
-        return moved
-    if newer := tuple(_explain_changed_manifests(stage, last["reads"], told)):
-        return newer
-    gone = [
+    if input_changes := tuple(
+        describe_input_changes(stage.kind, find_changes(last["inputs"], now))
+    ):
+        return input_changes
+    if manifest_changes := tuple(_explain_changed_manifests(stage, last["reads"], told)):
+        return manifest_changes
+    missing = [
         Path(path).name
         for path in (*stage.outputs, *stage.extra_outputs)
         if not Path(path).exists()
     ]
-    if gone:
-        return (f"{', '.join(gone)} is not there" + _explain_removal(gone[0], stage),)
+    if missing:
+        return (f"{', '.join(missing)} is not there" + _explain_removal(missing[0], stage),)
     return (
         ()
         if has_intact_manifests(stage)
@@ -97,16 +99,16 @@ def note_removal(manifest: PurePath, command: str) -> None:
     """Record which command removed the manifest of a stage, for the rebuild reason."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        write_atomic(path, format_canonical_json({**found, "removed_by": command}))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        write_atomic(path, format_canonical_json({**record, "removed_by": command}))
 
 
 def _explain_removal(gone: str, stage: Stage) -> str:
     """Return how the first manifest of the stage was removed, "" for other files."""
     if gone != stage.outputs[0].name:
         return ""
-    by = (read_last_record(stage) or {}).get("removed_by")
-    return f": {by} removed it" if by else ", as after a failure or doit clean"
+    command = (read_last_record(stage) or {}).get("removed_by")
+    return f": {command} removed it" if command else ", as after a failure or doit clean"
 
 
 def _explain_changed_manifests(
@@ -114,9 +116,9 @@ def _explain_changed_manifests(
 ) -> Iterator[str]:
     now = _hash_input_manifests(stage)
     changed = {name for name, digest in now.items() if before.get(name) != digest}
-    words = {path.name: told(path) for path in stage.inputs if path.name in changed}
-    yield from (line for lines in words.values() for line in lines)
-    if silent := [name for name, lines in words.items() if not lines]:
+    explanations = {path.name: told(path) for path in stage.inputs if path.name in changed}
+    yield from (line for lines in explanations.values() for line in lines)
+    if silent := [name for name, lines in explanations.items() if not lines]:
         yield f"{', '.join(silent)} changed"
 
 
@@ -131,8 +133,8 @@ DEFAULT_REASONS = {
 def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
     """Return the record of the last finished run, None if it is missing or unreadable."""
     try:
-        found = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
-        return found if {"inputs", "reads"} <= found.keys() else None
+        record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
+        return record if {"inputs", "reads"} <= record.keys() else None
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -142,8 +144,8 @@ def has_intact_manifests(stage: Stage) -> bool:
 
     The user or a damaged disk may have changed them.
     """
-    left = (read_last_record(stage) or {}).get("leaves")
-    return left is None or left == _compute_digests(stage.outputs)
+    digests = (read_last_record(stage) or {}).get("leaves")
+    return digests is None or digests == _compute_digests(stage.outputs)
 
 
 def _hash_input_manifests(stage: Stage) -> dict[str, str]:

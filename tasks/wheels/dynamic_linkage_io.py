@@ -126,10 +126,10 @@ def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
 
     A library has one file for each architecture.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    for name, place in _LDCONFIG_ENTRY.findall(listing):
-        found[name] = (*found.get(name, ()), place)
-    return found
+    paths: dict[str, tuple[str, ...]] = {}
+    for name, path in _LDCONFIG_ENTRY.findall(listing):
+        paths[name] = (*paths.get(name, ()), path)
+    return paths
 
 
 def list_loader_folders() -> tuple[str, ...]:
@@ -160,8 +160,10 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
 
     Without directories, both are removed. Raises `CommandFailedError`.
     """
-    wanted = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
-    argv = (str(program), *wanted, str(library))
+    options = (
+        ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
+    )
+    argv = (str(program), *options, str(library))
     shell.run_command(
         Command(argv, shell.build_host_env(), f"set the RPATH of {library.name}", log=log)
     )
@@ -197,16 +199,16 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
     """Return the origin of these x86-64 DLLs, None if delvewheel's lists have an unknown format."""
-    wanted = frozenset(names)
+    dlls = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
         ignored = lists.ignore_regexes
         windows = frozenset(lists.ignore_names_x64)
-        begun = frozenset(n for n in wanted if any(one.fullmatch(n) for one in ignored))
-        runtime = frozenset(n for n in wanted if lists.vc_redist.fullmatch(n))
+        matched = frozenset(n for n in dlls if any(regex.fullmatch(n) for regex in ignored))
+        runtime = frozenset(n for n in dlls if lists.vc_redist.fullmatch(n))
     except (ImportError, AttributeError, TypeError):
         return None
-    python = frozenset(n for n in begun if n.startswith(("python", "libpypy")))
+    python = frozenset(n for n in matched if n.startswith(("python", "libpypy")))
     # CPython for Windows ships them
-    python |= wanted & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
-    return SystemDlls((wanted & windows) | (begun - python), python, runtime - python)
+    python |= dlls & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
+    return SystemDlls((dlls & windows) | (matched - python), python, runtime - python)

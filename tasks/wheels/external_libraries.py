@@ -63,10 +63,10 @@ def find_external_libraries(
 ) -> list[ExternalLibrary]:
     """Return the libraries that those in the wheel (`held`) need from outside, sorted by name."""
     machine = next((one.machine for one in held.values()), "")
-    ours = {str(_SITE_PACKAGES / name): linkage for name, linkage in held.items()}
+    wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in held.items()}
 
     def find_linkage(place: str) -> library_linkage.Linkage | None:
-        return ours.get(place) or (
+        return wheel_libraries.get(place) or (
             library_linkage.Linkage(machine) if _is_nvidia_file(PurePosixPath(place)) else None
         )
 
@@ -77,29 +77,29 @@ def find_external_libraries(
     needs = library_linkage.load_libraries(
         libraries, library_linkage.LibrarySearch((), {}, (), find_linkage)
     )
-    found: dict[str, list[library_linkage.LibraryNeed]] = {}
+    needs_by_name: dict[str, list[library_linkage.LibraryNeed]] = {}
     for need in needs:
-        if need.library in ours and need.place not in ours:
-            found.setdefault(need.name, []).append(need)
-    cuda = frozenset(major for name in found for major in parse_library_majors(name))
+        if need.library in wheel_libraries and need.place not in wheel_libraries:
+            needs_by_name.setdefault(need.name, []).append(need)
+    cuda = frozenset(major for name in needs_by_name for major in parse_library_majors(name))
     beside = replace(
         beside,
         requires=select_applicable_requirements(beside.requires, "linux", machine),
         cuda=cuda,
     )
-    inside = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
+    own_names = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
     return [
         ExternalLibrary(
             name,
-            tuple(PurePosixPath(need.library).name for need in found[name]),
+            tuple(PurePosixPath(need.library).name for need in needs_by_name[name]),
             *_find_provider(
                 name,
                 beside,
-                inside=name in inside,
-                reached=all(need.place for need in found[name]),
+                inside=name in own_names,
+                reached=all(need.place for need in needs_by_name[name]),
             ),
         )
-        for name in sorted(found)
+        for name in sorted(needs_by_name)
     ]
 
 
@@ -129,16 +129,16 @@ def _check_system_library(name: str, beside: TargetEnvironment) -> tuple[CheckSt
 def _check_nvidia_library(
     package: NvidiaPackage, beside: TargetEnvironment, majors: Collection[int], *, reached: bool
 ) -> tuple[CheckStatus, str]:
-    by = find_declared_requirement(package, beside.requires, majors)
-    if by and reached:
-        return "passed", by
+    provider = find_declared_requirement(package, beside.requires, majors)
+    if provider and reached:
+        return "passed", provider
     if has_torch(beside):  # torch is imported first and has loaded them
         return "passed", f"what comes with {describe_torch(beside)}"
-    if by:
-        return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
+    if provider:
+        return "failed", f"{provider} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
     names = {package.format_distribution(major) for major in majors} or {f"nvidia-{package.name}"}
-    named = " or ".join(sorted(names))
-    return "failed", f"{named} has it, and Requires-Dist does not name that"
+    alternatives = " or ".join(sorted(names))
+    return "failed", f"{alternatives} has it, and Requires-Dist does not name that"
 
 
 def has_torch(beside: TargetEnvironment) -> bool:
@@ -180,11 +180,11 @@ def find_external_dlls(
     `needed` maps each library to the DLLs that it needs.
     """
     beside = replace(beside, requires=select_applicable_requirements(beside.requires, "windows"))
-    inside = {PurePosixPath(name).name.lower() for name in needed}
+    own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = {}
     for library, names in needed.items():
         for name in names:
-            if name not in inside:
+            if name not in own_names:
                 users.setdefault(name, []).append(PurePosixPath(library).name)
     return [
         ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, beside))
@@ -194,9 +194,9 @@ def find_external_dlls(
 
 def find_dll_package(name: str) -> NvidiaPackage | None:
     """Return the NVIDIA package that has a DLL, by its lower-case name."""
-    if not (found := _NUMBERED_DLL.fullmatch(name)):
+    if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
-    stem = found["stem"]
+    stem = match["stem"]
     if stem.startswith("cudnn_"):
         stem = "cudnn"
     return find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
@@ -231,6 +231,6 @@ def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatu
 def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
     if has_torch(beside):  # torch is imported first, and its Windows wheel contains CUDA
         return "passed", f"what comes with {describe_torch(beside)}"
-    if by := find_declared_requirement(package, beside.requires):
-        return "not run", f"{by} has it, and only the package's own code could lead there"
+    if provider := find_declared_requirement(package, beside.requires):
+        return "not run", f"{provider} has it, and only the package's own code could lead there"
     return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"

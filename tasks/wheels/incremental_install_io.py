@@ -36,7 +36,7 @@ def build_installer_files(
 
     `own` are the present files, `old` the possible paths of the previous wheel.
     """
-    made = dict(own)
+    contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
     if installer not in _SAFE_URL_CHARACTERS:
         return None
@@ -44,13 +44,13 @@ def build_installer_files(
         url = _build_direct_url(own["direct_url.json"], installer, old, new)
         if url is None:
             return None
-        made["direct_url.json"] = url
+        contents["direct_url.json"] = url
     if "uv_cache.json" in own:
         stamp = _build_uv_cache(own["uv_cache.json"], new)
         if stamp is None:
             return None
-        made["uv_cache.json"] = stamp
-    return made
+        contents["uv_cache.json"] = stamp
+    return contents
 
 
 def _build_direct_url(
@@ -61,14 +61,14 @@ def _build_direct_url(
     uv writes no digest and no spaces; pip before 23.1 writes no digest or one.
     """
     try:
-        told = json.loads(held)["archive_info"]
-        digest = told.get("hash", "").removeprefix("sha256=")
+        archive_info = json.loads(held)["archive_info"]
+        digest = archive_info.get("hash", "").removeprefix("sha256=")
     except (ValueError, KeyError, AttributeError):
         return None
     for place in old:
-        if _format_direct_url(place, digest, installer, twice="hashes" in told) == held:
+        if _format_direct_url(place, digest, installer, twice="hashes" in archive_info) == held:
             own = files.read_artifact(new).sha256 if digest else ""
-            return _format_direct_url(new, own, installer, twice="hashes" in told)
+            return _format_direct_url(new, own, installer, twice="hashes" in archive_info)
     return None
 
 
@@ -79,33 +79,35 @@ def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: b
     if installer == "uv":
         return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
     hashes = {"hashes": {"sha256": digest}} if twice else {}
-    told = {"hash": f"sha256={digest}", **hashes} if digest else {}
-    return json.dumps({"archive_info": told, "url": url}, sort_keys=True).encode()
+    archive_info = {"hash": f"sha256={digest}", **hashes} if digest else {}
+    return json.dumps({"archive_info": archive_info, "url": url}, sort_keys=True).encode()
 
 
 def _build_uv_cache(held: bytes, new: Path) -> bytes | None:
     """Return uv_cache.json for the new wheel: its ctime on Unix, its mtime on Windows."""
     try:
         stamp = json.loads(held)["timestamp"]
-        then = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
+        nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
     except (ValueError, KeyError, TypeError):
         return None
-    if _format_uv_timestamp(then) != held:
+    if _format_uv_timestamp(nanoseconds) != held:
         return None
-    found = new.stat()
-    return _format_uv_timestamp(found.st_mtime_ns if sys.platform == "win32" else found.st_ctime_ns)
+    status = new.stat()
+    return _format_uv_timestamp(
+        status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
+    )
 
 
 def _format_uv_timestamp(nanoseconds: int) -> bytes:
     seconds, rest = divmod(nanoseconds, 10**9)
-    told = {
+    document = {
         "timestamp": {"secs_since_epoch": seconds, "nanos_since_epoch": rest},
         "commit": None,
         "tags": None,
         "env": {},
         "directories": {},
     }
-    return json.dumps(told, separators=(",", ":")).encode()
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 class StagedFiles:
@@ -175,15 +177,15 @@ def update_installed_wheel(renewal: WheelUpdate) -> int | None:
     """
     with zipfile.ZipFile(renewal.before) as old, zipfile.ZipFile(renewal.wheel) as new:
         change = installed_wheel_io.compare_wheels(renewal.here, old, new)
-        own = build_installer_files(
+        installer_files = build_installer_files(
             _read_installer_files(renewal.here), renewal.places, renewal.wheel
         )
-        if change is None or own is None:
+        if change is None or installer_files is None:
             return None
         try:
             staged = StagedFiles(renewal.scratch)
             staged.unpack_members(new, (*change.written, *change.described))
-            for name, data in own.items():
+            for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(renewal, change, staged)
         except OSError:  # a file in use or an obstructing directory: the installer reports it
@@ -193,17 +195,17 @@ def update_installed_wheel(renewal: WheelUpdate) -> int | None:
 
 def _read_installer_files(here: InstalledWheel) -> dict[str, bytes]:
     """Return the installer's files in dist-info, without RECORD."""
-    found = {
+    paths = {
         name: here.info / name for name in installed_wheel_io.INSTALLER_FILES if name != "RECORD"
     }
-    return {name: path.read_bytes() for name, path in found.items() if path.is_file()}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
     here, site = renewal.here, renewal.here.site
     info = site / change.info
-    listed = {**staged.rows, **change.rows, **here.rows}
-    _write_record(staged, listed.values(), here, here.info)
+    all_rows = {**staged.rows, **change.rows, **here.rows}
+    _write_record(staged, all_rows.values(), here, here.info)
     for name in change.written:
         staged.move_into_place(name, site / name)
         _remove_bytecode(site / name)
@@ -214,9 +216,9 @@ def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFil
     described = [name for name in staged.rows if name.startswith(f"{change.info}/")]
     for name in described:
         staged.move_into_place(name, site / name)
-    kept = {*described, f"{change.info}/RECORD"}
+    new_members = {*described, f"{change.info}/RECORD"}
     for path in [*info.rglob("*")]:  # of the previous wheel
-        if path.is_file() and path.relative_to(site).as_posix() not in kept:
+        if path.is_file() and path.relative_to(site).as_posix() not in new_members:
             _remove_file(path, site)
     _write_record(staged, _list_new_rows(renewal, change, staged), here, info)
 
@@ -235,8 +237,8 @@ def _remove_bytecode(path: Path) -> None:
     Python could detect that it is stale, but does not always check.
     """
     if path.suffix == ".py":
-        for found in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
-            found.unlink()
+        for bytecode in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
+            bytecode.unlink()
 
 
 def _remove_file(path: Path, site: Path) -> None:
@@ -282,6 +284,6 @@ def _compile_bytecode(
     tag = PurePosixPath(example).name.partition(".")[2]
     for name in sources:
         path = PurePosixPath(name)
-        made = path.parent / "__pycache__" / f"{path.stem}.{tag}"
-        if (site / made).is_file():
-            yield RecordRow(str(made))
+        bytecode = path.parent / "__pycache__" / f"{path.stem}.{tag}"
+        if (site / bytecode).is_file():
+            yield RecordRow(str(bytecode))

@@ -57,12 +57,12 @@ class IndexFile:
 
 def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
     """Return a project page as JSON."""
-    listed = sorted(files, key=lambda file: file.filename)
+    sorted_files = sorted(files, key=lambda file: file.filename)
     page = {
         "meta": _API_META,
         "name": name,
-        "versions": sorted({file.version for file in listed}),
-        "files": [_build_file_entry(file) for file in listed],
+        "versions": sorted({file.version for file in sorted_files}),
+        "files": [_build_file_entry(file) for file in sorted_files],
     }
     return _format_json_page(page)
 

@@ -57,14 +57,14 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
     if info is None or not digest or hash_installed_record(site, name) != digest:
         return None
     text = (info / "RECORD").read_bytes().decode("utf-8")
-    found = {row.path: row for row in wheel_record.parse_record(text)}
-    ending = "\r\n" if "\r\n" in text else "\n"
-    if wheel_record.format_record(found.values(), ending) != text:
+    rows = {row.path: row for row in wheel_record.parse_record(text)}
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if wheel_record.format_record(rows.values(), newline) != text:
         return None  # written by an installer with another format
     newest = (info / "RECORD").stat().st_mtime_ns
-    if not all(_is_unchanged(site, row, newest) for row in found.values()):
+    if not all(_is_unchanged(site, row, newest) for row in rows.values()):
         return None
-    return InstalledWheel(site, info, found, ending)
+    return InstalledWheel(site, info, rows, newline)
 
 
 def _find_dist_info(site: Path, name: str) -> Path | None:
@@ -78,11 +78,11 @@ def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
     if not row.size:
         return True  # RECORD itself, and bytecode, which Python regenerates
     try:
-        found = (site / row.path).lstat()
+        status = (site / row.path).lstat()
     except OSError:
         return False
-    regular = stat.S_ISREG(found.st_mode)
-    return regular and str(found.st_size) == row.size and found.st_mtime_ns <= newest
+    regular = stat.S_ISREG(status.st_mode)
+    return regular and str(status.st_size) == row.size and status.st_mtime_ns <= newest
 
 
 # The files that uv and pip add to dist-info
@@ -121,15 +121,18 @@ def compare_wheels(
     `here` is an installation of the wheel `old`.
     """
     before, after = _read_record_rows(old), _read_record_rows(new)
-    info, was = _find_dist_info_name(after), _find_dist_info_name(before)
-    listed = {path: row for path, row in before.items() if path != f"{was}/RECORD"}
-    if not _has_same_metadata(old, was, new, info) or not listed.items() <= here.rows.items():
+    info, old_info = _find_dist_info_name(after), _find_dist_info_name(before)
+    old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
+    if (
+        not _has_same_metadata(old, old_info, new, info)
+        or not old_rows.items() <= here.rows.items()
+    ):
         return None
-    own = [row for path, row in here.rows.items() if path not in listed]
+    installer_rows = [row for path, row in here.rows.items() if path not in old_rows]
     if (
         _has_data_folder(before)
         or _has_data_folder(after)
-        or not all(_is_installer_row(row, was) for row in own)
+        or not all(_is_installer_row(row, old_info) for row in installer_rows)
     ):
         return None
     changed = [path for path, row in after.items() if before.get(path) != row]
@@ -137,9 +140,9 @@ def compare_wheels(
         info=info,
         described=tuple(p for p in after if _is_within(p, info) and p != f"{info}/RECORD"),
         written=tuple(p for p in changed if not _is_within(p, info)),
-        vanished=tuple(p for p in before if p not in after and not _is_within(p, was)),
+        vanished=tuple(p for p in before if p not in after and not _is_within(p, old_info)),
         rows=after,
-        kept=tuple(row for row in own if not _is_within(row.path, was)),
+        kept=tuple(row for row in installer_rows if not _is_within(row.path, old_info)),
     )
 
 
@@ -156,9 +159,9 @@ def is_bytecode(path: str) -> bool:
 
 def _read_record_rows(archive: zipfile.ZipFile) -> dict[str, RecordRow]:
     name = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
-    listed = wheel_record.parse_record(archive.read(name).decode("utf-8"))
-    held = set(archive.namelist())
-    return {row.path: row for row in listed if row.path in held}
+    rows = wheel_record.parse_record(archive.read(name).decode("utf-8"))
+    members = set(archive.namelist())
+    return {row.path: row for row in rows if row.path in members}
 
 
 def _find_dist_info_name(rows: Mapping[str, RecordRow]) -> str:

@@ -169,7 +169,7 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
     A need is met by a library that was loaded for any other: the order in which Python opens them
     is unknown. A library that is only opened directly, and never found by a search, meets no need.
     """
-    known: dict[str, str] = {}
+    places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}
     for library in libraries:
         waiting = deque([library])
@@ -177,9 +177,9 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
             one = waiting.popleft()
             if one.place not in opened:
                 opened[one.place] = one
-                waiting += _load_dependencies(one, known, search)
+                waiting += _load_dependencies(one, places, search)
     return [
-        LibraryNeed(place, name, known.get(name))
+        LibraryNeed(place, name, places.get(name))
         for place, one in opened.items()
         for name in one.linkage.needed
     ]
@@ -190,11 +190,11 @@ def _load_dependencies(
 ) -> list[LoadedLibrary]:
     """Return the libraries that load because `one` needs them, and add their names to `known`."""
     missing = [name for name in one.linkage.needed if name not in known]
-    found = {name: library for name in missing if (library := _find_library(name, one, search))}
-    for name, library in found.items():
+    libraries = {name: library for name in missing if (library := _find_library(name, one, search))}
+    for name, library in libraries.items():
         known[name] = library.place
         known.setdefault(library.linkage.soname or name, library.place)
-    return list(found.values())
+    return list(libraries.values())
 
 
 def _find_library(name: str, one: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
@@ -296,24 +296,27 @@ def _list_absolute_paths(linkage: Linkage) -> Iterator[str]:
 def _require_all_found(
     wheel: PurePath, held: Mapping[str, Linkage], missing: Iterable[LibraryNeed]
 ) -> None:
-    by: dict[str, list[str]] = {}
+    users_by_name: dict[str, list[str]] = {}
     for need in missing:
         if not is_driver_library(need.name):
-            by.setdefault(need.name, []).append(need.library)
-    if not by:
+            users_by_name.setdefault(need.name, []).append(need.library)
+    if not users_by_name:
         return
-    inside = {PurePath(name).name for name in held} | {one.soname for one in held.values()}
-    todo = (
+    wheel_names = {PurePath(name).name for name in held} | {one.soname for one in held.values()}
+    hint = (
         "take what changes RPATH (CMAKE_SKIP_RPATH, CMAKE_INSTALL_RPATH) out of build.flags and "
         "build.env"
-        if inside.issuperset(by)
+        if wheel_names.issuperset(users_by_name)
         else "install the package that has it, or put its folder on LD_LIBRARY_PATH"
     )
     raise BadArtifactError(
         "not installed, and what was installed before stays: "
-        + "; ".join(_format_missing_library(name, users, inside) for name, users in by.items()),
+        + "; ".join(
+            _format_missing_library(name, users, wheel_names)
+            for name, users in users_by_name.items()
+        ),
         location=str(wheel),
-        hint=f"{todo}; then run the same command again",
+        hint=f"{hint}; then run the same command again",
     )
 
 
@@ -335,8 +338,8 @@ def summarize_libraries(found: WheelLibraries) -> str:
             {
                 name
                 for linked in found.libraries.values()
-                for name, of in linked.needed.items()
-                if of == origin and not name.startswith(_C_LIBRARIES)
+                for name, source in linked.needed.items()
+                if source == origin and not name.startswith(_C_LIBRARIES)
             }
         )
         if names:
@@ -347,15 +350,17 @@ def summarize_libraries(found: WheelLibraries) -> str:
 def needs_toolkit_libraries(found: WheelLibraries) -> bool:
     """Return True if any library uses a CUDA library of this machine."""
     needed = (one for linked in found.libraries.values() for one in linked.needed.items())
-    return any(find_nvidia_package(name) and of in {"system", "toolkit"} for name, of in needed)
+    return any(
+        find_nvidia_package(name) and source in {"system", "toolkit"} for name, source in needed
+    )
 
 
 def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
     """Yield a warning for each path in the build directory that a library refers to."""
     users: dict[str, list[str]] = {}
     for name, linked in found.libraries.items():
-        for path, of in linked.paths.items():
-            if of == "build":
+        for path, source in linked.paths.items():
+            if source == "build":
                 users.setdefault(path, []).append(PurePath(name).name)
     for path, names in sorted(users.items()):
         yield (

@@ -65,23 +65,23 @@ def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
 
     Format: https://learn.microsoft.com/windows/win32/debug/pe-format
     """
-    (at,) = struct.unpack_from("<I", data, 0x3C)
-    if data[at : at + 4] != b"PE\0\0":
+    (offset,) = struct.unpack_from("<I", data, 0x3C)
+    if data[offset : offset + 4] != b"PE\0\0":
         return
-    count, optional = struct.unpack_from("<6xH12xH", data, at)
+    count, optional = struct.unpack_from("<6xH12xH", data, offset)
     for number in range(count):
-        name, size, place = _PE_ENTRY.unpack_from(data, at + 24 + optional + 40 * number)
+        name, size, place = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
         yield Section(name.rstrip(b"\0").decode("ascii", "replace"), place, size)
 
 
 def _read_archive_sections(data: BinaryData) -> Iterator[Section]:
-    at = len(_ARCHIVE_MAGIC)
-    while at + _MEMBER_HEADER_SIZE <= len(data):
-        size = int(data[at + 48 : at + 58])
-        at += _MEMBER_HEADER_SIZE
-        if data[at : at + len(ELF_MAGIC)] == ELF_MAGIC:
-            yield from _read_elf_sections(BytesIO(data[at : at + size]), at)
-        at += size + size % 2
+    offset = len(_ARCHIVE_MAGIC)
+    while offset + _MEMBER_HEADER_SIZE <= len(data):
+        size = int(data[offset + 48 : offset + 58])
+        offset += _MEMBER_HEADER_SIZE
+        if data[offset : offset + len(ELF_MAGIC)] == ELF_MAGIC:
+            yield from _read_elf_sections(BytesIO(data[offset : offset + size]), offset)
+        offset += size + size % 2
 
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
@@ -124,11 +124,11 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
     if not Path(library).is_file():
         raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
-    what = f"list the machine code of {library.name}"
+    description = f"list the machine code of {library.name}"
     try:
         return parse_cuobjdump_listing(
             shell.capture_output(
-                Command(argv, shell.build_host_env(), what, timeout=_CUOBJDUMP_TIMEOUT)
+                Command(argv, shell.build_host_env(), description, timeout=_CUOBJDUMP_TIMEOUT)
             )
         )
     except CommandFailedError as error:
@@ -141,10 +141,10 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
     """Count the images in the output of `cuobjdump -lelf -lptx`, one per line; skip other lines."""
-    found = _CUOBJDUMP_LINE.findall(listing)
+    entries = _CUOBJDUMP_LINE.findall(listing)
     return MachineCodeImages(
-        cubins=Counter(Arch.parse_capability(sm) for kind, sm in found if kind == "ELF"),
-        ptx=Counter(Arch.parse_capability(sm) for kind, sm in found if kind == "PTX"),
+        cubins=Counter(Arch.parse_capability(sm) for kind, sm in entries if kind == "ELF"),
+        ptx=Counter(Arch.parse_capability(sm) for kind, sm in entries if kind == "PTX"),
     )
 
 
@@ -174,16 +174,16 @@ def read_fatbin_images(library: PurePath) -> MachineCodeImages:
     Relocatable device code is counted only if there is no linked code. Raises `BadArtifactError` if
     the file or the format of its content is not understood.
     """
-    found = MachineCodeImages(Counter(), Counter())
+    images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         parts = list(read_sections(data))
         for names in (_LINKED_SECTIONS, _RELOCATABLE_SECTIONS):
             for part in parts:
                 if part.name in names:
-                    _count_images(found, data, part)
-            if found.cubins or found.ptx:
+                    _count_images(images, data, part)
+            if images.cubins or images.ptx:
                 break
-    return found
+    return images
 
 
 @contextmanager
@@ -216,13 +216,13 @@ def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> 
 
     Containers begin at multiples of eight, with nothing or zeros between them.
     """
-    at, end = part.start, part.start + part.size
-    while 0 <= (at := data.find(_FATBIN_MAGIC, at, end)) <= end - _CONTAINER_HEADER.size:
-        _, version, header, size = _CONTAINER_HEADER.unpack_from(data, at)
-        first, at = at + header, at + header + size
-        if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or at > end:
+    offset, end = part.start, part.start + part.size
+    while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
+        _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
+        first, offset = offset + header, offset + header + size
+        if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or offset > end:
             raise ValueError(f"a fatbin of version {version} that is not known here")
-        for kind, arch in _iterate_images(data, first, at):
+        for kind, arch in _iterate_images(data, first, offset):
             if kind in (_CUBIN_KIND, _PTX_KIND):  # skip others: LTO and indexes are no code
                 (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
 

@@ -97,14 +97,14 @@ def find_declared_requirement(
 
     Without `majors`, any CUDA version matches.
     """
-    wanted = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
+    pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
-    for one in requires:
-        name = canonicalize_name(one.name)
-        if name in names or (not majors and wanted.fullmatch(name)):
+    for requirement in requires:
+        name = canonicalize_name(requirement.name)
+        if name in names or (not majors and pattern.fullmatch(name)):
             return name
-        extras = [extra for extra in (of.extra, "all") if of.extra and extra in one.extras]
-        if name == "cuda-toolkit" and extras and _allows_cuda_majors(one, majors):
+        extras = [extra for extra in (of.extra, "all") if of.extra and extra in requirement.extras]
+        if name == "cuda-toolkit" and extras and _allows_cuda_majors(requirement, majors):
             return f"{name}[{extras[0]}]"
     return ""
 
@@ -120,9 +120,9 @@ def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:
 
 def _list_trial_versions(asked: Requirement, major: int) -> list[str]:
     """Return the specifier's versions of that CUDA, and one before and one after all of them."""
-    named = [one.version.removesuffix(".*") for one in asked.specifier]
-    ours = [one for one in named if one.partition(".")[0] == str(major)]
-    return [f"{major}.0", *ours, f"{major}.999"]
+    versions = [one.version.removesuffix(".*") for one in asked.specifier]
+    major_versions = [one for one in versions if one.partition(".")[0] == str(major)]
+    return [f"{major}.0", *major_versions, f"{major}.999"]
 
 
 def parse_library_majors(library: str) -> Collection[int]:
@@ -134,20 +134,20 @@ def parse_library_majors(library: str) -> Collection[int]:
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
     """Return the CUDA major versions of a package on the index; without -cu12 all from 13 on."""
-    found = re.search(r"-cu(\d+)$", distribution)
-    return (int(found[1]),) if found else range(_SHARED_FOLDER_MAJOR, 100)
+    match = re.search(r"-cu(\d+)$", distribution)
+    return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
 
 def is_in_package_folder(place: PurePosixPath) -> bool:
     """Return True for a file of a package, `nvidia/cublas/lib/libcublas.so.12` in site-packages."""
-    found = find_nvidia_package(place.name)
-    if found is None or len(place.parts) != _LIBRARY_PATH_PARTS:
+    package = find_nvidia_package(place.name)
+    if package is None or len(place.parts) != _LIBRARY_PATH_PARTS:
         return False
     top, folder, last, _ = place.parts
     if (top, last) != ("nvidia", "lib"):
         return False
-    shared = bool(found.extra and _SHARED_FOLDER.fullmatch(folder))
-    return shared or folder == found.name.replace("-", "_")
+    shared = bool(package.extra and _SHARED_FOLDER.fullmatch(folder))
+    return shared or folder == package.name.replace("-", "_")
 
 
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:

@@ -31,15 +31,15 @@ def render_index_pages(templates: PurePath, named: Iterable[IndexFile]) -> dict[
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(named, key=lambda one: one.filename):
         by_project[file.project].append(file)
-    found: dict[str, str] = {}
-    for name, listed in sorted(by_project.items()):
-        values = {"name": name, "files": listed}
-        found[f"simple/{name}/index.html"] = render_template(templates / "project.html.j2", values)
-        found[f"simple/{name}/index.json"] = index_pages.format_project_page(name, listed)
+    pages: dict[str, str] = {}
+    for name, project_files in sorted(by_project.items()):
+        values = {"name": name, "files": project_files}
+        pages[f"simple/{name}/index.html"] = render_template(templates / "project.html.j2", values)
+        pages[f"simple/{name}/index.json"] = index_pages.format_project_page(name, project_files)
     values = {"names": sorted(by_project)}
-    found["simple/index.html"] = render_template(templates / "projects.html.j2", values)
-    found["simple/index.json"] = index_pages.format_project_list(by_project)
-    return found
+    pages["simple/index.html"] = render_template(templates / "projects.html.j2", values)
+    pages["simple/index.json"] = index_pages.format_project_list(by_project)
+    return pages
 
 
 _REMOVAL_DELAY = datetime.timedelta(days=1)  # a client may still use the previous page
@@ -51,10 +51,10 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
     Raises `TorchyardError` if a page is broken.
     """
-    found: dict[str, IndexFile] = {}
+    indexed: dict[str, IndexFile] = {}
     for page in sorted(Path(index).glob("simple/*/index.json")):
         try:
-            found |= {
+            indexed |= {
                 file.filename: file
                 for file in index_pages.parse_project_page(page.read_text("utf-8"))
             }
@@ -64,26 +64,26 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
                 location=str(page),
                 hint="remove it, and publish what it named again",
             ) from error
-    return found
+    return indexed
 
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
     """Copy a wheel and its METADATA to the index and return its entry, which no page lists yet."""
-    told = wheel_archive_io.read_wheel_metadata(wheel)
-    known = files.read_artifact(wheel)
+    metadata = wheel_archive_io.read_wheel_metadata(wheel)
+    artifact = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
-    _require_same_content(place, known.sha256)
+    _require_same_content(place, artifact.sha256)
     if not place.is_file() or place.samefile(wheel):
         _copy_wheel(wheel, place)
-    files.write_atomic(_resolve_metadata_path(place), told)
+    files.write_atomic(_resolve_metadata_path(place), metadata)
     return IndexFile(
         filename=wheel.name,
-        sha256=known.sha256,
-        size=known.size,
-        metadata=sha256(told.encode()).hexdigest(),
+        sha256=artifact.sha256,
+        size=artifact.size,
+        metadata=sha256(metadata.encode()).hexdigest(),
         uploaded=_read_clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-        requires_python=HeaderParser().parsestr(told).get("Requires-Python", ""),
+        requires_python=HeaderParser().parsestr(metadata).get("Requires-Python", ""),
     )
 
 
@@ -124,28 +124,28 @@ def yank_file(named: Mapping[str, IndexFile], filename: str, reason: str) -> dic
 
 def write_index(index: PurePath, templates: PurePath, named: Collection[IndexFile]) -> None:
     """Write the pages of these files, the list of projects last, and remove what is not listed."""
-    told = render_index_pages(templates, named)
-    for path, text in told.items():
+    pages = render_index_pages(templates, named)
+    for path, text in pages.items():
         files.write_atomic(Path(index) / path, text)
     for page in sorted(Path(index).glob("simple/*/index.json")):
-        if page.relative_to(index).as_posix() not in told:
+        if page.relative_to(index).as_posix() not in pages:
             files.remove_owned(page.parent)
     _remove_unlisted_wheels(Path(index), {file.filename for file in named})
 
 
 def _remove_unlisted_wheels(index: Path, named: set[str]) -> None:
     """Remove wheels that no page lists, a day after they were last listed."""
-    noted = index / _REMOVAL_LIST
-    known = _read_removal_list(noted)
+    removal_list = index / _REMOVAL_LIST
+    removal_times = _read_removal_list(removal_list)
     now = _read_clock()
     unnamed = [path for path in (index / "files").glob("*.whl") if path.name not in named]
-    since = {path.name: known.get(path.name, now.isoformat()) for path in unnamed}
+    since = {path.name: removal_times.get(path.name, now.isoformat()) for path in unnamed}
     for path in unnamed:
         if now - datetime.datetime.fromisoformat(since[path.name]) > _REMOVAL_DELAY:
             files.remove_owned(path)
             files.remove_owned(_resolve_metadata_path(path))
             del since[path.name]
-    files.write_atomic(noted, json.dumps(since, indent=1, sort_keys=True) + "\n")
+    files.write_atomic(removal_list, json.dumps(since, indent=1, sort_keys=True) + "\n")
 
 
 def list_pending_removals(index: PurePath) -> Iterator[str]:
@@ -170,16 +170,16 @@ def _read_clock() -> datetime.datetime:
 def find_index_problems(index: PurePath, templates: PurePath, newest: int | None) -> Iterator[str]:
     """Yield each problem of the index as a sentence. `newest` is publish.keep."""
     folder = Path(index)
-    named = read_indexed_files(folder)
-    for file in named.values():
+    indexed = read_indexed_files(folder)
+    for file in indexed.values():
         yield from _check_index_file(folder / "files", file)
-    for path, wanted in render_index_pages(templates, named.values()).items():
-        yield from _check_index_page(folder / path, wanted, path)
-    here = {path.name for path in folder.glob("files/*.whl")}
-    for name in sorted(here - named.keys() - set(list_pending_removals(folder))):
+    for path, content in render_index_pages(templates, indexed.values()).items():
+        yield from _check_index_page(folder / path, content, path)
+    wheel_names = {path.name for path in folder.glob("files/*.whl")}
+    for name in sorted(wheel_names - indexed.keys() - set(list_pending_removals(folder))):
         yield f"files/{name} is on no page"
     for name in sorted(
-        named.keys() - {file.filename for file in select_retained(named.values(), newest)}
+        indexed.keys() - {file.filename for file in select_retained(indexed.values(), newest)}
     ):
         yield f"files/{name} is older than the {newest} that publish.keep leaves"
 

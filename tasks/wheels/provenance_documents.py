@@ -97,22 +97,24 @@ def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
 def _build_tool_components(made: BuildInputs) -> Iterator[Component]:
     """Yield the tools of the build, which are excluded from the wheel's contents."""
     if made.torch:
-        told = {"surface": made.surface}
+        properties = {"surface": made.surface}
         url = str(build_purl("pypi", "torch", made.torch))
-        yield _build_component("torch", "torch", made.torch, url=url, told=told, inside=False)
+        yield _build_component("torch", "torch", made.torch, url=url, told=properties, inside=False)
     if made.cuda:
         yield _build_component(
             "cuda", "CUDA toolkit", made.cuda, told={"nvcc": made.cuda}, inside=False
         )
     for line in made.packages:
-        asked = Requirement(line)
-        version = str(asked.specifier).removeprefix("==")
-        url = str(build_purl("pypi", asked.name, version))
-        yield _build_component(f"package:{asked.name}", asked.name, version, url=url, inside=False)
-    for number, tool in enumerate(made.compilers, 1):
-        told = {"sha256-begins": tool.digest} if tool.digest else {}
+        requirement = Requirement(line)
+        version = str(requirement.specifier).removeprefix("==")
+        url = str(build_purl("pypi", requirement.name, version))
         yield _build_component(
-            f"compiler:{number}", tool.name, tool.version, told=told, inside=False
+            f"package:{requirement.name}", requirement.name, version, url=url, inside=False
+        )
+    for number, tool in enumerate(made.compilers, 1):
+        properties = {"sha256-begins": tool.digest} if tool.digest else {}
+        yield _build_component(
+            f"compiler:{number}", tool.name, tool.version, told=properties, inside=False
         )
 
 
@@ -130,7 +132,7 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
     from cyclonedx.model.component import Component, ComponentScope, ComponentType  # noqa: PLC0415
     from packageurl import PackageURL  # noqa: PLC0415
 
-    more = {f"torchyard:{key}": text for key, text in (told or {}).items()}
+    properties = {f"torchyard:{key}": text for key, text in (told or {}).items()}
     kinds = {"patch": ComponentType.FILE, "compiler": ComponentType.APPLICATION}
     return Component(
         name=name,
@@ -140,7 +142,7 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
         scope=ComponentScope.REQUIRED if inside else ComponentScope.EXCLUDED,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else [],
         purl=PackageURL.from_string(url) if url else None,
-        properties=[Property(name=key, value=text) for key, text in more.items()],
+        properties=[Property(name=key, value=text) for key, text in properties.items()],
     )
 
 
@@ -199,26 +201,26 @@ def _list_source_dependencies(tree: SourceInfo) -> Iterator[dict[str, Any]]:
 
 def _list_tool_dependencies(made: BuildInputs) -> Iterator[dict[str, Any]]:
     if made.torch:
-        told = {"version": made.torch, "surface": made.surface}
+        annotations = {"version": made.torch, "surface": made.surface}
         yield {
             "name": "torch",
             "uri": str(build_purl("pypi", "torch", made.torch)),
-            "annotations": told,
+            "annotations": annotations,
         }
     if made.cuda:
         yield {"name": "cuda", "annotations": {"version": made.cuda}}
     for number, tool in enumerate(made.compilers, 1):
-        told = {"tool": tool.name, "version": tool.version, "sha256-begins": tool.digest}
-        yield {"name": f"compiler:{number}", "annotations": told}
+        annotations = {"tool": tool.name, "version": tool.version, "sha256-begins": tool.digest}
+        yield {"name": f"compiler:{number}", "annotations": annotations}
 
 
 def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[dict[str, Any]]:
     """Yield the packages that provided the toolkit, then all others of the build environment."""
     pinned = {canonicalize_name(Requirement(line).name) for line in made.packages}
     for line in made.packages:
-        asked = Requirement(line)
-        url = build_purl("pypi", asked.name, str(asked.specifier).removeprefix("=="))
-        yield {"name": f"package:{asked.name}", "uri": str(url)}
+        requirement = Requirement(line)
+        url = build_purl("pypi", requirement.name, str(requirement.specifier).removeprefix("=="))
+        yield {"name": f"package:{requirement.name}", "uri": str(url)}
     for name, version in _select_other_packages(made, how).items():
         if name not in pinned:
             yield {"name": f"package:{name}", "uri": str(build_purl("pypi", name, version))}
@@ -226,8 +228,10 @@ def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[d
 
 def _select_other_packages(made: BuildInputs, how: Invocation) -> dict[str, str]:
     """Return the installed packages without the built one, which may be installed already."""
-    ours = {"torch", canonicalize_name(made.name)}
-    return {name: one for name, one in sorted(how.installed.items()) if name not in ours}
+    excluded = {"torch", canonicalize_name(made.name)}
+    return {
+        name: version for name, version in sorted(how.installed.items()) if name not in excluded
+    }
 
 
 # In both documents; the SBOM also lists the toolkit's packages, the statement those of the build
@@ -243,14 +247,14 @@ def find_value(document: Any, *path: str) -> Any:
 
 def find_list(document: Any, *path: str) -> list[Any]:
     """Return the list at a path of keys, empty if there is no such list."""
-    found = find_value(document, *path)
-    return found if isinstance(found, list) else []
+    value = find_value(document, *path)
+    return value if isinstance(value, list) else []
 
 
 def is_about_artifact(statement: Mapping[str, Any], artifact: Artifact) -> bool:
     """Return True if the statement is about this artifact."""
-    wanted = {"name": artifact.name, "digest": {"sha256": artifact.sha256}}
-    return wanted in find_list(statement, "subject")
+    subject = {"name": artifact.name, "digest": {"sha256": artifact.sha256}}
+    return subject in find_list(statement, "subject")
 
 
 def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> Any:
@@ -260,8 +264,8 @@ def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> An
 
 def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
     """Return the compute capabilities that the wheel was built for; skip malformed ones."""
-    found = read_internal_parameter(statement, "archs")
-    return list(_parse_archs(found)) if isinstance(found, list) else []
+    archs = read_internal_parameter(statement, "archs")
+    return list(_parse_archs(archs)) if isinstance(archs, list) else []
 
 
 def _parse_archs(found: list[Any]) -> Iterator[Arch]:
@@ -274,8 +278,8 @@ def _parse_archs(found: list[Any]) -> Iterator[Arch]:
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
     """Return the architectures of each library, as read when it was built."""
-    found = read_internal_parameter(statement, "held")
-    pairs = found.items() if isinstance(found, Mapping) else ()
+    recorded = read_internal_parameter(statement, "held")
+    pairs = recorded.items() if isinstance(recorded, Mapping) else ()
     return {str(name): tuple(map(str, archs)) for name, archs in pairs if isinstance(archs, list)}
 
 
@@ -298,9 +302,12 @@ def find_differences(
         yield f"it is about version {find_value(component, 'version')}, and METADATA says {version}"
     if statement is None:
         return
-    here, there = dict(_list_sbom_versions(sbom)), dict(_list_statement_versions(statement))
-    for ref in sorted({*here, *there}):
-        one, other = here.get(ref, "nothing"), there.get(ref, "nothing")
+    components, dependencies = (
+        dict(_list_sbom_versions(sbom)),
+        dict(_list_statement_versions(statement)),
+    )
+    for ref in sorted({*components, *dependencies}):
+        one, other = components.get(ref, "nothing"), dependencies.get(ref, "nothing")
         if one != other:
             yield f"{ref} is {one}, and by the statement {other}"
 
@@ -309,16 +316,18 @@ def _list_sbom_versions(sbom: Mapping[str, Any] | None) -> Iterator[tuple[str, s
     for part in find_list(sbom, "components"):
         ref = str(find_value(part, "bom-ref"))
         if ref.startswith(_COMPARED_PARTS):
-            hashed = [find_value(one, "content") for one in find_list(part, "hashes")]
-            yield ref, str(find_value(part, "version") or next(iter(hashed), ""))
+            digests = [find_value(one, "content") for one in find_list(part, "hashes")]
+            yield ref, str(find_value(part, "version") or next(iter(digests), ""))
 
 
 def _list_statement_versions(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for part in find_list(statement, "predicate", "buildDefinition", "resolvedDependencies"):
         ref, digest = str(find_value(part, "name")), find_value(part, "digest")
         if ref.startswith(_COMPARED_PARTS):
-            told = find_value(part, "annotations", "version")
+            version = find_value(part, "annotations", "version")
             yield (
                 ref,
-                str(find_value(digest, "gitCommit") or find_value(digest, "sha256") or told or ""),
+                str(
+                    find_value(digest, "gitCommit") or find_value(digest, "sha256") or version or ""
+                ),
             )

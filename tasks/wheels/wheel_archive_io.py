@@ -58,18 +58,18 @@ def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
 def require_tags(wheel: PurePath, python_version: str) -> None:
     """Raise `BadArtifactError` if the wheel is not for that CPython on this platform."""
     try:
-        _, _, _, own = parse_wheel_filename(wheel.name)
+        _, _, _, wheel_tags = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
         raise _build_wheel_error(wheel, str(error)) from error
     major, minor = (int(part) for part in python_version.split(".")[:2])
-    fitting = {
+    supported_tags = {
         *tags.cpython_tags((major, minor)),
         *tags.compatible_tags((major, minor), f"cp{major}{minor}"),
     }
-    if not own & fitting:
-        named = ", ".join(sorted(str(tag) for tag in own))
+    if not wheel_tags & supported_tags:
+        tag_names = ", ".join(sorted(str(tag) for tag in wheel_tags))
         raise _build_wheel_error(
-            wheel, f"it is for {named}, and not for Python {python_version} here"
+            wheel, f"it is for {tag_names}, and not for Python {python_version} here"
         )
 
 
@@ -85,12 +85,12 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
     Metadata and files that contain only the version are omitted.
     """
-    kept = {
+    compared = {
         name: digest
         for name, digest in recorded.items()
         if ".dist-info/" not in name and name not in version_files
     }
-    return compute_text_sha256(format_canonical_json(kept))
+    return compute_text_sha256(format_canonical_json(compared))
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
@@ -99,8 +99,8 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
     The result is {} without RECORD (conda, system packages).
     """
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
-        found = wheel_record.parse_record(record.read_text(encoding="utf-8"))
-        return {path: digest for path, digest, _ in found}
+        rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
+        return {path: digest for path, digest, _ in rows}
     return {}
 
 
@@ -118,11 +118,11 @@ def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
 
     Raises `BadArtifactError` unless there is exactly one.
     """
-    ending = f".dist-info/{name}"
-    found = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(ending)]
-    if len(found) != 1:
+    suffix = f".dist-info/{name}"
+    members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
+    if len(members) != 1:
         raise _build_wheel_error(PurePath(archive.filename or ""), f"it has no {name}")
-    return found[0]
+    return members[0]
 
 
 def read_wheel_metadata(wheel: Path) -> str:
@@ -134,8 +134,8 @@ def read_wheel_metadata(wheel: Path) -> str:
 def _verify_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:
-    wanted = require_member_digest(member, recorded, wheel)
-    if wanted and hash_member(archive, member) != wanted:
+    digest = require_member_digest(member, recorded, wheel)
+    if digest and hash_member(archive, member) != digest:
         raise build_member_error(member.filename, wheel)
 
 

@@ -67,18 +67,18 @@ def _check_record(found: WheelInfo) -> ValidationResult:
 
 
 def _check_statement(found: WheelInfo) -> ValidationResult:
-    name, told, digest = "statement", found.statement, f"{found.artifact.sha256[:12]}…"
-    if told is None:
+    name, statement, digest = "statement", found.statement, f"{found.artifact.sha256[:12]}…"
+    if statement is None:
         file = f"{found.artifact.name}.provenance.json"
         return ValidationResult(name, "not run", f"there is no {file} beside it")
-    if (told.get("_type"), told.get("predicateType")) != (
+    if (statement.get("_type"), statement.get("predicateType")) != (
         provenance_documents.STATEMENT_TYPE,
         provenance_documents.PREDICATE_TYPE,
     ):
         return ValidationResult(
             name, "failed", "the file beside it is no SLSA provenance of in-toto", _REBUILD_HINT
         )
-    if not provenance_documents.is_about_artifact(told, found.artifact):
+    if not provenance_documents.is_about_artifact(statement, found.artifact):
         return ValidationResult(
             name, "failed", f"it is about another wheel than this, of {digest}", _REBUILD_HINT
         )
@@ -90,9 +90,9 @@ def _check_manifest(found: WheelInfo, recorded: RecordedWheel) -> ValidationResu
     if recorded.artifact is None:
         return ValidationResult(name, "not run", recorded.why)
     if recorded.artifact != found.artifact:
-        was = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
+        digests = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
         return ValidationResult(
-            name, "failed", f"this profile built one with the sha256 {was}", _REBUILD_HINT
+            name, "failed", f"this profile built one with the sha256 {digests}", _REBUILD_HINT
         )
     return ValidationResult(name, "passed", "it is the one that this profile built")
 
@@ -109,17 +109,17 @@ def _check_sbom(found: WheelInfo) -> ValidationResult:
         )
     if found.sbom.get("bomFormat") != "CycloneDX":
         return ValidationResult(name, "failed", "it is no CycloneDX document", _REBUILD_HINT)
-    told = list(
+    differences = list(
         provenance_documents.find_differences(
             found.sbom, found.name, found.version, found.statement
         )
     )
-    if told:
-        return ValidationResult(name, "failed", "; ".join(told), _REBUILD_HINT)
-    beside = "" if found.statement is not None else "; there is no statement to compare it with"
-    parts = len(provenance_documents.find_list(found.sbom, "components"))
+    if differences:
+        return ValidationResult(name, "failed", "; ".join(differences), _REBUILD_HINT)
+    remark = "" if found.statement is not None else "; there is no statement to compare it with"
+    count = len(provenance_documents.find_list(found.sbom, "components"))
     return ValidationResult(
-        name, "passed", f"{found.name} {found.version} of {parts} components{beside}"
+        name, "passed", f"{found.name} {found.version} of {count} components{remark}"
     )
 
 
@@ -128,25 +128,26 @@ def _check_machine_code(
 ) -> ValidationResult:
     name = "machine code"
     if found.unreadable:
-        library, why = next(iter(found.unreadable.items()))
+        library, problem = next(iter(found.unreadable.items()))
         return ValidationResult(
-            name, "failed", f"{library}: {why}", "take the wheel from where it was made"
+            name, "failed", f"{library}: {problem}", "take the wheel from where it was made"
         )
     now = {library: _list_image_archs(found, library) for library in found.images}
-    read = recorded.archs or provenance_documents.read_built_archs(found.statement)
+    built_archs = recorded.archs or provenance_documents.read_built_archs(found.statement)
     before = {
-        library: frozenset(map(_strip_family_suffix, archs)) for library, archs in read.items()
+        library: frozenset(map(_strip_family_suffix, archs))
+        for library, archs in built_archs.items()
     }
     if before and before != now:
-        what = (
+        detail = (
             f"it holds {_format_library_archs(now)}, and what was built held "
             f"{_format_library_archs(before)}"
         )
-        return ValidationResult(name, "failed", what, _REBUILD_HINT)
-    wanted = provenance_documents.read_target_archs(found.statement)
-    if missing := list(_find_missing_code(found, wanted, knowledge)):
+        return ValidationResult(name, "failed", detail, _REBUILD_HINT)
+    target_archs = provenance_documents.read_target_archs(found.statement)
+    if missing := list(_find_missing_code(found, target_archs, knowledge)):
         return ValidationResult(name, "failed", "; ".join(missing), _REBUILD_HINT)
-    if not wanted and not before:
+    if not target_archs and not before:
         return ValidationResult(name, "not run", "no GPU target is recorded of it")
     return ValidationResult(name, "passed", _format_library_archs(now))
 
@@ -176,14 +177,18 @@ def _find_missing_code(
     code.
     """
     is_torch = found.name == "torch"
-    images = {n: one for n, one in found.images.items() if not is_torch or _KERNEL_LIBRARY in n}
+    images = {
+        n: library_images
+        for n, library_images in found.images.items()
+        if not is_torch or _KERNEL_LIBRARY in n
+    }
     if wanted and not images and is_torch:
         yield f"no library has the kernels for {', '.join(map(str, wanted))}"
-    for name, one in images.items():
-        code = one.common_code if is_torch else one.code
-        lacking = [str(arch) for arch in wanted if not can_run_code(knowledge, code, arch)]
-        if lacking:
-            yield f"{name} has no code for {', '.join(lacking)}"
+    for name, library_images in images.items():
+        code = library_images.common_code if is_torch else library_images.code
+        missing_archs = [str(arch) for arch in wanted if not can_run_code(knowledge, code, arch)]
+        if missing_archs:
+            yield f"{name} has no code for {', '.join(missing_archs)}"
 
 
 def _check_external_needs(found: WheelInfo) -> ValidationResult:
@@ -194,25 +199,30 @@ def _check_external_needs(found: WheelInfo) -> ValidationResult:
         found.version
     )
     is_torch = found.name == "torch"
-    beside = TargetEnvironment(found.requires, found.system, against, found.windows, is_torch)
+    environment = TargetEnvironment(found.requires, found.system, against, found.windows, is_torch)
     needs = [
-        *find_external_libraries(found.linkages, beside),
-        *external_libraries.find_external_dlls(found.dlls, beside),
+        *find_external_libraries(found.linkages, environment),
+        *external_libraries.find_external_dlls(found.dlls, environment),
     ]
     helper = "auditwheel" if found.linkages else "delvewheel"
-    if bad := [one for one in needs if one.status == "failed"]:
+    if failures := [one for one in needs if one.status == "failed"]:
         return ValidationResult(
-            name, "failed", _format_external_libraries(bad), "let Requires-Dist bring it"
+            name, "failed", _format_external_libraries(failures), "let Requires-Dist bring it"
         )
-    if unsure := [one for one in needs if one.status == "not run"]:
+    if unknown_needs := [one for one in needs if one.status == "not run"]:
         return ValidationResult(
-            name, "not run", _format_external_libraries(unsure), f"pip install --upgrade {helper}"
+            name,
+            "not run",
+            _format_external_libraries(unknown_needs),
+            f"pip install --upgrade {helper}",
         )
-    brought: dict[str, list[str]] = {}
+    names_by_provider: dict[str, list[str]] = {}
     for one in needs:
-        brought.setdefault(one.by, []).append(one.name)
-    told = (f"{by}: {', '.join(names)}" for by, names in sorted(brought.items()))
-    return ValidationResult(name, "passed", "; ".join(told) or "nothing")
+        names_by_provider.setdefault(one.by, []).append(one.name)
+    providers = (
+        f"{provider}: {', '.join(names)}" for provider, names in sorted(names_by_provider.items())
+    )
+    return ValidationResult(name, "passed", "; ".join(providers) or "nothing")
 
 
 def _parse_torch_label(version: str) -> str:
@@ -228,4 +238,4 @@ def _format_external_libraries(needs: Iterable[ExternalLibrary]) -> str:
         users.setdefault(one.by, []).append(
             f"{one.name} (needed by {format_short_list(one.users, _MAX_LISTED)})"
         )
-    return "; ".join(f"{', '.join(names)}: {by}" for by, names in users.items())
+    return "; ".join(f"{', '.join(names)}: {provider}" for provider, names in users.items())

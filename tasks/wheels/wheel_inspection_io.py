@@ -73,25 +73,25 @@ def _inspect_archive(
         if problem := _find_record_problem(wheel, archive, recorded):
             return WheelInfo(artifact, problem, statement=statement)
         info = wheel_archive_io.find_dist_info_file(archive, "METADATA")
-        told = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
+        metadata = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
         place = info.replace("METADATA", SBOM_PATH)
         sbom = _parse_json(archive.read(place)) if place in recorded else None
-        found = _inspect_libraries(archive, recorded, reader)
+        contents = _inspect_libraries(archive, recorded, reader)
     return WheelInfo(
         artifact,
         "",
-        name=str(told["Name"]),
-        version=str(told["Version"]),
-        requires=tuple(_parse_requirements(told)),
+        name=str(metadata["Name"]),
+        version=str(metadata["Version"]),
+        requires=tuple(_parse_requirements(metadata)),
         sbom=sbom,
         statement=statement,
-        linkages=found.linkages,
-        images=found.images,
-        unreadable=found.unreadable,
+        linkages=contents.linkages,
+        images=contents.images,
+        unreadable=contents.unreadable,
         system=dynamic_linkage_io.read_manylinux_libraries(),
-        dlls=found.dlls,
+        dlls=contents.dlls,
         windows=dynamic_linkage_io.classify_dlls(
-            name for names in found.dlls.values() for name in names
+            name for names in contents.dlls.values() for name in names
         ),
     )
 
@@ -118,16 +118,16 @@ def _inspect_libraries(
     archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader
 ) -> _LibraryContents:
     """Extract and read one library at a time: those of torch have gigabytes."""
-    found = _LibraryContents()
+    contents = _LibraryContents()
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
         for name in wheel_archive_io.list_libraries(recorded):
             path = Path(archive.extract(name, folder))
             try:
-                _inspect_library(found, name, path, reader)
+                _inspect_library(contents, name, path, reader)
             except BadArtifactError as error:
-                found.unreadable[name] = error.message
+                contents.unreadable[name] = error.message
             path.unlink()
-    return found
+    return contents
 
 
 def _inspect_library(
@@ -144,14 +144,14 @@ def _inspect_library(
 
 def _parse_requirements(told: Message) -> Iterator[Requirement]:
     """Yield the requirements for all platforms, without those of extras."""
-    for asked in parse_requirements(told.get_all("Requires-Dist", [])):
-        if not (asked.marker and "extra" in str(asked.marker)):
-            yield asked
+    for requirement in parse_requirements(told.get_all("Requires-Dist", [])):
+        if not (requirement.marker and "extra" in str(requirement.marker)):
+            yield requirement
 
 
 def _parse_json(text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -33,10 +33,10 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
     `overlay` is a directory that precedes all others on its path.
     """
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
-    told = shell.capture_output(
+    listing = shell.capture_output(
         Command((python, "-c", _LIST_PACKAGES_SCRIPT), env, "list the packages")
     )
-    return {canonicalize_name(name): version for name, version in json.loads(told).items()}
+    return {canonicalize_name(name): version for name, version in json.loads(listing).items()}
 
 
 def find_missing_requirements(asked: Iterable[str], have: Mapping[str, str]) -> tuple[str, ...]:
@@ -54,17 +54,17 @@ def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]
 
     Only those for this machine and that Python version are returned.
     """
-    here: dict[str, str] = {
+    environment: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,
         "python_version": format_major_minor(python_version),
     }
-    told = HeaderParser().parsestr(wheel_archive_io.read_wheel_metadata(wheel))
-    return tuple(_select_applicable(told.get_all("Requires-Dist", []), here))
+    metadata = HeaderParser().parsestr(wheel_archive_io.read_wheel_metadata(wheel))
+    return tuple(_select_applicable(metadata.get_all("Requires-Dist", []), environment))
 
 
 def _select_applicable(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
-    for asked in parse_requirements(lines):
-        if is_requirement_applicable(asked, here):
-            asked.marker = None
-            yield str(asked)
+    for requirement in parse_requirements(lines):
+        if is_requirement_applicable(requirement, here):
+            requirement.marker = None
+            yield str(requirement)

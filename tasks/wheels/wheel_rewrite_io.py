@@ -47,13 +47,13 @@ def write_dist_info(
     content differs in `out`. Returns the sha256 of all members by path.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
-    info, like = listing.removesuffix("RECORD"), archive.getinfo(listing)
-    gone = {*list_replaced_members(archive, added), *(row.path for row in changed)}
+    info, template = listing.removesuffix("RECORD"), archive.getinfo(listing)
+    replaced = {*list_replaced_members(archive, added), *(row.path for row in changed)}
     new = [*changed]
-    new += [write_member(out, like, f"{info}{name}", added[name]) for name in sorted(added)]
-    listed = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
-    rows = [*(row for row in listed if row.path not in gone), *new, RecordRow(listing)]
-    write_member(out, like, listing, wheel_record.format_record(rows, "\n").encode())
+    new += [write_member(out, template, f"{info}{name}", added[name]) for name in sorted(added)]
+    old_rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
+    rows = [*(row for row in old_rows if row.path not in replaced), *new, RecordRow(listing)]
+    write_member(out, template, listing, wheel_record.format_record(rows, "\n").encode())
     return {row.path: row.digest for row in rows}
 
 
@@ -125,17 +125,21 @@ def compress_wheel(
     with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
         recorded = wheel_archive_io.read_record(new)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
-            gone = list_replaced_members(new, added or {})
+            replaced = list_replaced_members(new, added or {})
             rows: list[RecordRow] = []
             for member in new.infolist():
-                if member.filename in gone:
+                if member.filename in replaced:
                     continue
-                if other := (instead or {}).get(member.filename):
-                    rows.append(_replace_member(out, member, other, old))
+                if replacement := (instead or {}).get(member.filename):
+                    rows.append(_replace_member(out, member, replacement, old))
                     continue
                 digest = wheel_archive_io.require_member_digest(member, recorded, wheel)
-                known = old.members.get((member.filename, digest))
-                if not (known and old.archive and copy_raw_member(out, member, old.archive, known)):
+                old_member = old.members.get((member.filename, digest))
+                if not (
+                    old_member
+                    and old.archive
+                    and copy_raw_member(out, member, old.archive, old_member)
+                ):
                     _compress_member(out, member, new, digest, wheel)
             if added or rows:
                 recorded = dict(write_dist_info(out, new, added or {}, rows))
@@ -206,12 +210,12 @@ def _replace_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
 ) -> RecordRow:
     """Write another file as a member, copied compressed from `old` if `old` contains it."""
-    known = old.members.get((member.filename, other.digest))
-    if known and old.archive:
-        like = _build_member_info(member, known.compress_type)
-        like.CRC, like.file_size = known.CRC, known.file_size
-        if copy_raw_member(out, like, old.archive, known):
-            return RecordRow(member.filename, other.digest, str(known.file_size))
+    old_member = old.members.get((member.filename, other.digest))
+    if old_member and old.archive:
+        target_member = _build_member_info(member, old_member.compress_type)
+        target_member.CRC, target_member.file_size = old_member.CRC, old_member.file_size
+        if copy_raw_member(out, target_member, old.archive, old_member):
+            return RecordRow(member.filename, other.digest, str(old_member.file_size))
     path = other.make()
     info = _build_member_info(member, zipfile.ZIP_DEFLATED)
     info.file_size = path.stat().st_size
@@ -230,12 +234,12 @@ def _compress_member(
             raise wheel_archive_io.build_member_error(member.filename, wheel)
         if copy_raw_member(out, member, new, member):
             return
-    form = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
-    info = _build_member_info(member, form)
+    compression = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
+    info = _build_member_info(member, compression)
     with new.open(member) as source, out.open(info, "w") as target:
-        found = wheel_archive_io.copy_and_hash(source, target)
+        actual_digest = wheel_archive_io.copy_and_hash(source, target)
     info.external_attr = member.external_attr  # ZipFile.open replaces an external_attr of 0
-    if digest and found != digest:
+    if digest and actual_digest != digest:
         raise wheel_archive_io.build_member_error(member.filename, wheel)
 
 
@@ -258,9 +262,11 @@ def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
         wheel_archive_io.open_wheel(wheel) as archive,
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out,
     ):
-        gone = list_replaced_members(archive, added)
+        replaced = list_replaced_members(archive, added)
         for member in archive.infolist():
-            if member.filename not in gone and not copy_raw_member(out, member, archive, member):
+            if member.filename not in replaced and not copy_raw_member(
+                out, member, archive, member
+            ):
                 raise wheel_archive_io.build_member_error(member.filename, wheel)
         write_dist_info(out, archive, added)
     files.replace_path(packed, wheel)
@@ -278,21 +284,27 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
         metadata = archive.read(place)
-        before = _VERSION_LINE.search(metadata)
-        if not before:
+        version_line = _VERSION_LINE.search(metadata)
+        if not version_line:
             raise wheel_archive_io.build_member_error(place, wheel)
-        version = append_version_label(before[1].decode(), label)
-        told = metadata[: before.start(1)] + version.encode() + metadata[before.end(1) :]
+        version = append_version_label(version_line[1].decode(), label)
+        relabelled_metadata = (
+            metadata[: version_line.start(1)] + version.encode() + metadata[version_line.end(1) :]
+        )
         labelled_wheel = wheel.with_name(_replace_name_part(wheel.name, 1, version))
-        _write_relabelled(archive, labelled_wheel, version, {place: told})
+        _write_relabelled(archive, labelled_wheel, version, {place: relabelled_metadata})
     wheel.unlink()
     return labelled_wheel
 
 
 def append_version_label(version: str, label: str) -> str:
     """Return the version with a label: `1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
-    found = Version(version)
-    return f"{found.public}+{found.local}.{label}" if found.local else f"{found.public}+{label}"
+    parsed_version = Version(version)
+    return (
+        f"{parsed_version.public}+{parsed_version.local}.{label}"
+        if parsed_version.local
+        else f"{parsed_version.public}+{label}"
+    )
 
 
 def _replace_name_part(name: str, place: int, version: str) -> str:
@@ -317,13 +329,13 @@ def _write_relabelled(
                 out, _copy_member_info(member, name), archive, member
             ):
                 raise wheel_archive_io.build_member_error(member.filename, wheel)
-        listed = wheel_record.parse_record(archive.read(record).decode("utf-8"))
-        kept = [
+        rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
+        unchanged_rows = [
             row._replace(path=_rename_member(row.path, version))
-            for row in listed
+            for row in rows
             if row.path not in changed and not row.path.endswith(SIGNATURE_FILES)
         ]
-        text = wheel_record.format_record([*kept, *new], "\n")
+        text = wheel_record.format_record([*unchanged_rows, *new], "\n")
         write_member(out, record, _rename_member(record.filename, version), text.encode())
 
 

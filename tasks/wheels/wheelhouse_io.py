@@ -34,27 +34,27 @@ def store_wheel(
     """
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
-    known = files.read_artifact(wheel)
+    artifact = files.read_artifact(wheel)
     _warn_name_conflict(place, asked, source)
     resolve_statement_path(place).unlink(missing_ok=True)
-    arriving = place.with_name(f".{place.name}.part")
-    shutil.move(wheel, arriving)
-    files.replace_path(arriving, place)
+    partial = place.with_name(f".{place.name}.part")
+    shutil.move(wheel, partial)
+    files.replace_path(partial, place)
     manifests.write_manifest(
-        resolve_origin_path(place), WheelOrigin(asked, redact_secrets(source), known)
+        resolve_origin_path(place), WheelOrigin(asked, redact_secrets(source), artifact)
     )
-    return place, known
+    return place, artifact
 
 
 def _warn_name_conflict(place: Path, asked: str, source: str) -> None:
     """Warn if another build has the same name, for example of the same commit with other flags."""
     try:
-        before = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
+        origin = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
     except TorchyardError:
         return
-    if place.is_file() and (before.asked, before.source) != (asked, redact_secrets(source)):
+    if place.is_file() and (origin.asked, origin.source) != (asked, redact_secrets(source)):
         print_warning(
-            f"{place.name} takes the place of another wheel of that name, made by {before.source}; "
+            f"{place.name} takes the place of another wheel of that name, made by {origin.source}; "
             "a wheel.wheelhouse or wheel.local_version of its own in one of the profiles keeps both"
         )
 
@@ -73,8 +73,8 @@ def find_stored_wheel(
             continue
         wheel = path.with_suffix("")
         if (origin.asked, origin.source) == (asked, redact_secrets(source)) and wheel.is_file():
-            known = files.read_artifact(wheel)
-            return (wheel, known) if known == origin.artifact else None
+            artifact = files.read_artifact(wheel)
+            return (wheel, artifact) if artifact == origin.artifact else None
     return None
 
 
