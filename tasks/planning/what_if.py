@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.core.errors import TorchyardError
-from tasks.core.model import Host, InstalledToolkit, Strategy
+from tasks.core.model import Host, InstalledToolkit
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.cuda_toolkits import list_capable_toolkits, list_published_toolkits
@@ -297,11 +297,13 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
     if settings.torch.index != "auto":
         return
     keeps_toolkit = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=_AUTO_TOOLKIT)
+    # Compiling takes hours: suggest it only if it was requested
+    strategy = "source" if settings.torch.strategy == "source" else "prebuilt"
     unverified = []
     for release in list_nearest_releases(trial.knowledge, settings.torch.version):
         for toolkit_keys in ({},) if keeps_toolkit else ({}, _AUTO_TOOLKIT):
             resolution = trial.resolve_with(torch={"version": release.patch}, toolkit=toolkit_keys)
-            if resolution and resolution.strategy == _find_intended_strategy(settings):
+            if resolution and resolution.strategy == strategy:
                 suggestion = Suggestion(
                     _format_release_hint(release.patch, resolution, toolkit_keys), resolution
                 )
@@ -379,14 +381,6 @@ def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
         f"torch.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
         for key, value in changed.items()
     )
-
-
-def _find_intended_strategy(settings: Settings) -> Strategy:
-    """Return the strategy to suggest: source only if it was requested.
-
-    Compiling takes hours.
-    """
-    return "source" if settings.torch.strategy == "source" else "prebuilt"
 
 
 def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
