@@ -78,12 +78,12 @@ def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> N
         session.console.print_report(line)
 
 
-def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> Iterator[str]:
+def _remove_results(session: Session, names: Collection[str], *, dryrun: bool) -> Iterator[str]:
     """Remove the results of these stages and yield the lines to print."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
     verb, has_results = "would remove" if dryrun else "removed", False
-    for stage in (*yard.plan.stages, yard.plan.validate):
+    for stage in (*session.plan.stages, session.plan.validate):
         paths = [path for path in list_result_files(stage) if Path(path).is_file()]
         if stage.name not in names or not paths:
             continue
@@ -95,22 +95,22 @@ def _remove_results(yard: Session, names: Collection[str], *, dryrun: bool) -> I
         yield "nothing was removed"
     elif has_results:
         notice = add_profile_argument(
-            "the next doit build checks these stages again", yard.layout.profile
+            "the next doit build checks these stages again", session.layout.profile
         )
         yield f"{notice}; sources, build folders, environments and wheels are kept"
     else:
-        yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
+        yield f"nothing to remove: these stages of {session.layout.profile} have no results"
 
 
-def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
+def _read_stage_states(session: Session | None) -> Mapping[str, str]:
     """Return the state of each stage, in the words of `doit explain`. Commands have no state."""
     from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only where it is asked for
 
-    if yard is None:
+    if session is None:
         return {}
-    states = {one.stage: one.verdict for one in explain_stages(yard.plan)}
+    states = {one.stage: one.verdict for one in explain_stages(session.plan)}
     extensions = [state for name, state in states.items() if name.startswith("extensions:")]
-    absent_states = {name: "no part" for name in yard.plan.absent if name not in states}
+    absent_states = {name: "no part" for name in session.plan.absent if name not in states}
     return {
         **absent_states,
         **states,

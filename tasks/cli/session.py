@@ -226,16 +226,16 @@ def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
         return False
 
 
-def _create_reporter(yard: Session | None) -> type[Reporter]:
-    if yard is None:
+def _create_reporter(session: Session | None) -> type[Reporter]:
+    if session is None:
         return build_reporter_class(Console(None), set())
 
     def close_run(code: int) -> None:
         from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only where something was asked for
 
-        finalize_run(yard, code)
+        finalize_run(session, code)
 
-    return build_reporter_class(yard.console, yard.selected, close_run)
+    return build_reporter_class(session.console, session.selected, close_run)
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:

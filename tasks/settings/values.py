@@ -51,11 +51,9 @@ PATTERN_HINTS = {
     REMOTE_PATTERN: "write redis://host:6379, rediss://…, http://host/path, https://… or s3://bucket/prefix",
     LOCAL_PART_PATTERN: 'write what stands behind the + of a version: "cu132.sm120.g1a2b3c4"',
     HOST_PATTERN: 'write a name or an address with the jobs it takes: "10.0.0.5/8", '
-    '"builder:3632/16,lzo", '
-    'or "me@builder/8" for ssh',
+    '"builder:3632/16,lzo", or "me@builder/8" for ssh',
     SDIST_PATTERN: 'write name and exact version, such as "torch-cluster==1.6.3": what a '
-    "bare name gives "
-    "can change",
+    "bare name gives can change",
     REQUIREMENT_PATTERN: 'write a package and, where it matters, a range: "setuptools>=77,<82"',
 }
 

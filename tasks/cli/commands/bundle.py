@@ -169,8 +169,7 @@ def _show_bundle(place: Path, bundle: Bundle) -> None:
     git = len(bundle.repositories)
     print_report(
         f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, "
-        f"{format_size(mib)}, "
-        f"for Python {bundle.python} on {bundle.platform}"
+        f"{format_size(mib)}, for Python {bundle.python} on {bundle.platform}"
     )
     print_report(
         f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}, "

@@ -39,20 +39,20 @@ def resolve_user_path(path: str) -> str:
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""
 
 
-def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
+def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
     """Yield a task per stage, the group of extensions, and the tasks `build` and `validate`.
 
     A stage that is absent from the profile gets a task that prints the reason.
     """
-    plan = yard.plan
+    plan = session.plan
     yield from _generate_group_tasks(plan)  # first: doit adds subtasks to an existing group only
     for stage in plan.stages:
-        yield _build_task(yard, stage)
+        yield _build_task(session, stage)
     if "validate" not in plan.absent:
-        yield _build_task(yard, plan.validate)
+        yield _build_task(session, plan.validate)
     for name, reason in plan.absent.items():
         if not any(stage.name == name for stage in plan.stages) and name != "extensions":
-            yield _build_absent_task(yard, name, reason)
+            yield _build_absent_task(session, name, reason)
 
 
 def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
@@ -69,16 +69,16 @@ def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
     }
 
 
-def _build_task(yard: Session, stage: Stage) -> DoitTask:
+def _build_task(session: Session, stage: Stage) -> DoitTask:
     kind, _, name = stage.name.partition(":")
     return {
         "basename": kind,
         **({"name": name} if name else {}),
         "doc": stage.doc,
-        "actions": [(execute_stage, [yard, stage])],
+        "actions": [(execute_stage, [session, stage])],
         "file_dep": [str(path) for path in stage.inputs if path not in stage.optional_inputs],
         "targets": [str(path) for path in (*stage.outputs, *stage.extra_outputs)],
-        "uptodate": _build_uptodate_checks(yard.plan, stage),
+        "uptodate": _build_uptodate_checks(session.plan, stage),
         "clean": [(remove_manifests, [stage])],
         "io": {"capture": False},
         "verbosity": 2,
@@ -117,11 +117,11 @@ def _list_reasons(stage: Stage) -> tuple[str, ...]:
     return stage_record_io.find_rebuild_reasons(stage)
 
 
-def _build_absent_task(yard: Session, name: str, reason: str) -> DoitTask:
+def _build_absent_task(session: Session, name: str, reason: str) -> DoitTask:
     return {
         "basename": name,
         "doc": f"not part of this profile: {reason}",
-        "actions": [(yard.console.print_line, [f"{name}: not part of this profile: {reason}"])],
+        "actions": [(session.console.print_line, [f"{name}: not part of this profile: {reason}"])],
         "uptodate": [False],
     }
 

@@ -88,30 +88,30 @@ class Session:
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
 
 
-def execute_stage(yard: Session, stage: Stage) -> TaskFailed | None:
+def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
     """Run a stage for doit. Extensions run in parallel, whichever one doit reaches first."""
-    if refusal := _find_refusal(yard, stage):
-        yard.record.record_refusal(stage.name, refusal.get_msg())
+    if refusal := _find_refusal(session, stage):
+        session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
     if stage.optional_inputs:
-        return _run_despite_failures(yard, stage)
+        return _run_despite_failures(session, stage)
     if stage.kind != "extensions":
-        return _capture_failure(lambda: _run_stage(yard, stage))
-    yard.parallel = yard.parallel or _create_parallel_stages(yard)
-    return yard.parallel.wait_for_stage(stage)
+        return _capture_failure(lambda: _run_stage(session, stage))
+    session.parallel = session.parallel or _create_parallel_stages(session)
+    return session.parallel.wait_for_stage(stage)
 
 
-def _run_despite_failures(yard: Session, stage: Stage) -> TaskFailed | None:
+def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
     """Run a stage after those whose manifests it may lack.
 
     If one of these failed, fail the stage afterwards, so that the exit code is 1.
     """
-    yard.parallel = yard.parallel or _create_parallel_stages(yard)
+    session.parallel = session.parallel or _create_parallel_stages(session)
     failed: set[PurePath] = set()
-    for other in list_optional_stages(yard.plan, stage):
-        if failed & set(other.inputs) or (is_due(other) and yard.parallel.wait_for_stage(other)):
+    for other in list_optional_stages(session.plan, stage):
+        if failed & set(other.inputs) or (is_due(other) and session.parallel.wait_for_stage(other)):
             failed.update(other.outputs)
-    failure = _capture_failure(lambda: _run_stage(yard, stage))
+    failure = _capture_failure(lambda: _run_stage(session, stage))
     return failure or (TaskFailed(_INCOMPLETE_MESSAGE, report=False) if failed else None)
 
 
@@ -120,27 +120,27 @@ def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
     return [other for other in plan.stages if set(other.outputs) & set(stage.optional_inputs)]
 
 
-def _find_refusal(yard: Session, stage: Stage) -> TaskFailed | None:
+def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
     """Return why a stage cannot start, or None.
 
     The finding of the gate is reported with the first stage it stops, and not again.
     """
-    if yard.refusal and (yard.busy or _needs_gate(yard, stage)):
-        return TaskFailed(yard.refusal, report=False)
-    failure = _capture_failure(lambda: _prepare_stage(yard, stage))
-    if failure and yard.busy:  # report the run: no stage failed, none could start
-        yard.refusal = failure.get_msg()
-        yard.console.report_failure(yard.layout.profile, yard.refusal, "Busy")
-        return TaskFailed(yard.refusal, report=False)
+    if session.refusal and (session.busy or _needs_gate(session, stage)):
+        return TaskFailed(session.refusal, report=False)
+    failure = _capture_failure(lambda: _prepare_stage(session, stage))
+    if failure and session.busy:  # report the run: no stage failed, none could start
+        session.refusal = failure.get_msg()
+        session.console.report_failure(session.layout.profile, session.refusal, "Busy")
+        return TaskFailed(session.refusal, report=False)
     return failure
 
 
-def _prepare_stage(yard: Session, stage: Stage) -> None:
-    with add_profile_to_errors(yard.layout.profile):
-        _check_gate(yard, stage)
-        _enter_build_folder(yard, stage)
-    if yard.entered:
-        yard.record.start_record()
+def _prepare_stage(session: Session, stage: Stage) -> None:
+    with add_profile_to_errors(session.layout.profile):
+        _check_gate(session, stage)
+        _enter_build_folder(session, stage)
+    if session.entered:
+        session.record.start_record()
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
@@ -160,22 +160,22 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
     return None
 
 
-def _run_stage(yard: Session, stage: Stage) -> None:
+def _run_stage(session: Session, stage: Stage) -> None:
     """Run one stage and record it."""
     from tasks.cli.running import rebuild_reason  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    if stage.kind == "extensions" and not yard.rebuild_all and _is_current(stage):
+    if stage.kind == "extensions" and not session.rebuild_all and _is_current(stage):
         return  # doit drops the state of tasks behind a failed one; other stages take seconds
     reason = rebuild_reason.format_rebuild_reason(stage)
-    yard.console.begin_stage(stage, reason)
-    label, entry = output.label_output(stage.name), yard.record.record_stage(stage.name, reason)
-    with label, entry as record, add_profile_to_errors(yard.layout.profile):
-        outputs, outcome, auto_fix = _run_action(yard, stage, reason)
+    session.console.begin_stage(stage, reason)
+    label, entry = output.label_output(stage.name), session.record.record_stage(stage.name, reason)
+    with label, entry as record, add_profile_to_errors(session.layout.profile):
+        outputs, outcome, auto_fix = _run_action(session, stage, reason)
         record.outcome, record.outputs, record.auto_fix = outcome, outputs[0], auto_fix
-    yard.console.end_stage(stage, reason, outcome)
+    session.console.end_stage(stage, reason, outcome)
 
 
-def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
+def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
     """Remove the stage's manifests, run its action and write the new ones.
 
     Return the outputs, the outcome, and the automatic fix of a failure, if any.
@@ -187,7 +187,7 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
     old_contents = [_read_bytes(path) for path in stage.outputs]
     if stage.uptodate_check != "always":
         manifests.remove_manifests(*stage.outputs)
-    outputs, auto_fix = yard.attempt(stage, load_stage_module(stage, "run").run)
+    outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
     for path, content in zip(stage.outputs, outputs, strict=True):
         manifests.write_manifest(path, content)
     stage_record_io.write_stage_record(
@@ -197,7 +197,7 @@ def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome,
     return outputs, _classify_outcome(outputs, changed=has_changed), auto_fix
 
 
-def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
+def _create_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
     """Return the runner of the requested extensions.
 
     At most one per core and at most `_MAX_PARALLEL` run at once: each is a Python process that has
@@ -206,31 +206,31 @@ def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
     def run_extension(stage: Stage) -> TaskFailed | None:
-        failure = _capture_failure(lambda: _run_stage(yard, stage))
-        if failure is None or yard.console.interrupted:
+        failure = _capture_failure(lambda: _run_stage(session, stage))
+        if failure is None or session.console.interrupted:
             return failure
-        yard.console.report_failure(
+        session.console.report_failure(
             stage.name, failure.get_msg()
         )  # now, not when doit reaches this stage
         return TaskFailed(failure.get_msg(), report=False)
 
     return ParallelStages(
-        stages=tuple(_list_selected_extensions(yard)),
+        stages=tuple(_list_selected_extensions(session)),
         act=run_extension,
         is_due=is_due,
-        stopped=lambda: yard.console.interrupted,
+        stopped=lambda: session.console.interrupted,
         most=min(capacity.count_usable_cores(), _MAX_PARALLEL),
     )
 
 
-def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
+def _list_selected_extensions(session: Session) -> Iterator[Stage]:
     """Yield the requested extensions: all, or those named and the ones they read from."""
-    stages = yard.plan.find_stages("extensions")
-    names = {name for name in yard.selected if name.startswith("extensions:")}
+    stages = session.plan.find_stages("extensions")
+    names = {name for name in session.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
         if stage.name in names:
             names |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
-    is_all = bool(_TASKS_WITH_ALL_EXTENSIONS & yard.selected)
+    is_all = bool(_TASKS_WITH_ALL_EXTENSIONS & session.selected)
     yield from (stage for stage in stages if is_all or stage.name in names)
 
 
@@ -280,45 +280,45 @@ def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | 
     return _capture_failure(lambda: act(**params))
 
 
-def _check_gate(yard: Session, stage: Stage) -> None:
+def _check_gate(session: Session, stage: Stage) -> None:
     """Call the gate unless it has been passed or the stage does not need it."""
-    if not _needs_gate(yard, stage):
+    if not _needs_gate(session, stage):
         return
     try:
-        yard.gate()
+        session.gate()
     except TorchyardError as error:
-        yard.refusal = str(error)
+        session.refusal = str(error)
         raise
-    yard.gate_passed = True
+    session.gate_passed = True
 
 
-def _needs_gate(yard: Session, stage: Stage) -> bool:
+def _needs_gate(session: Session, stage: Stage) -> bool:
     """Return True if the gate must pass before the stage starts.
 
     Not once the gate is passed, not for validate, and not for a stage that only inspects what
     exists (a source tree on every run, an existing build).
     """
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
-    return not (yard.gate_passed or is_check_only or stage.kind == "validate")
+    return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
 
-def _enter_build_folder(yard: Session, stage: Stage) -> None:
+def _enter_build_folder(session: Session, stage: Stage) -> None:
     """Create the build folder, lock it and pin the host, once per run, before the first action.
 
     Validate does not create a build folder that does not exist.
     """
-    if yard.entered or (stage.kind == "validate" and not Path(yard.layout.build).is_dir()):
+    if session.entered or (stage.kind == "validate" and not Path(session.layout.build).is_dir()):
         return
     from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    files.create_owned_folder(yard.layout.build)
+    files.create_owned_folder(session.layout.build)
     try:
-        yard.lock_stack.enter_context(files.lock_folder(yard.layout.build))
+        session.lock_stack.enter_context(files.lock_folder(session.layout.build))
     except BusyError:
-        yard.busy = True
+        session.busy = True
         raise
-    yard.pin()
-    yard.entered = True
+    session.pin()
+    session.entered = True
 
 
 def _read_bytes(path: PurePath) -> bytes:

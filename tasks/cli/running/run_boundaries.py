@@ -74,42 +74,42 @@ def _find_predecessors(stage: Stage, left: dict[PurePath, str]) -> list[Json]:
 _LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be away
 
 
-def finalize_run(yard: Session, code: int) -> None:
+def finalize_run(session: Session, code: int) -> None:
     """Record the end of the run, print the summary and notify. `code` is doit's exit code."""
-    console = yard.console
+    console = session.console
     seconds, has_run = time.monotonic() - console.started, console.ran > 0
     was_interrupted = console.interrupted
-    _record_end(yard, "interrupted" if was_interrupted else "failed" if code else "done", code)
+    _record_end(session, "interrupted" if was_interrupted else "failed" if code else "done", code)
     console.print_summary()
-    if (has_run or (code and yard.entered)) and not was_interrupted:
-        yard.lock_stack.close()  # first: the notified user may start another build
-        _notify_user(yard, seconds, code)
+    if (has_run or (code and session.entered)) and not was_interrupted:
+        session.lock_stack.close()  # first: the notified user may start another build
+        _notify_user(session, seconds, code)
 
 
-def _record_end(yard: Session, outcome: str, code: int) -> None:
+def _record_end(session: Session, outcome: str, code: int) -> None:
     """Record the end of the run, also of one that had nothing to do, if there is a build folder.
 
     Such a run locks the folder only while it writes, and writes nothing if another run holds the
     lock.
     """
-    if yard.entered:
-        yard.record.finish_record(outcome, code)
-    elif files.is_marked(yard.layout.build):
+    if session.entered:
+        session.record.finish_record(outcome, code)
+    elif files.is_marked(session.layout.build):
         try:
-            with files.lock_folder(yard.layout.build):
-                yard.record.start_record()
-                yard.record.finish_record(outcome, code)
+            with files.lock_folder(session.layout.build):
+                session.record.start_record()
+                session.record.finish_record(outcome, code)
         except TorchyardError:
             return
         except OSError as error:
-            yard.record.warn_incomplete(error)
+            session.record.warn_incomplete(error)
 
 
-def _notify_user(yard: Session, took: float, code: int) -> None:
-    profile, outcome = yard.layout.profile, "failed" if code else "done"
-    if yard.notify.bell and took > _LONG_RUN_SECONDS:
-        yard.console.screen.ring_bell()
-    if not yard.notify.command:
+def _notify_user(session: Session, took: float, code: int) -> None:
+    profile, outcome = session.layout.profile, "failed" if code else "done"
+    if session.notify.bell and took > _LONG_RUN_SECONDS:
+        session.console.screen.ring_bell()
+    if not session.notify.command:
         return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # all is saved: Ctrl-C may end the wait
@@ -117,6 +117,6 @@ def _notify_user(yard: Session, took: float, code: int) -> None:
         f"torchyard: {profile} {'failed' if code else 'is done'} after {format_duration(took)}"
     )
     try:
-        shell.run_notification(yard.notify.command, outcome, profile, took, message)
+        shell.run_notification(session.notify.command, outcome, profile, took, message)
     except TorchyardError as error:
         print_warning(f"notify.command: {error}")

@@ -47,6 +47,8 @@ from tasks.system.files import find_existing_ancestor
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.system.profile_hint import format_profile_argument
 
+_BYTES_PER_MIB = 2**20
+
 
 def require_sole_profile(job: InstallJob, target: TargetEnvironment) -> None:
     """Raise `TorchyardError` if another profile has installed, or started to, into the environment.
@@ -64,9 +66,6 @@ def require_sole_profile(job: InstallJob, target: TargetEnvironment) -> None:
                 location=str(conflicting),
                 hint=f"doit restore --yes profile={name}, then run the same command again",
             )
-
-
-_BYTES_PER_MIB = 2**20
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
@@ -207,9 +206,6 @@ def _build_import_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {**child_env, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-_MIB = 2**20
-
-
 @dataclass(frozen=True)
 class InstallOrder:
     """Everything that an install needs. `stamp` is the folder of its backups."""
@@ -278,7 +274,7 @@ def _require_disk_space(order: InstallOrder, made: StagedPackages) -> None:
     """
     prefix = order.target.prefix
     if not is_same_disk(prefix, order.stamp):
-        need = sum(placed.size for placed in made.placed.values()) // _MIB + 1
+        need = sum(placed.size for placed in made.placed.values()) // _BYTES_PER_MIB + 1
         files.require_disk_space(
             prefix, need, "what is to be installed", _describe_location(order, prefix)
         )

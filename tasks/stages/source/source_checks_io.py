@@ -186,8 +186,7 @@ def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
             f"{tree} is {tree_version} by its {VERSION_FILE}, and {_VERSION_KEY} says "
             f"{settings.torch.version} "
             f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and "
-            "the wheel is "
-            f"called so. Take {_VERSION_KEY} out, and the tree decides"
+            f"the wheel is called so. Take {_VERSION_KEY} out, and the tree decides"
         )
 
 

@@ -230,8 +230,7 @@ def find_cuda_requirements(
     if cuda.unpackaged:
         print_warning(
             f"{', '.join(cuda.unpackaged)}: of this toolkit, and no package of NVIDIA's is "
-            "known to "
-            "have it, so that this wheel needs the toolkit where it is here"
+            "known to have it, so that this wheel needs the toolkit where it is here"
         )
     cuda = replace(cuda, requires=_add_transitive_requirements(site, cuda.requires))
     if count := len(cuda.requires):

@@ -195,9 +195,7 @@ def _build_compiler_error(
         return MissingToolError(
             refused,
             hint=f"{format_install_command('newest-gcc', gcc=str(limits.gcc_max))}  (it is "
-            "then found by "
-            "itself), "
-            "or choose a newer toolkit.version",
+            "then found by itself), or choose a newer toolkit.version",
         )
     return MissingToolError(refused, hint=f"install a g++ of {limits.gcc_min} or later")
 
