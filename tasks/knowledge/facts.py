@@ -63,14 +63,14 @@ def parse_value(kind: type, value: Any) -> Any:
     if value is None and kind is NullableText:
         return NullableText()
     if not isinstance(value, str):
-        raise ValueError(f"is of the wrong kind: {value!r} is not text (quote it)")  # noqa: TRY004
+        raise ValueError(f"the value has the wrong type: {value!r} is not text (quote it)")  # noqa: TRY004
     if kind is ParsedArch:
         return _parse_arch(value)
     if kind is Pattern:
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from error
+            raise ValueError(f"{value!r} is not a regular expression: {error}") from error
     return kind(value)
 
 

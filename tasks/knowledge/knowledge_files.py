@@ -1,7 +1,4 @@
-"""Parse config/knowledge to typed facts, each file when it is first needed.
-
-`tasks.knowledge.facts` has the types. The other modules answer queries.
-"""
+"""Parse config/knowledge to typed facts, each file when one of its facts is first needed."""
 
 from __future__ import annotations
 
@@ -15,44 +12,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from msgspec import Struct, ValidationError, convert
 from yaml.constructor import SafeConstructor
-from yaml.events import (
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
+from yaml.events import MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
 from tasks.core.errors import KnowledgeError
+from tasks.knowledge import facts
 from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
-from tasks.knowledge.facts import (
-    BinaryRules,
-    CodeFamily,
-    Failure,
-    FolderRule,
-    GpuFact,
-    GpuFamily,
-    IntegratedGpu,
-    KnownBad,
-    MinimumVersion,
-    PythonLimit,
-    Release,
-    Toolkit,
-    parse_value,
-)
 from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
 
 if TYPE_CHECKING:
     from tasks.knowledge.costs import CostFact, ExtensionCost
 
+Row = dict[str, Any]
+F = TypeVar("F", bound=Struct)
+
 _STRING_TAG = "tag:yaml.org,2002:str"
 _PLAIN_SCALAR = (True, False)  # the value of `implicit` for neither quoted nor tagged
-
-
-_UNHASHABLE_KEYS = (list, dict)
+_EXPECTED_TYPES = {
+    "str": "text (quote it)",
+    "int": "a whole number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+_REPAIR_HINT = (
+    "run: git diff config/knowledge. To list every mistake, run: "
+    "python -m tasks.knowledge.knowledge_files_io"
+)
 
 
 class _UnsupportedYamlError(Exception):
@@ -90,23 +78,25 @@ class _YamlReader:
         return document
 
     def _read_value(self, event: Any) -> Any:
-        kind = type(event)
-        if kind is ScalarEvent:
-            return self._read_scalar(event)
         if event.anchor or event.tag:  # an alias has an anchor
             raise _UnsupportedYamlError
+        kind = type(event)
+        if kind is ScalarEvent:
+            return self._read_plain_scalar(event.value) if event.implicit[0] else event.value
         if kind is SequenceStartEvent:
-            return self._read_sequence()
-        if kind is MappingStartEvent:
-            return self._read_mapping()
-        raise _UnsupportedYamlError
+            items = []
+            while type(event := self.next_event()) is not SequenceEndEvent:
+                items.append(self._read_value(event))
+            return items
+        mapping = {}
+        while type(event := self.next_event()) is not MappingEndEvent:
+            key = self._read_value(event)
+            if key == "<<" or isinstance(key, (list, dict)):
+                raise _UnsupportedYamlError
+            mapping[key] = self._read_value(self.next_event())
+        return mapping
 
-    def _read_scalar(self, event: Any) -> Any:
-        if event.tag or event.anchor:
-            raise _UnsupportedYamlError
-        text = event.value
-        if not event.implicit[0]:
-            return text
+    def _read_plain_scalar(self, text: str) -> Any:
         if text not in self.known_scalars:
             tag = self.resolve_tag(ScalarNode, text, _PLAIN_SCALAR)
             self.known_scalars[text] = (
@@ -114,40 +104,13 @@ class _YamlReader:
             )
         return self.known_scalars[text]
 
-    def _read_sequence(self) -> list[Any]:
-        items = []
-        while type(event := self.next_event()) is not SequenceEndEvent:
-            items.append(self._read_value(event))
-        return items
 
-    def _read_mapping(self) -> dict[Any, Any]:
-        mapping = {}
-        while type(event := self.next_event()) is not MappingEndEvent:
-            key = self._read_value(event)
-            if key == "<<" or isinstance(key, _UNHASHABLE_KEYS):
-                raise _UnsupportedYamlError
-            mapping[key] = self._read_value(self.next_event())
-        return mapping
-
-
-Row = dict[str, Any]
-F = TypeVar("F", bound=Struct)
-
-_EXPECTED_TYPES = {
-    "str": "text (quote it)",
-    "int": "a whole number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-}
-
-
-def convert_row(row: Any, kind: type[F]) -> F:
+def _convert_struct(row: Any, kind: type[F]) -> F:
     """Return a row as a `kind`. Raises `ValidationError`."""
     if isinstance(row, dict):
         nested = [name for name in kind.__struct_encode_fields__ if "." in name]
         row = row | {name: value for name in nested for value in _find_nested(row, name)}
-    return convert(row, kind, dec_hook=parse_value)
+    return convert(row, kind, dec_hook=facts.parse_value)
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
@@ -164,24 +127,55 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
     return [value]
 
 
-def describe_error(error: ValidationError) -> tuple[str, str]:
+def _describe_mistake(error: ValidationError) -> tuple[str, str]:
     """Return the dotted key that is wrong in a row, counting from 1 in lists, and the mistake."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
-    if missing_match := re.fullmatch(r"Object missing required field `(.*)`", mistake):
-        return f"{key}.{missing_match[1]}", "is missing"
-    if type_match := re.fullmatch(r"Expected `([^`]*)`, got `(.*)`", mistake):
-        expected = [
-            _EXPECTED_TYPES.get(type_name, type_name) for type_name in type_match[1].split(" | ")
-        ]
-        return key, f"is of the wrong kind: {type_match[2]} is not {' or '.join(expected)}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", mistake):
+        return f"{key}.{missing[1]}", "the key is missing"
+    if wrong := re.fullmatch(r"Expected `([^`]*)`, got `(.*)`", mistake):
+        expected = " or ".join(_EXPECTED_TYPES.get(name, name) for name in wrong[1].split(" | "))
+        return key, f"the value has the wrong type: {wrong[2]} is not {expected}"
     return key, mistake
 
 
-_REPAIR_HINT = (
-    "git diff config/knowledge; python -m tasks.knowledge.knowledge_files_io lists all mistakes"
-)
+def _complete_extension(row: Row) -> Row:
+    return {"distribution": row["name"], **row, "own_jobs": "own_jobs" in row}
+
+
+def _complete_companion(row: Row) -> Row:
+    source = _convert_struct(_complete_extension(row), ExtensionFact) if "git" in row else None
+    return row | {"pins": _drop_statuses(row.get("pins", {})), "source": source}
+
+
+def _complete_package_manager(row: Row) -> Row:
+    fields = {"name", "systems", "command", "status"}
+    return row | {"packages": {word: name for word, name in row.items() if word not in fields}}
+
+
+def _drop_statuses(value: Any) -> Any:
+    """Return the mapping without `status`, also in nested mappings."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _drop_statuses(entry) for key, entry in value.items() if key != "status"}
+
+
+def _notes(name: str) -> cached_property[Mapping[str, Any]]:
+    """Return a property with the whole content of a file."""
+    return cached_property(lambda knowledge: knowledge.read_notes(name))
+
+
+def _table(
+    name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
+) -> cached_property[Mapping[str, F]]:
+    """Return a property with the facts in a section of a file, by key."""
+    return cached_property(lambda knowledge: knowledge.read_table(name, section, kind, complete))
+
+
+def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
+    """Return a property with the facts in a section of a file, in its order."""
+    return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
 @dataclass(frozen=True)
@@ -191,159 +185,116 @@ class Knowledge:
     folder: Path
     read_file: Callable[[Path], Mapping[str, Any]]
 
-    @cached_property
-    def gpus(self) -> tuple[GpuFact, ...]:
-        """Every product name and Jetson module, in the order of gpus.yaml."""
-        products = self._read_table("gpus", "names", GpuFact)
-        return tuple({**products, **self._read_table("gpus", "jetson_modules", GpuFact)}.values())
+    # Whole files, with what no typed fact has
+    gpu_notes = _notes("gpus")  # also names that mislead and claims that are wrong
+    toolkit_notes = _notes("toolkits")  # also PyPI components, drivers and rules
+    pytorch_notes = _notes("pytorch")  # also indexes, accepted arch lists and how to build
+    extension_notes = _notes("extensions")  # also the reasons for the values of each entry
+
+    families = _list("gpus", "families", facts.GpuFamily)  # such as Blackwell, ascending
+    toolkits = _table("toolkits", "releases", facts.Toolkit)  # CUDA by `12.8`, ascending
+    known_bad = _list("combinations", "known_bad", facts.KnownBad)  # combinations that fail
+    minimums = _list("combinations", "minimums", facts.MinimumVersion)
+    extensions = _table("extensions", "extensions", ExtensionFact, _complete_extension)
+    companions = _table("extensions", "companions", CompanionFact, _complete_companion)
+    folder_rules = _list("buildfolder", "rules", facts.FolderRule)  # the first match decides
+    failures = _list("failures", "failures", facts.Failure)  # the first that matches is the cause
+    mirrors = _table("mirrors", "presets", MirrorFact)
 
     @cached_property
-    def gpus_by_text(self) -> dict[str, GpuFact]:
+    def gpus(self) -> tuple[facts.GpuFact, ...]:
+        """Every product name and Jetson module, in the order of gpus.yaml."""
+        products = self.read_table("gpus", "names", facts.GpuFact)
+        modules = self.read_table("gpus", "jetson_modules", facts.GpuFact)
+        return tuple({**products, **modules}.values())
+
+    @cached_property
+    def gpus_by_text(self) -> dict[str, facts.GpuFact]:
         """Cache of resolved GPU names: the suggestions for a refusal look each up many times."""
         return {}
 
     @cached_property
-    def families(self) -> tuple[GpuFamily, ...]:
-        """Architectures by name, such as Blackwell, ascending."""
-        return tuple(self._read_table("gpus", "families", GpuFamily).values())
-
-    @cached_property
     def line_words(self) -> frozenset[str]:
         """Words in product names that do not identify one product, such as `pro`; lower case."""
-        return frozenset(word.lower() for word in self._read_file("gpus")["lines"]["words"])
+        return frozenset(word.lower() for word in self.gpu_notes["lines"]["words"])
 
     @property
     def default_gpu(self) -> str:
         """The GPU to build for if none is configured and none is found."""
-        return str(self._read_file("gpus")["default"])
-
-    @property
-    def gpu_notes(self) -> Mapping[str, Any]:
-        """The content of gpus.yaml: also the names that mislead, and claims that are wrong."""
-        return self._read_file("gpus")
+        return str(self.gpu_notes["default"])
 
     @cached_property
-    def toolkits(self) -> Mapping[str, Toolkit]:
-        """CUDA releases by `12.8`, ascending."""
-        return self._read_table("toolkits", "releases", Toolkit)
-
-    @cached_property
-    def binary_rules(self) -> BinaryRules:
+    def binary_rules(self) -> facts.BinaryRules:
         """Systems on a chip and family archs: which machine code runs where."""
-        integrated = self._read_table("toolkits", "integrated", IntegratedGpu).values()
-        families = self._read_table("toolkits", "families", CodeFamily).values()
-        return BinaryRules(
+        integrated = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
+        families = self.read_table("toolkits", "families", facts.CodeFamily).values()
+        return facts.BinaryRules(
             {gpu.arch: gpu for gpu in integrated},
             {family.arch: family.runs_on for family in families},
         )
 
-    @property
-    def toolkit_notes(self) -> Mapping[str, Any]:
-        """The content of toolkits.yaml: also the PyPI components, drivers and rules."""
-        return self._read_file("toolkits")
-
     @cached_property
-    def releases(self) -> Mapping[str, Release]:
+    def releases(self) -> Mapping[str, facts.Release]:
         """PyTorch releases by `2.7`, ascending."""
-        limits = self._read_table("pytorch", "fewer_pythons", PythonLimit).values()
+        limits = self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values()
 
         def add_limits(row: Row) -> Row:
-            matching = [limit for limit in limits if row["name"] in limit.releases]
-            return row | {"fewer_pythons": matching}
+            return row | {
+                "fewer_pythons": [each for each in limits if row["name"] in each.releases]
+            }
 
-        return self._read_table("pytorch", "releases", Release, add_limits)
-
-    @property
-    def pytorch_notes(self) -> Mapping[str, Any]:
-        """The content of pytorch.yaml: also indexes, accepted arch lists, and how to build."""
-        return self._read_file("pytorch")
-
-    @cached_property
-    def known_bad(self) -> tuple[KnownBad, ...]:
-        """Combinations that are known not to work, in the order of combinations.yaml."""
-        return tuple(self._read_table("combinations", "known_bad", KnownBad).values())
-
-    @cached_property
-    def minimums(self) -> tuple[MinimumVersion, ...]:
-        """Versions that can be too old, in the order of combinations.yaml."""
-        return tuple(self._read_table("combinations", "minimums", MinimumVersion).values())
-
-    @cached_property
-    def extensions(self) -> Mapping[str, ExtensionFact]:
-        """CUDA extensions by name."""
-        return self._read_table("extensions", "extensions", ExtensionFact, _complete_extension)
-
-    @cached_property
-    def companions(self) -> Mapping[str, CompanionFact]:
-        """torchvision, torchaudio and triton by name."""
-        return self._read_table("extensions", "companions", CompanionFact, _add_companion_source)
-
-    @property
-    def extension_notes(self) -> Mapping[str, Any]:
-        """The content of extensions.yaml: also the reasons for the values of each entry."""
-        return self._read_file("extensions")
-
-    @cached_property
-    def folder_rules(self) -> tuple[FolderRule, ...]:
-        """Effects of a change on a configured CMake build directory; the first match decides."""
-        return tuple(self._read_table("buildfolder", "rules", FolderRule).values())
-
-    @cached_property
-    def failures(self) -> tuple[Failure, ...]:
-        """Known failures; the first whose pattern is found is the cause."""
-        return tuple(self._read_table("failures", "failures", Failure).values())
+        return self.read_table("pytorch", "releases", facts.Release, add_limits)
 
     @cached_property
     def package_managers(self) -> PackageManagers:
         """The package manager of each system, with its names of the packages that hints suggest."""
-        managers = self._read_table(
-            "packagemanagers", "managers", PackageManager, _collect_packages
-        )
-        row = _drop_statuses(self._read_file("packagemanagers"))
-        row["managers"] = list(managers.values())
-        return self._convert_row("packagemanagers", "", row, PackageManagers)
+        name = "packagemanagers"
+        managers = self.read_table(name, "managers", PackageManager, _complete_package_manager)
+        row = _drop_statuses(self.read_notes(name)) | {"managers": list(managers.values())}
+        return self._convert_row(name, "", row, PackageManagers)
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
         """The cost of each strategy, with CUDA and without."""
         from tasks.knowledge.costs import CostFact  # noqa: PLC0415 - of no use to list tasks
 
-        return tuple(self._read_table("costs", "ways", CostFact).values())
+        return tuple(self.read_table("costs", "ways", CostFact).values())
 
     @cached_property
     def extension_cost(self) -> ExtensionCost:
         """The cost of one more extension."""
         from tasks.knowledge.costs import ExtensionCost  # noqa: PLC0415 - as above
 
-        row = self._read_file("costs").get("extension")
+        row = self.read_notes("costs").get("extension")
         return self._convert_row("costs", "extension", row, ExtensionCost)
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
         """Unpacked sizes in MiB of packages of an index, by the start of their names."""
-        sizes: Mapping[str, int] = self._read_file("costs")["packages"]["unpacked_mib"]
+        sizes: Mapping[str, int] = self.read_notes("costs")["packages"]["unpacked_mib"]
         return sizes
-
-    @cached_property
-    def mirrors(self) -> Mapping[str, MirrorFact]:
-        """Public mirrors by their names in settings."""
-        return self._read_table("mirrors", "presets", MirrorFact)
 
     @cached_property
     def _parsed_files(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def _read_table(
+    def read_notes(self, name: str) -> Mapping[str, Any]:
+        """Return the content of a file, which is parsed once."""
+        if name not in self._parsed_files:
+            self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
+        return self._parsed_files[name]
+
+    def read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> dict[str, F]:
         """Return each row of a section of a file, by its key, or by its position from 1 in a list.
 
         `complete` adds derived values to a row; it finds the key of the row in `name`.
         """
-        rows = self._read_file(name).get(section)
+        rows = self.read_notes(name).get(section)
         if not isinstance(rows, (dict, list)):
-            problem = "is missing" if rows is None else "is of the wrong kind"
-            raise self._build_file_error(name, section, problem)
+            mistake = "the key is missing" if rows is None else "the value is not a list or mapping"
+            raise self._build_file_error(name, section, mistake)
         table: dict[Any, F] = {}
         for key, row in rows.items() if isinstance(rows, dict) else enumerate(rows, 1):
             label, named_row = key, row
@@ -357,37 +308,11 @@ class Knowledge:
     ) -> F:
         """Return a row as a `kind`; a mistake in it raises a `KnowledgeError` with file and key."""
         try:
-            return convert_row(complete(row) if isinstance(row, dict) else row, kind)
+            return _convert_struct(complete(row) if isinstance(row, dict) else row, kind)
         except ValidationError as error:
-            key, mistake = describe_error(error)
+            key, mistake = _describe_mistake(error)
             raise self._build_file_error(name, f"{at}{key}".strip("."), mistake) from error
 
-    def _build_file_error(self, name: str, key: str, what: str) -> KnowledgeError:
+    def _build_file_error(self, name: str, key: str, mistake: str) -> KnowledgeError:
         path = self.folder / f"{name}.yaml"
-        return KnowledgeError(what, location=f"{path}: {key}", hint=_REPAIR_HINT)
-
-    def _read_file(self, name: str) -> Mapping[str, Any]:
-        if name not in self._parsed_files:
-            self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
-        return self._parsed_files[name]
-
-
-def _complete_extension(row: Row) -> Row:
-    return {"distribution": row["name"], **row, "own_jobs": "own_jobs" in row}
-
-
-def _add_companion_source(row: Row) -> Row:
-    source = convert_row(_complete_extension(row), ExtensionFact) if "git" in row else None
-    return row | {"pins": _drop_statuses(row.get("pins", {})), "source": source}
-
-
-def _drop_statuses(value: Any) -> Any:
-    """Return the mapping without `status`, also in nested mappings."""
-    if not isinstance(value, dict):
-        return value
-    return {key: _drop_statuses(entry) for key, entry in value.items() if key != "status"}
-
-
-def _collect_packages(row: Row) -> Row:
-    fields = {"name", "systems", "command", "status"}
-    return row | {"packages": {word: name for word, name in row.items() if word not in fields}}
+        return KnowledgeError(mistake, location=f"{path}: {key}", hint=_REPAIR_HINT)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge.knowledge_files import Knowledge, parse_yaml
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without libyaml
 
 
 def load_knowledge(folder: Path) -> Knowledge:
@@ -30,70 +28,53 @@ def load_knowledge(folder: Path) -> Knowledge:
 
 
 def _parse_file(path: Path) -> Mapping[str, Any]:
+    where = str(path)
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise KnowledgeError(
-            "facts are missing", location=str(path), hint="git restore config/knowledge"
-        ) from error
+        hint = "run: git restore config/knowledge"
+        raise KnowledgeError("the file is missing", location=where, hint=hint) from error
     except yaml.YAMLError as error:
-        raise KnowledgeError(
-            "cannot be read as YAML", location=str(path), hint=str(error)
-        ) from error
+        hint = f"correct the line: {error}"
+        raise KnowledgeError("the file is not valid YAML", location=where, hint=hint) from error
     if not isinstance(content, dict):
-        raise KnowledgeError("is not a mapping", location=str(path))
+        raise KnowledgeError("the file is not a YAML mapping", location=where)
     return content
-
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without libyaml
 
 
 @dataclass(frozen=True)
 class SchemaProblem:
-    """A mistake in a knowledge file at the dotted `path`."""
+    """A mistake in a knowledge file at the dotted `path`, "" for the whole file."""
 
     file: str
     path: str
     message: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.file}: {self.path}: {self.message}"
-            if self.path
-            else f"{self.file}: {self.message}"
-        )
+        return ": ".join(filter(None, (self.file, self.path, self.message)))
 
 
-def check_schema(folder: Path) -> tuple[SchemaProblem, ...]:
-    """Return every mistake in the YAML files of `folder`, by its schema.json.
+def check_schema(folder: Path) -> Iterator[SchemaProblem]:
+    """Yield every mistake in the YAML files of `folder`, by its schema.json.
 
     Needs jsonschema. Raises the errors of reading a file that is not YAML.
     """
-    schema = json.loads((folder / "schema.json").read_text(encoding="utf-8"))
-    return tuple(
-        problem
-        for path in sorted(folder.glob("*.yaml"))
-        for problem in _check_knowledge_file(path, schema)
-    )
-
-
-def _check_knowledge_file(path: Path, schema: Any) -> Iterator[SchemaProblem]:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where it is checked
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
-    if path.stem not in schema["$defs"]:
-        yield SchemaProblem(path.name, "", f"schema.json has no $defs.{path.stem}")
-        return
-    validator = Draft202012Validator({"$ref": f"#/$defs/{path.stem}", "$defs": schema["$defs"]})
-    content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
-    for schema_error in validator.iter_errors(content):
-        error = (
-            best_match([schema_error]) or schema_error
-        )  # of alternatives, the one that comes closest
-        yield SchemaProblem(path.name, ".".join(map(str, error.absolute_path)), error.message)
+    definitions = json.loads((folder / "schema.json").read_text(encoding="utf-8"))["$defs"]
+    for path in sorted(folder.glob("*.yaml")):
+        if path.stem not in definitions:
+            yield SchemaProblem(path.name, "", f"schema.json has no $defs.{path.stem}")
+            continue
+        validator = Draft202012Validator({"$ref": f"#/$defs/{path.stem}", "$defs": definitions})
+        content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
+        for schema_error in validator.iter_errors(content):
+            error = best_match([schema_error]) or schema_error  # the closest of alternatives
+            yield SchemaProblem(path.name, ".".join(map(str, error.absolute_path)), error.message)
 
 
 if __name__ == "__main__":
-    found = check_schema(KNOWLEDGE_FOLDER)
-    sys.stdout.writelines(f"{problem}\n" for problem in found)
-    sys.exit(1 if found else 0)
+    problems = list(check_schema(KNOWLEDGE_FOLDER))
+    sys.stdout.writelines(f"{problem}\n" for problem in problems)
+    sys.exit(1 if problems else 0)

@@ -128,11 +128,11 @@ def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
 
 def test_a_file_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
     knowledge = load_knowledge(tmp_path)
-    with pytest.raises(KnowledgeError, match="facts are missing"):
+    with pytest.raises(KnowledgeError, match="the file is missing"):
         _ = knowledge.gpus
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "YAML"), ("- 1", "not a mapping")])
+@pytest.mark.parametrize(("text", "message"), [("a: [", "YAML"), ("- 1", "not a YAML mapping")])
 def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "gpus.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(KnowledgeError, match=message) as caught:

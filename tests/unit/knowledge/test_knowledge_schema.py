@@ -95,13 +95,13 @@ KINDS = {
     [
         ("gpus", 'cc: "12.1", ', "", "names.NVIDIA GB10.cc", "is missing"),
         ("gpus", 'cc: "12.1"', 'cc: "twelve"', "names.NVIDIA GB10.cc", "not a compute capability"),
-        ("gpus", 'cc: "12.1"', "cc: 12.1", "names.NVIDIA GB10.cc", "wrong kind"),
-        ("gpus", CARD, '"NVIDIA GB10": "12.1"', "names.NVIDIA GB10", "wrong kind"),
+        ("gpus", 'cc: "12.1"', "cc: 12.1", "names.NVIDIA GB10.cc", "wrong type"),
+        ("gpus", CARD, '"NVIDIA GB10": "12.1"', "names.NVIDIA GB10", "wrong type"),
         ("gpus", "\nnames:", "\nnmaes:", "names", "is missing"),
         ("toolkits", "gcc_max: 11", 'gcc_max: "11"', "releases.11.8.gcc_max", "not a whole number"),
         ("toolkits", "pypi: false", 'pypi: "no"', "releases.11.8.pypi", "not true or false"),
         ("toolkits", "msvc: {min: 1910, ", "msvc: {", "releases.11.8.msvc.min", "is missing"),
-        ("toolkits", 'sm: ["3.5"', "sm: [3.5", "releases.11.8.sm.1", "wrong kind"),
+        ("toolkits", 'sm: ["3.5"', "sm: [3.5", "releases.11.8.sm.1", "wrong type"),
         ("pytorch", "machine: x86_64, ", "", "releases.2.0.wheels.1.machine", "is missing"),
         (
             "pytorch",

@@ -65,7 +65,7 @@ def test_a_mistake_is_told_with_its_line(text: str) -> None:
 
 def test_a_mistake_in_the_facts_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gpus.yaml").write_text("gpus:\n  - a: 1\n  b: 2\n", encoding="utf-8")
-    with pytest.raises(KnowledgeError, match="cannot be read as YAML") as told:
+    with pytest.raises(KnowledgeError, match="not valid YAML") as told:
         _ = load_knowledge(tmp_path).gpus
     assert told.value.location == str(tmp_path / "gpus.yaml")
     assert "line 3" in told.value.hint
