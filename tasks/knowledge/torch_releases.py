@@ -46,19 +46,20 @@ def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = 
 
 
 def list_platform_wheels(
-    found: Release, system: str, machine: str, cuda: str | None
+    release: Release, system: str, machine: str, cuda: str | None
 ) -> list[OfficialWheel]:
-    """Return the wheels for a system and machine, of one CUDA release if `cuda` is set.
-
-    `AMD64` is `x86_64`.
-    """
-    name = normalize_machine(machine)
+    """Return the wheels for a system and machine, of one CUDA release if `cuda` is set."""
+    platform = (system, normalize_machine(machine))
     return [
         wheel
-        for wheel in found.wheels
-        if (wheel.system, wheel.machine) == (system, name)
-        and (cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda))
+        for wheel in _list_cuda_wheels(release, cuda)
+        if (wheel.system, wheel.machine) == platform
     ]
+
+
+def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]:
+    version = parse_major_minor(cuda or "")
+    return [w for w in release.wheels if not cuda or parse_major_minor(w.cuda) == version]
 
 
 def list_uncovered_archs(
@@ -77,48 +78,10 @@ def list_uncovered_archs(
     ]
 
 
-def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
-    """Return the cubin that a covered GPU runs: `sm_120`, or `sm_86 for 8.9`."""
-    gpu_arch = Arch(target.major, target.minor)
-    if gpu_arch in wheel.code.cubins:
-        return gpu_arch.sm
-    cubin = max(arch for arch in wheel.code.cubins if arch <= gpu_arch)
-    return f"{cubin.sm} for {gpu_arch}"
-
-
-def is_wheel_verified(wheel: OfficialWheel) -> bool:
-    """Return True if the wheel was inspected, False if its code is inferred from similar wheels."""
-    return not wheel.status.startswith("unverified")
-
-
-def find_other_platform(
-    knowledge: Knowledge,
-    found: Release,
-    here: Sequence[OfficialWheel],
-    targets: Sequence[Arch],
-    cuda: str | None,
-) -> str:
-    """Return another platform that has a wheel with code for every target: `Linux aarch64`.
-
-    With `cuda`, only wheels of that CUDA release count. "" without such a platform, or if a wheel
-    in `here` has the code.
-    """
-    if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
-        return ""
-    for wheel in found.wheels:
-        has_cuda = cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda)
-        if has_cuda and wheel not in here and not list_uncovered_archs(knowledge, wheel, targets):
-            return format_platform(wheel.system, wheel.machine)
-    return ""
-
-
-def describe_missing_code(
+def _describe_missing_code(
     knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
 ) -> str:
-    """Describe the targets that `wheels` lack code for, and their limit.
-
-    For example `12.0: its newest is 9.0`.
-    """
+    """Describe the targets that `wheels` lack code for: `12.0: its newest arch is 9.0`."""
     missing = [
         target
         for target in targets
@@ -128,10 +91,12 @@ def describe_missing_code(
         return " and ".join(map(str, targets)) + " together"
     cubins = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
     if min(missing) > cubins[-1]:
-        return f"{', '.join(map(str, missing))}: its newest is {cubins[-1]}"
-    if max(missing) < cubins[0]:
-        return f"{', '.join(map(str, missing))}: its oldest is {cubins[0]}"
-    return f"{', '.join(map(str, missing))}: it holds {', '.join(map(str, cubins))}"
+        limit = f"its newest arch is {cubins[-1]}"
+    elif max(missing) < cubins[0]:
+        limit = f"its oldest arch is {cubins[0]}"
+    else:
+        limit = f"its archs are {', '.join(map(str, cubins))}"
+    return f"{', '.join(map(str, missing))}: {limit}"
 
 
 @dataclass(frozen=True)
@@ -160,21 +125,24 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
     if not match:
         raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
     minor = f"{match[1]}.{match[2]}"
-    channel = find_release_channel(version)
-    if minor in knowledge.releases:
-        release = knowledge.releases[minor]
-        return (
-            replace(release, patch=_strip_local_version(version), channel=channel)
-            if channel
-            else release
-        )
-    newest = _find_newest_release(knowledge)
-    if channel and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
+    patch, channel = _strip_local_version(version), find_release_channel(version)
+    if release := knowledge.releases.get(minor):
+        return replace(release, patch=patch, channel=channel) if channel else release
+    releases = list(knowledge.releases.values())
+    oldest, newest = releases[0].minor, releases[-1]
+    newest_major, newest_minor = parse_major_minor(newest.minor)
+    if channel and minor == f"{newest_major}.{newest_minor + 1}":
         status = f"unverified: assumed to be as {newest.minor}"
-        return replace(
-            newest, minor=minor, patch=_strip_local_version(version), channel=channel, status=status
+        return replace(newest, minor=minor, patch=patch, channel=channel, status=status)
+    if parse_major_minor(minor) < parse_major_minor(oldest):
+        raise KnowledgeError(
+            f"torch {version} is older than {oldest}, the oldest known",
+            hint="choose a later release in torch.version",
         )
-    raise _build_unknown_release_error(knowledge, version, minor)
+    raise KnowledgeError(
+        f"torch {version} is newer than {newest.patch}, the newest known",
+        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
+    )
 
 
 def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
@@ -195,9 +163,12 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
         return None
-    on_pypi = _has_python_wheel(release, python, system, machine, pypi=True)
+    on_pypi = not release.channel and _has_python_wheel(release, python, system, machine, pypi=True)
+    if not targets and system == "macos" and on_pypi:
+        return SelectedWheel(None, "", "PyPI's torch for macOS is the build for CPU and MPS")
     if not targets:
-        return _select_cpu_wheel(knowledge, release, system, on_pypi=on_pypi)
+        index = format_index_url(knowledge, None, release.channel)
+        return SelectedWheel(None, index, "no GPU is a target, so the CPU wheel is used")
     wheels = list_platform_wheels(release, system, machine, cuda)
     fitting = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
     if not fitting:
@@ -207,9 +178,8 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
         key=lambda wheel: (wheel.pypi and not release.channel, parse_major_minor(wheel.cuda)),
     )
     best = replace(best, pypi=best.pypi and on_pypi)
-    return _build_selected_wheel(
-        knowledge, release, _resolve_patch_version(release, version), best, targets
-    )
+    name = _resolve_patch_version(release, version)
+    return _build_selected_wheel(knowledge, release, name, best, targets)
 
 
 def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
@@ -224,24 +194,22 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     """Return one sentence with every reason why `select_official_wheel` returned None."""
     release = find_release(knowledge, version)
     torch = f"torch {_resolve_patch_version(release, version)}"
-    reasons = []
     if release.channel == "nowhere":
-        return f"{torch} is in no index: it is what a build from a branch calls itself"
-    if (
-        targets
-        and select_official_wheel(knowledge, version, targets, system, machine, cuda) is None
-    ):
+        return f"{torch} is not in any index: only a build from a branch has such a version"
+    reasons = []
+    if targets and not select_official_wheel(knowledge, version, targets, system, machine, cuda):
         reasons.append(
             _explain_no_cuda_wheel(knowledge, release, torch, targets, system, machine, cuda)
         )
     first, last = find_wheel_pythons(release, system, machine)
+    platform = format_platform(system, machine)
     if not last:
-        reasons.append(f"no official wheel of {torch} is for {format_platform(system, machine)}")
+        reasons.append(f"no official wheel of {torch} is for {platform}")
     elif not _has_python_wheel(release, python, system, machine):
-        place = "" if last == release.python[1] else f" on {format_platform(system, machine)}"
+        place = "" if last == release.last_python else f" on {platform}"
         reasons.append(
             f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{place} "
-            f"(they are for {first} to {last})"
+            f"(supported: {first} to {last})"
         )
     return "; ".join(reasons)
 
@@ -260,7 +228,7 @@ def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, 
 
 def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     knowledge: Knowledge,
-    found: Release,
+    release: Release,
     torch: str,
     targets: Sequence[Arch],
     system: str,
@@ -269,38 +237,38 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 ) -> str:
     if system == "macos":
         return "macOS has no CUDA"
-    platform_wheels = list_platform_wheels(found, system, machine, None)
+    platform = format_platform(system, machine)
+    platform_wheels = list_platform_wheels(release, system, machine, None)
     if not platform_wheels:
-        return f"no official CUDA wheel of {torch} is known for {format_platform(system, machine)}"
-    cuda_wheels = list_platform_wheels(found, system, machine, cuda)
+        return f"no official CUDA wheel of {torch} is known for {platform}"
+    cuda_wheels = list_platform_wheels(release, system, machine, cuda)
     if not cuda_wheels:
         cudas = ", ".join(wheel.cuda for wheel in platform_wheels)
-        return f"no official wheel of {torch} is built with CUDA {cuda}: there are {cudas}"
-    cuda_text = f" with CUDA {cuda_wheels[0].cuda}" if cuda else ""
-    missing = describe_missing_code(knowledge, cuda_wheels, targets)
-    if other_platform := find_other_platform(knowledge, found, platform_wheels, targets, cuda):
-        platform = format_platform(system, machine)
-        return (
-            f"no official wheel of {torch}{cuda_text} for {platform} holds code for {missing}; "
-            f"one for {other_platform} does"
-        )
-    return f"no official wheel of {torch}{cuda_text} holds code for {missing}"
+        return f"no official wheel of {torch} is built with CUDA {cuda}: the wheels have {cudas}"
+    if cuda:
+        torch = f"{torch} with CUDA {cuda_wheels[0].cuda}"
+    missing = _describe_missing_code(knowledge, cuda_wheels, targets)
+    elsewhere = [
+        format_platform(wheel.system, wheel.machine)
+        for wheel in _list_cuda_wheels(release, cuda)
+        if not list_uncovered_archs(knowledge, wheel, targets)
+    ]
+    if elsewhere and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
+        torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {elsewhere[0]} does"
+    return f"no official wheel of {torch} holds code for {missing}"
 
 
-def is_python_supported(found: Release, python: str) -> bool:
+def is_python_supported(release: Release, python: str) -> bool:
     """Return True if the release supports that Python, `3.11` or `3.11.7`.
 
     Some platforms may still lack wheels for it.
     """
-    return (
-        parse_major_minor(found.python[0])
-        <= parse_major_minor(python)
-        <= parse_major_minor(found.python[1])
-    )
+    first, last = map(parse_major_minor, release.python)
+    return first <= parse_major_minor(python) <= last
 
 
 def find_wheel_pythons(
-    found: Release, system: str, machine: str, *, pypi: bool = False
+    release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
     """Return the first and the last Python with a wheel for that platform; with `pypi`, on PyPI.
 
@@ -308,67 +276,45 @@ def find_wheel_pythons(
     """
     last_pythons = [
         limit.last
-        for limit in found.fewer_pythons
+        for limit in release.fewer_pythons
         if (not limit.system or system in limit.system)
         and (not limit.machine or normalize_machine(machine) in limit.machine)
         and (pypi or not limit.pypi)
     ]
-    return found.python[0], min([found.python[1], *last_pythons], key=parse_major_minor)
+    return release.python[0], min([release.python[1], *last_pythons], key=parse_major_minor)
 
 
 def _has_python_wheel(
-    found: Release, python: str | None, system: str, machine: str, *, pypi: bool = False
+    release: Release, python: str | None, system: str, machine: str, *, pypi: bool = False
 ) -> bool:
-    first, last = find_wheel_pythons(found, system, machine, pypi=pypi)
+    first, last = find_wheel_pythons(release, system, machine, pypi=pypi)
     return parse_major_minor(first) <= parse_major_minor(python or last) <= parse_major_minor(last)
 
 
-def _select_cpu_wheel(
-    knowledge: Knowledge, found: Release, system: str, *, on_pypi: bool
-) -> SelectedWheel:
-    if system == "macos" and not found.channel and on_pypi:
-        return SelectedWheel(None, "", "PyPI's torch for macOS is the CPU and MPS one")
-    index = format_index_url(knowledge, None, found.channel)
-    return SelectedWheel(None, index, "no GPU is a target: the CPU wheel")
-
-
 def _build_selected_wheel(
-    knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
+    knowledge: Knowledge, release: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> SelectedWheel:
-    codes = ", ".join(sorted({format_wheel_code(wheel, target) for target in targets}))
-    is_inspected = is_wheel_verified(wheel) and not found.channel
-    is_verified = is_inspected and name == found.patch
-    doubt = f"known for {found.patch}" if is_inspected else "by our facts, not verified"
-    content = f"holds {codes}" if is_verified else f"is expected to hold {codes} ({doubt})"
-    if wheel.pypi and not found.channel:
+    codes = set()  # `sm_120`, or `sm_86 for 8.9`
+    for arch in (Arch(target.major, target.minor) for target in targets):
+        cubin = max(cubin for cubin in wheel.code.cubins if cubin <= arch)
+        codes.add(arch.sm if arch in wheel.code.cubins else f"{cubin.sm} for {arch}")
+    code = ", ".join(sorted(codes))
+    is_inspected = not wheel.status.startswith("unverified") and not release.channel
+    is_verified = is_inspected and name == release.patch
+    doubt = f"known for {release.patch}" if is_inspected else "inferred, not verified"
+    content = f"holds {code}" if is_verified else f"is expected to hold {code} ({doubt})"
+    if wheel.pypi and not release.channel:
         reason = f"PyPI's torch {name} (CUDA {wheel.cuda}) {content}"
         return SelectedWheel(wheel.cuda, "", reason, is_verified)
-    index = format_index_url(knowledge, wheel.cuda, found.channel)
-    location = index.removeprefix("https://")
-    if format_published_version(name) != name:
-        location = f"{location}, where it is called {format_published_version(name)},"
+    index = format_index_url(knowledge, wheel.cuda, release.channel)
+    location, published = index.removeprefix("https://"), format_published_version(name)
+    if published != name:
+        location = f"{location} (named {published} in that index)"
     return SelectedWheel(wheel.cuda, index, f"torch {name} of {location} {content}", is_verified)
 
 
-def _build_unknown_release_error(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
-    oldest, newest = next(iter(knowledge.releases)), _find_newest_release(knowledge)
-    if parse_major_minor(minor) < parse_major_minor(oldest):
-        return KnowledgeError(
-            f"torch {version} is older than {oldest}, the oldest known",
-            hint="choose a later release in torch.version",
-        )
-    return KnowledgeError(
-        f"torch {version} is newer than {newest.patch}, the newest known",
-        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
-    )
-
-
-def _find_newest_release(knowledge: Knowledge) -> Release:
-    return list(knowledge.releases.values())[-1]
-
-
-def _resolve_patch_version(found: Release, version: str) -> str:
-    return _strip_local_version(version) if version.count(".") >= 2 else found.patch
+def _resolve_patch_version(release: Release, version: str) -> str:
+    return _strip_local_version(version) if version.count(".") >= 2 else release.patch
 
 
 def _strip_local_version(version: str) -> str:

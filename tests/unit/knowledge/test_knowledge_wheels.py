@@ -118,7 +118,7 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
             "2.6.0",
             "12.0",
             None,
-            "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0",
+            "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0",
         ),
         (
             "2.15.0",
@@ -126,7 +126,7 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
             "12.6",
             (
                 "no official wheel of torch 2.15.0 with CUDA 12.6 holds code for 12.0: "
-                "its newest is 9.0"
+                "its newest arch is 9.0"
             ),
         ),
         (
@@ -135,14 +135,14 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
             "12.8",
             (
                 "no official wheel of torch 2.15.0 is built with CUDA 12.8: "
-                "there are 12.6, 13.0, 13.2, 13.4"
+                "the wheels have 12.6, 13.0, 13.2, 13.4"
             ),
         ),
         (
             "2.15.0",
             "3.7",
             None,
-            "no official wheel of torch 2.15.0 holds code for 3.7: its oldest is 5.0",
+            "no official wheel of torch 2.15.0 holds code for 3.7: its oldest arch is 5.0",
         ),
         (
             "2.15.0",
@@ -160,7 +160,7 @@ def test_it_is_said_why_no_wheel_fits(
 
 def test_a_gap_names_what_the_wheels_hold() -> None:
     assert why("2.11.0", "8.7").endswith(
-        "8.7: it holds 5.0, 6.0, 7.0, 7.5, 8.0, 8.6, 9.0, 10.0, 12.0"
+        "8.7: its archs are 5.0, 6.0, 7.0, 7.5, 8.0, 8.6, 9.0, 10.0, 12.0"
     )
 
 
@@ -196,11 +196,11 @@ def test_every_condition_that_fails_is_told() -> None:
         KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0"
     )
     assert told == (
-        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
-        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)"
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (supported: 3.9 to 3.13)"
     )
     cpu = explain_missing_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
-    assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+    assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
 
 
 def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
@@ -211,7 +211,7 @@ def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
             chosen = select_official_wheel(KNOWLEDGE, found.patch, target, *machine)
             assert chosen is not None
             assert chosen.verified is wheel.status.startswith("verified")
-            assert chosen.why.endswith("(by our facts, not verified)") is not chosen.verified
+            assert chosen.why.endswith("(inferred, not verified)") is not chosen.verified
 
 
 @pytest.mark.parametrize("version", ["2.15.9", "2.9.0"])
@@ -233,7 +233,7 @@ def test_where_another_platform_has_the_code_both_are_named() -> None:
     thor = [Arch(11, 0)]
     told = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
     assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
-    assert told.endswith("; one for Linux aarch64 does")
+    assert told.endswith("; the wheel for Linux aarch64 does")
     assert "for Linux" not in explain_missing_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
 
 
@@ -271,5 +271,5 @@ def test_refused_python_names_the_platform_and_its_range() -> None:
     )
     assert told == (
         "no official wheel of torch 2.5.1 is for Python 3.13 on Windows x86_64 "
-        "(they are for 3.9 to 3.12)"
+        "(supported: 3.9 to 3.12)"
     )

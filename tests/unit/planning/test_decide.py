@@ -112,13 +112,13 @@ def test_cuda_is_refused_on_macos() -> None:
             host(system="windows"),
             (
                 "torch 2.15.0 of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
-                "(by our facts, not verified)"
+                "(inferred, not verified)"
             ),
             "https://download.pytorch.org/whl/cu132",
         ),
         (
             host(system="macos", machine="arm64"),
-            "PyPI's torch for macOS is the CPU and MPS one",
+            "PyPI's torch for macOS is the build for CPU and MPS",
             "",
         ),
     ],
@@ -135,7 +135,7 @@ def test_auto_builds_where_no_wheel_covers_the_targets() -> None:
     choice = chosen(host(RTX_5090, toolkits=(cuda_128,)), torch={"version": "2.6.0"})
     assert choice.strategy == "source"
     assert choice.strategy_why == (
-        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0"
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0"
     )
     assert (choice.cuda, choice.toolkit.provider) == ("12.8", "system")
 
@@ -161,7 +161,7 @@ def test_auto_builds_where_a_build_is_described(asked: dict[str, Any], named: st
 
 def test_prebuilt_that_cannot_be_is_told_with_a_torch_that_can() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0", "strategy": "prebuilt"}) == (
-        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0\n"
+        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0\n"
         "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
     )
 
@@ -170,7 +170,7 @@ def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that
     asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
     assert refused(host(), **asked) == (
         "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
-        "there are 12.6, 13.0, 13.2, 13.4\n"
+        "the wheels have 12.6, 13.0, 13.2, 13.4\n"
         "  → toolkit.version: auto (CUDA 13.2 from Python packages); "
         "or torch.strategy: source, to build it"
     )
@@ -203,7 +203,7 @@ def test_a_python_that_the_torch_has_wheels_for(python: str) -> None:
     assert chosen(host(python=python)).python.version == python
 
 
-NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
 NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
 
 
@@ -224,8 +224,8 @@ def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None
 def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
     told = refused(host(python="3.14.0"), torch={"version": "2.6.0", "strategy": "prebuilt"})
     assert told == (
-        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
-        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)\n"
+        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (supported: 3.9 to 3.13)\n"
         "  → take torch 2.9.1: PyPI's torch 2.9.1 (CUDA 12.8) holds sm_120"
     )
 
@@ -256,14 +256,14 @@ def test_targets_of_two_eras_are_built_apart() -> None:
 
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest is 5.0; "
-        "and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
+        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest "
+        "arch is 5.0; and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
     )
 
 
 def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
-        "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
         "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
         "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
     )
@@ -281,7 +281,7 @@ def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
     assert old.strategy_why == "PyPI's torch 2.9.1 (CUDA 12.8) holds sm_86 for 8.9"
     assert given.strategy_why == (
         "torch 2.9.1 of download.pytorch.org/whl/cu130 is expected to hold sm_86 for 8.9 "
-        "(by our facts, not verified)"
+        "(inferred, not verified)"
     )
 
 

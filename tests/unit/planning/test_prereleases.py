@@ -48,7 +48,7 @@ def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> N
     choice = chosen(host(), torch={"version": "2.16.0rc1"})
     assert choice.torch == "2.16.0"
     assert choice.strategy_why.startswith(
-        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134, where it is called 2.16.0, is "
+        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134 (named 2.16.0 in that index) is "
         "expected to hold "
     )
 
@@ -83,5 +83,7 @@ def test_a_tree_of_ones_own_needs_no_ref(source: dict[str, str]) -> None:
 
 def test_an_alpha_is_in_no_index() -> None:
     told = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
-    assert "torch 2.16.0a0 is in no index: it is what a build from a branch calls itself" in told
+    assert (
+        "torch 2.16.0a0 is not in any index: only a build from a branch has such a version" in told
+    )
     assert KNOWLEDGE.releases["2.15"].patch in told

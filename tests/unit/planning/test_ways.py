@@ -39,7 +39,7 @@ def test_what_is_closed_says_what_is_missing() -> None:
     found = told(host(), torch={"version": "2.6.0"})
     assert not any(way.possible or way.chosen for way in found.values())
     assert found["prebuilt"].why == (
-        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0"
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0"
     )
     assert found["source"].why.startswith("CUDA 12.8 is needed")
 
