@@ -16,7 +16,6 @@ from tasks.core.text_formatting import format_size
 from tasks.knowledge import package_managers
 from tasks.knowledge.cuda_toolkits import (
     find_toolkit,
-    find_toolkit_compilers,
     list_capable_toolkits,
 )
 from tasks.planning.resolve import resolve_without_suggestions
@@ -159,14 +158,11 @@ def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
     if capable_releases and cuda_version and cuda_version not in capable_releases:
         placeholders["toolkit_for_archs"] = capable_releases[0]
     try:
-        gcc = find_toolkit_compilers(knowledge, cuda_version).gcc_max
-        placeholders |= {
-            "gcc": str(gcc),
-            "pypi_cuda": cuda_version if find_toolkit(knowledge, cuda_version).pypi else "",
-        }
+        toolkit = find_toolkit(knowledge, cuda_version)
     except KnowledgeError:
         return placeholders
-    return placeholders | _find_newest_gcc(gcc)
+    placeholders |= {"gcc": str(toolkit.gcc_max), "pypi_cuda": cuda_version if toolkit.pypi else ""}
+    return placeholders | _find_newest_gcc(toolkit.gcc_max)
 
 
 def _find_newest_gcc(newest: int) -> dict[str, str]:

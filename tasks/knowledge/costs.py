@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from tasks.core.model import Strategy
-from tasks.knowledge.resource_estimates import DiskUsage, Range
+from tasks.knowledge.resource_estimates import DiskUsage, Range, add_range_multiple
 
 if TYPE_CHECKING:
     from tasks.knowledge.knowledge_files import Knowledge
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """The time, disk usage and memory of a strategy.
+    """The time, disk usage and memory of a strategy, None if not known.
 
-    `seconds` are least and most in wall-clock time, None if not known. `core_seconds` is the part
-    of them that compilers take, which cores share. `disk_usage` is that at the end, None if not
-    known. `memory_mib` is that of the largest single process in MiB. `known` is the evidence, or
-    begins with "unverified".
+    `seconds` are least and most in wall-clock time, `core_seconds` the part of them that compilers
+    take, which cores share. `disk_usage` is that at the end, `memory_mib` that of the largest
+    process. `known` is the evidence, or begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -60,17 +59,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
         (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
     )
     if fact is None:
-        return Cost(None, None, 0, "unverified: nothing is known of it")
+        return Cost(None, None, 0, "unverified: no cost is known")
     extension_cost = knowledge.extension_cost
-    more_archs = max(archs - 1, 0)
-    least, most = (
-        core + more_archs * extra
-        for core, extra in zip(fact.core_seconds, fact.arch_seconds, strict=True)
-    )
-    fixed_seconds = [
-        base + extensions * extra
-        for base, extra in zip(fact.seconds, extension_cost.seconds, strict=True)
-    ]
+    least, most = add_range_multiple(fact.core_seconds, fact.arch_seconds, max(archs - 1, 0))
+    fixed_seconds = add_range_multiple(fact.seconds, extension_cost.seconds, extensions)
     notes = [fact.status, fact.uncertain]
     if extensions:
         notes += [f"extensions {extension_cost.status}", extension_cost.uncertain]

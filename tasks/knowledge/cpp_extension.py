@@ -1,7 +1,6 @@
 """Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension.
 
-It is not executed: importing a torch takes seconds, and a torch that cannot be imported is parsed,
-too.
+It is not executed: importing a torch takes seconds and can fail.
 """
 
 from __future__ import annotations
@@ -55,16 +54,14 @@ class CppExtension:
     def should_check_compilers(self, torch: str) -> bool:
         """Return True if it checks the compilers of a torch of this version.
 
-        It does not check those of a torch built from a tree by hand, which is called
-        2.7.0a0+git1a2b3c4.
+        It does not check those of a torch built by hand, such as 2.7.0a0+git1a2b3c4.
         """
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
         """Return the name of the compiler kind and the bounds that apply to `cxx`.
 
-        It only looks at how CXX begins: a clang that is named by its path is checked with the
-        bounds of GCC.
+        Only the start of CXX counts: a clang with a path is checked with the bounds of GCC.
         """
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
@@ -80,7 +77,14 @@ def parse_cpp_extension(text: str) -> CppExtension:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return CppExtension()
-    variables = _read_assignments(tree)
+    variables: dict[str, Any] = {}  # of the module; references to earlier ones are resolved
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                variables[name] = _evaluate_node(value, variables)
     pattern = variables.get("BUILT_FROM_SOURCE_VERSION_PATTERN")
     return CppExtension(
         standard=_find_cxx_standard(tree),
@@ -93,29 +97,11 @@ def parse_cpp_extension(text: str) -> CppExtension:
 
 
 def _find_cxx_standard(tree: ast.Module) -> int | None:
-    """Return the C++ standard if all literal options name the same one.
-
-    They do in each release from 2.5 to 2.15.
-    """
+    """Return the C++ standard if all literal options name the same one, as in 2.5 to 2.15."""
     literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    standards = {
-        int(option[1])
-        for literal in literals
-        if isinstance(literal, str) and (option := _CXX_STANDARD.fullmatch(literal))
-    }
+    texts = (literal for literal in literals if isinstance(literal, str))
+    standards = {int(option[1]) for text in texts if (option := _CXX_STANDARD.fullmatch(text))}
     return standards.pop() if len(standards) == 1 else None
-
-
-def _read_assignments(tree: ast.Module) -> dict[str, Any]:
-    """Return the module variables with literal values, with references to earlier ones resolved."""
-    variables: dict[str, Any] = {}
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                variables[name] = _evaluate_node(value, variables)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                variables[name] = _evaluate_node(value, variables)
-    return variables
 
 
 def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
@@ -127,10 +113,10 @@ def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
         case ast.Tuple(elts=parts):
             return tuple(_evaluate_node(part, known) for part in parts)
         case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {
-                _evaluate_node(key, known): _evaluate_node(value, known) for key, value in pairs
-            }
+            evaluated = (
+                (_evaluate_node(node, known) for node in nodes) for nodes in (keys, values)
+            )
+            return dict(zip(*evaluated, strict=True))
         case ast.Call(func=ast.Attribute(attr="compile"), args=[ast.Constant(value=value)]):
             return value  # re.compile
     return None
@@ -138,11 +124,9 @@ def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
 
 def _parse_bounds(table: Any) -> Iterator[tuple[str, VersionBounds]]:
     for cuda, row in table.items() if isinstance(table, dict) else ():
-        match row:
-            case (lowest, above) if (
-                isinstance(cuda, str) and _format_version(lowest) and _format_version(above)
-            ):
-                yield cuda, VersionBounds(_format_version(lowest), _format_version(above))
+        bounds = tuple(map(_format_version, row)) if isinstance(row, tuple) else ()
+        if isinstance(cuda, str) and len(bounds) == 2 and all(bounds):
+            yield cuda, VersionBounds(*bounds)
 
 
 def _format_version(numbers: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
@@ -18,16 +17,6 @@ if TYPE_CHECKING:
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-@dataclass(frozen=True)
-class ToolkitCompilers:
-    """The newest gcc and clang that nvcc accepts; the lowest _MSC_VER, and the first it rejects."""
-
-    gcc_max: int
-    clang_max: int
-    msvc_min: int
-    msvc_below: int
-
-
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     """Return the facts of a CUDA release, by `12.8` or a full version.
 
@@ -38,8 +27,8 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
         return knowledge.toolkits[release]
     releases = list(knowledge.toolkits)
     raise KnowledgeError(
-        f"CUDA {cuda} is not known; known are {', '.join(releases)}",
-        hint=f"take {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
+        f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}",
+        hint=f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
     )
 
 
@@ -55,20 +44,18 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 
 
 def list_published_toolkits(
-    knowledge: Knowledge, found: Release, archs: Iterable[Arch], system: System
+    knowledge: Knowledge, release: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """Return the CUDA releases that PyTorch publishes the release with, for all `archs`.
+    """Return the CUDA releases that PyTorch publishes the release with, that of PyPI's wheel first.
 
     Those that cannot compile for every arch, or are known to fail with its sources, are left out.
-    That of PyPI's wheel comes first.
     """
     required = tuple(archs)
-    capable = list_capable_toolkits(knowledge, required)
-    published = dict.fromkeys((found.pypi_cuda, *found.cudas_built))
     return tuple(
         cuda
-        for cuda in published
-        if cuda in capable and not is_known_to_fail(knowledge, found.patch, cuda, required, system)
+        for cuda in dict.fromkeys((release.pypi_cuda, *release.cudas_built))
+        if cuda in list_capable_toolkits(knowledge, required)
+        and not is_known_to_fail(knowledge, release.patch, cuda, required, system)
     )
 
 
@@ -89,19 +76,23 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
     """
     toolkit = find_toolkit(knowledge, cuda)
     required = sorted(set(archs))
-    for arch in required:
-        if arch not in toolkit.makes:
-            raise KnowledgeError(
-                f"CUDA {cuda} {_explain_missing_arch(knowledge, toolkit, arch)}",
-                hint=_format_toolkit_hint(knowledge, required),
-            )
-    return toolkit
-
-
-def find_toolkit_compilers(knowledge: Knowledge, cuda: str) -> ToolkitCompilers:
-    """Return the host compilers that the toolkit accepts."""
-    toolkit = find_toolkit(knowledge, cuda)
-    return ToolkitCompilers(toolkit.gcc_max, toolkit.clang_max, *toolkit.msvc)
+    missing = next((arch for arch in required if arch not in toolkit.makes), None)
+    if not missing:
+        return toolkit
+    able = list_capable_toolkits(knowledge, [missing])
+    releases = list(knowledge.toolkits)
+    if not able:
+        reason = f"cannot compile for {missing} ({missing.sm}), nor can any other known toolkit"
+    elif releases.index(toolkit.cuda) < releases.index(able[0]):
+        reason = f"cannot compile for {missing} ({missing.sm}); {able[0]} is the first that can"
+    else:
+        reason = f"dropped {missing} ({missing.sm}); {able[-1]} is the last that supports it"
+    names = ", ".join(map(str, required))
+    hint = f"build for fewer archs: no toolkit can compile for all of {names}"
+    if capable := list_capable_toolkits(knowledge, required):
+        last = f" to {capable[-1]}" if len(capable) > 1 else ""
+        hint = f"use CUDA {capable[0]}{last} for {names}"
+    raise KnowledgeError(f"CUDA {cuda} {reason}", hint=hint)
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
@@ -124,40 +115,14 @@ def list_toolkit_packages(
     """
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:
-        raise _build_pypi_error(knowledge, toolkit)
+        published = [kit.cuda for kit in knowledge.toolkits.values() if kit.pypi]
+        raise KnowledgeError(
+            f"PyPI has no nvcc of CUDA {toolkit.cuda}, only of {published[0]} to {published[-1]}",
+            hint=f"install CUDA {toolkit.cuda} on the system, or use {published[-1]}",
+        )
     components = knowledge.toolkit_notes["pypi"]
     extras = [*components["extension"]["extras"]]
     extras += components["extension"]["inspect"] if toolkit.cuobjdump else []
     extras += components["source"]["extras"] if for_source else []
     packages = components["source"]["packages"] if for_source else []
     return (f"{components['metapackage']}[{','.join(extras)}]=={toolkit.cuda}.*", *packages)
-
-
-def _explain_missing_arch(knowledge: Knowledge, kit: Toolkit, arch: Arch) -> str:
-    capable = list_capable_toolkits(knowledge, [arch])
-    releases = list(knowledge.toolkits)
-    if not capable:
-        return f"cannot make {arch} ({arch.sm}), nor can any other known toolkit"
-    if releases.index(kit.cuda) < releases.index(capable[0]):
-        return f"cannot make {arch} ({arch.sm}); {capable[0]} is the first that can"
-    return f"dropped {arch} ({arch.sm}); {capable[-1]} is the last that can"
-
-
-def _format_toolkit_hint(knowledge: Knowledge, archs: list[Arch]) -> str:
-    capable = list_capable_toolkits(knowledge, archs)
-    names = ", ".join(map(str, archs))
-    if not capable:
-        return f"no one toolkit makes {names}: build for fewer archs"
-    return (
-        f"take CUDA {capable[0]}"
-        + (f" to {capable[-1]}" if len(capable) > 1 else "")
-        + f" for {names}"
-    )
-
-
-def _build_pypi_error(knowledge: Knowledge, kit: Toolkit) -> KnowledgeError:
-    releases = [cuda for cuda, toolkit in knowledge.toolkits.items() if toolkit.pypi]
-    return KnowledgeError(
-        f"PyPI has no usable toolkit of CUDA {kit.cuda}: it has {releases[0]} to {releases[-1]}",
-        hint=f"install CUDA {kit.cuda} on the system, or take {releases[-1]}",
-    )

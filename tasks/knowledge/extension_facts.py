@@ -135,17 +135,14 @@ def normalize_project_name(name: str) -> str:
 
 def find_extension(knowledge: Knowledge, name: str) -> ExtensionFact | None:
     """Return the extension with that name in any spelling, or None."""
-    project = normalize_project_name(name)
-    return next((fact for fact in knowledge.extensions.values() if fact.name == project), None)
+    return knowledge.extensions.get(normalize_project_name(name))
 
 
 def find_extension_by_distribution(knowledge: Knowledge, name: str) -> ExtensionFact | None:
     """Return the known extension with that distribution name, or None."""
-    project = normalize_project_name(name)
     facts = knowledge.extensions.values()
-    return next(
-        (fact for fact in facts if normalize_project_name(fact.distribution) == project), None
-    )
+    by_distribution = {normalize_project_name(fact.distribution): fact for fact in facts}
+    return by_distribution.get(normalize_project_name(name))
 
 
 def find_extensions_by_source(
@@ -155,10 +152,8 @@ def find_extensions_by_source(
     if sdist:
         fact = find_extension_by_distribution(knowledge, sdist.partition("==")[0])
         return [fact] if fact and fact.pypi == "own" else []
-    facts = knowledge.extensions.values()
-    matching = [
-        fact for fact in facts if git and _normalize_git_url(fact.git) == _normalize_git_url(git)
-    ]
+    url, facts = _normalize_git_url(git), knowledge.extensions.values()
+    matching = [fact for fact in facts if git and _normalize_git_url(fact.git) == url]
     return sorted(matching, key=lambda fact: fact.ref != ref)
 
 
@@ -169,28 +164,24 @@ def _normalize_git_url(url: str) -> str:
 
 
 def compute_build_variables(
-    settings: Iterable[BuildSetting], archs: ArchVariable | None, met: Combination
+    settings: Iterable[BuildSetting], archs: ArchVariable | None, combination: Combination
 ) -> dict[str, str]:
-    """Return the variables that a build of `met` needs.
-
-    Raises `KnowledgeError` for a GPU that its setup.py does not support.
-    """
+    """Return the variables of a build. Raises `KnowledgeError` for an unsupported GPU."""
     env: dict[str, str] = {}
     for setting in settings:
-        if is_condition_met(setting.when, met):
+        if is_condition_met(setting.when, combination):
             env.update(setting.env)
-    if archs and met.archs:
-        env[archs.variable] = format_arch_variable(archs, met.archs)
+    if archs and combination.archs:
+        env[archs.variable] = format_arch_variable(archs, combination.archs)
     return env
 
 
-def list_nvcc_options(settings: Iterable[BuildSetting], met: Combination) -> tuple[str, ...]:
-    """Return the options to append to those of nvcc in a build of `met`."""
+def list_nvcc_options(
+    settings: Iterable[BuildSetting], combination: Combination
+) -> tuple[str, ...]:
+    """Return the options to append to those of nvcc in that build."""
     return tuple(
-        option
-        for setting in settings
-        if is_condition_met(setting.when, met)
-        for option in setting.nvcc
+        option for one in settings if is_condition_met(one.when, combination) for option in one.nvcc
     )
 
 
@@ -199,24 +190,20 @@ def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
 
     For each target, it has the newest known arch whose code runs on it.
     """
-    covering = sorted({_find_covering_arch(archs, target) for target in targets})
-    return ";".join(f"{arch.major}{arch.minor}" for arch in covering)
+    covering = set()
+    for target in targets:
+        known = archs.known or (Arch(target.major, target.minor),)
+        able = [a for a in known if a.major == target.major and a.minor <= target.minor]
+        if not able:
+            names = ", ".join(map(str, known))
+            raise KnowledgeError(
+                f"its setup.py compiles only for {names}, not for {target}",
+                hint=f"remove the extension, or remove {target} from target.gpus",
+            )
+        covering.add(max(able))
+    return ";".join(f"{arch.major}{arch.minor}" for arch in sorted(covering))
 
 
-def _find_covering_arch(archs: ArchVariable, target: Arch) -> Arch:
-    if not archs.known:
-        return Arch(target.major, target.minor)
-    candidates = [
-        arch for arch in archs.known if arch.major == target.major and arch.minor <= target.minor
-    ]
-    if not candidates:
-        raise KnowledgeError(
-            f"its setup.py makes no code for {target}: it knows {', '.join(map(str, archs.known))}",
-            hint="leave the extension out, or that card out of target.gpus",
-        )
-    return max(candidates)
-
-
-def find_build_failure(fact: ExtensionFact, met: Combination) -> BuildFailure | None:
-    """Return the known reason why this extension does not build with `met`, or None."""
-    return next((failure for failure in fact.fails if is_condition_met(failure.when, met)), None)
+def find_build_failure(fact: ExtensionFact, combination: Combination) -> BuildFailure | None:
+    """Return the known reason why this extension does not build with `combination`, or None."""
+    return next((one for one in fact.fails if is_condition_met(one.when, combination)), None)

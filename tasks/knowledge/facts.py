@@ -1,4 +1,4 @@
-"""The types of the facts in config/knowledge. Queries over the facts are in the other modules.
+"""The types of the facts in config/knowledge; the other modules have the queries.
 
 `field(name=...)` is the YAML key of a field with another name. A dotted key is in a mapping of the
 row, or in each mapping of a list; "name" is the key of the row. `status` is the evidence of an
@@ -41,19 +41,13 @@ else:
 class NullableText(str):
     """A text, "" for null."""
 
-    __slots__ = ()
-
 
 class Pattern(str):
     """The text of a valid regular expression."""
 
-    __slots__ = ()
-
 
 class Conditions(tuple[Mapping[str, Any], ...]):
     """Alternatives: empty for null, one for a mapping, several for a list."""
-
-    __slots__ = ()
 
 
 def parse_value(kind: type, value: Any) -> Any:
@@ -105,8 +99,7 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
     """A capability of systems on a chip, which run other cubins than the general rule allows.
 
-    `runs` are all cubins that it runs. `runs_since` are more, of toolkits from CUDA release `since`
-    on.
+    `runs` are all cubins that it runs; `runs_since` more, of toolkits from CUDA `since` on.
     """
 
     arch: ParsedArch = field(name="name")
@@ -126,8 +119,7 @@ class CodeFamily(Struct, frozen=True, kw_only=True):
 class BinaryRules(Struct, frozen=True):
     """The exceptions to the general rule that code runs on its major, from its minor up.
 
-    `integrated` is by capability. `families` are the capabilities that a family arch, `12.0f`, runs
-    on.
+    `integrated` is by capability, `families` has the capabilities that a family arch runs on.
     """
 
     integrated: Mapping[Arch, IntegratedGpu]
@@ -166,11 +158,6 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     def msvc(self) -> tuple[int, int]:
         """The lowest _MSC_VER that it accepts and the first that it rejects."""
         return self.msvc_min, self.msvc_below
-
-    @property
-    def driver(self) -> Mapping[str, str | None]:
-        """The oldest driver by system."""
-        return {"linux": self.linux_driver, "windows": self.windows_driver}
 
 
 class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
@@ -254,7 +241,7 @@ class KnownBad(Struct, frozen=True, kw_only=True):
     """A combination that is known not to work.
 
     `when` has one alternative per item; empty if no fact can show that it is met. `cured` is the
-    stage that fixes it, so that the user need not.
+    stage that fixes it, so that the user does not have to.
     """
 
     id: str

@@ -16,9 +16,8 @@ from tasks.core.model import Arch, Gpu
 from tasks.knowledge.facts import GpuFact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from tasks.knowledge.facts import GpuFamily
     from tasks.knowledge.knowledge_files import Knowledge
 
 _MAKER_PATTERN = re.compile(r"nvidia|geforce|\bgpu\b")
@@ -43,15 +42,11 @@ def split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """Return the words that identify the GPU.
-
-    Memory sizes and the words of a whole product line are left out.
-    """
-    line_words = knowledge.line_words
+    """Return the words that identify the GPU: no memory size, no word of a whole product line."""
     return [
         word
         for word in split_gpu_name(text)
-        if word not in line_words and not _MEMORY_SIZE.fullmatch(word)
+        if word not in knowledge.line_words and not _MEMORY_SIZE.fullmatch(word)
     ]
 
 
@@ -64,38 +59,43 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """
     numbers = _list_model_numbers(text)
     if not numbers:
-        similar = [
-            gpu for gpu in knowledge.gpus if _compute_similarity(text, gpu.name) >= _MIN_SIMILARITY
-        ]
-        return sorted(similar, key=lambda gpu: -_compute_similarity(text, gpu.name))[:1]
-    for is_near in (
-        _is_same_model,
-        _is_lookalike_model,
-        _is_transposed_model,
-        _is_one_character_off,
-    ):
-        gpus = [gpu for gpu in knowledge.gpus if is_near(numbers, _list_model_numbers(gpu.name))]
+        nearest = max(knowledge.gpus, key=lambda gpu: _compute_similarity(text, gpu.name))
+        return [nearest] if _compute_similarity(text, nearest.name) >= _MIN_SIMILARITY else []
+    lookalikes = {number.translate(_LOOKALIKE_DIGITS) for number in numbers}  # 509O
+    swapped = {
+        number[:index] + number[index + 1] + number[index] + number[index + 2 :]
+        for number in numbers
+        for index in range(len(number) - 1)
+    }
+    shorter = _drop_one_character(numbers)  # another digit instead is another GPU
+    ways: tuple[Callable[[set[str]], set[str]], ...] = (
+        lambda known: known & numbers,
+        lambda known: known & lookalikes,
+        lambda known: known & swapped,
+        lambda known: known & shorter | _drop_one_character(known) & numbers,
+    )
+    for find_shared in ways:
+        gpus = [gpu for gpu in knowledge.gpus if find_shared(_list_model_numbers(gpu.name))]
         if gpus:
-            return _select_best_gpus(text, gpus)
-    return []
-
-
-def _select_best_gpus(text: str, found: list[GpuFact]) -> list[GpuFact]:
-    """Return the best GPU of each capability.
-
-    The best has the fewest words that `text` does not have, then the most similar name.
-    """
+            break
+    else:
+        return []
+    # Of each capability, the name with the fewest words that `text` lacks, then the most similar
+    words = set(split_gpu_name(text))
     best: dict[Arch, GpuFact] = {}
-    requested_words = set(split_gpu_name(text))
-
-    def rank(gpu: GpuFact) -> tuple[int, float]:
-        return len({*split_gpu_name(gpu.name)} - requested_words), -_compute_similarity(
-            text, gpu.name
-        )
-
-    for gpu in sorted(found, key=rank):
+    gpus.sort(key=lambda gpu: -_compute_similarity(text, gpu.name))
+    for gpu in sorted(gpus, key=lambda gpu: len({*split_gpu_name(gpu.name)} - words)):
         best.setdefault(gpu.arch, gpu)
     return [best[arch] for arch in sorted(best)]
+
+
+def _drop_one_character(numbers: set[str]) -> set[str]:
+    return {
+        number[:index] + number[index + 1 :]
+        for number in numbers
+        if len(number) > _MIN_MODEL_DIGITS
+        for index in range(len(number))
+    }
 
 
 def _list_model_numbers(text: str) -> set[str]:
@@ -103,44 +103,8 @@ def _list_model_numbers(text: str) -> set[str]:
     return {word for word in candidates if not _MEMORY_SIZE.fullmatch(word)}
 
 
-def _is_same_model(asked: set[str], known: set[str]) -> bool:
-    return bool(asked & known)
-
-
-def _is_lookalike_model(asked: set[str], known: set[str]) -> bool:
-    """Return True if the numbers are equal once letters are read as digits: 509O."""
-    return bool({word.translate(_LOOKALIKE_DIGITS) for word in asked} & known)
-
-
-def _is_transposed_model(asked: set[str], known: set[str]) -> bool:
-    """Return True if the numbers are equal after two neighbouring characters are swapped."""
-    return any(
-        word[:index] + word[index + 1] + word[index] + word[index + 2 :] in known
-        for word in asked
-        for index in range(len(word) - 1)
-    )
-
-
-def _is_one_character_off(asked: set[str], known: set[str]) -> bool:
-    """Return True if a number has one character too many or too few.
-
-    Another digit is another GPU.
-    """
-    return any(
-        _is_one_shorter(number, known_number) or _is_one_shorter(known_number, number)
-        for number in asked
-        for known_number in known
-    )
-
-
-def _is_one_shorter(long: str, short: str) -> bool:
-    return len(short) >= _MIN_MODEL_DIGITS and short in {
-        long[:index] + long[index + 1 :] for index in range(len(long))
-    }
-
-
 def _compute_similarity(text: str, name: str) -> float:
-    from difflib import SequenceMatcher  # noqa: PLC0415 - for names that nobody knows
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for unknown names
 
     return SequenceMatcher(None, normalize_gpu_name(text), normalize_gpu_name(name)).ratio()
 
@@ -149,9 +113,9 @@ _CAPABILITY_PATTERN = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?
 _RTX_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
 _MAX_NAMED_GPUS = 3
 _CAPABILITY_HINT = (
-    'write its compute capability, such as "12.0": nvidia-smi --query-gpu=compute_cap --format=csv'
+    'write its compute capability, such as "12.0". To print it, run: '
+    "nvidia-smi --query-gpu=compute_cap --format=csv"
 )
-_FULL_NAME_HINT = "write the full name, or the capability"
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
@@ -164,34 +128,42 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     one that no toolkit compiles for (`Quadro 6000`), and an unknown one.
     """
     if text not in knowledge.gpus_by_text:
-        knowledge.gpus_by_text[text] = _resolve_uncached_gpu(knowledge, text)
+        knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
     return knowledge.gpus_by_text[text]
 
 
-def _resolve_uncached_gpu(knowledge: Knowledge, text: str) -> GpuFact:
+def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if is_capability(text):
         return _resolve_capability(knowledge, text.strip().lower())
-    for gpu in knowledge.gpus:
-        if normalize_gpu_name(text) == normalize_gpu_name(gpu.name):
-            return gpu
+    normalized = normalize_gpu_name(text)
+    named = (gpu for gpu in knowledge.gpus if normalized == normalize_gpu_name(gpu.name))
+    if exact := next(named, None):
+        return exact
     _reject_too_old_gpu(knowledge, text)
     words = list_distinctive_words(knowledge, text)
-    family = next(
-        (candidate for candidate in knowledge.families if words == [candidate.name.lower()]), None
-    )
-    if family:
-        return _resolve_family(knowledge, text, family)
     matches = _match_gpus(knowledge, text)
+    families = (family for family in knowledge.families if words == [family.name.lower()])
+    if family := next(families, None):
+        if len(family.archs) == 1:
+            return GpuFact(text.strip(), family.archs[0], family.status)
+        matches = [gpu for gpu in knowledge.gpus if gpu.arch in family.archs]
     if not matches:
         raise _build_unknown_gpu_error(knowledge, text)
-    if not words:
+    if not words or family or len({gpu.arch for gpu in matches}) > 1:
+        choices = f"{':' if words else ', such as'} {_format_gpu_choices(matches)}"
         raise KnowledgeError(
-            f'"{text}" is said of many GPUs, such as {_format_gpu_choices(matches)}',
-            hint=_FULL_NAME_HINT,
+            f'several GPUs match "{text}"{choices}',
+            hint="write the full name or the compute capability",
         )
-    if len({gpu.arch for gpu in matches}) > 1:
-        raise _build_ambiguous_error(text, matches)
-    return _select_plainest_gpu(text.strip(), matches)
+    # The name with the fewest words, else all of them by the name as written
+    fewest_words = min(len(split_gpu_name(gpu.name)) for gpu in matches)
+    plainest = [gpu for gpu in matches if len(split_gpu_name(gpu.name)) == fewest_words]
+    if len(plainest) == 1:
+        return plainest[0]
+    status = f"{matches[0].status}; so are all {len(matches)} of that name"
+    machines = {gpu.machine for gpu in matches}
+    machine = machines.pop() if len(machines) == 1 else ""
+    return GpuFact(text.strip(), matches[0].arch, status, machine)
 
 
 def is_capability(text: str) -> bool:
@@ -235,54 +207,27 @@ def shorten_gpu_name(name: str) -> str:
 
 def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
     arch = Arch.parse_capability(text)
-    toolkits = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
-    if not toolkits:
+    toolkits = knowledge.toolkits.values()
+    status = next((toolkit.status for toolkit in toolkits if arch in toolkit.makes), None)
+    if status is None:
+        known = {cubin for kit in toolkits for cubin in kit.makes if not cubin.suffix}
         raise KnowledgeError(
-            f'no known CUDA toolkit makes code for "{text}"',
-            hint=_format_known_capabilities(knowledge),
+            f'no known CUDA toolkit compiles for "{text}"',
+            hint=f"choose one of {', '.join(map(str, sorted(known)))}",
         )
-    return GpuFact(f"compute capability {arch}", arch, toolkits[0].status)
-
-
-def _format_known_capabilities(knowledge: Knowledge) -> str:
-    archs = {
-        arch for toolkit in knowledge.toolkits.values() for arch in toolkit.makes if not arch.suffix
-    }
-    return "known are " + ", ".join(map(str, sorted(archs)))
-
-
-def _resolve_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
-    if len(family.archs) > 1:
-        products = [gpu for gpu in knowledge.gpus if gpu.arch in family.archs]
-        raise _build_ambiguous_error(text, products)
-    return GpuFact(text.strip(), family.archs[0], family.status)
+    return GpuFact(f"compute capability {arch}", arch, status)
 
 
 def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the products whose names contain every word of `text`."""
-    spellings = [{word, _add_ampere_prefix(word)} for word in split_gpu_name(text)]
-    if not spellings:
-        return []
+    # The RTX A6000 is also called "RTX 6000"
+    words = split_gpu_name(text)
+    spellings = [{word, f"a{word}" if re.fullmatch(r"\d{4}", word) else word} for word in words]
     return [
         gpu
         for gpu in knowledge.gpus
-        if all(not forms.isdisjoint(split_gpu_name(gpu.name)) for forms in spellings)
+        if spellings and not any(forms.isdisjoint(split_gpu_name(gpu.name)) for forms in spellings)
     ]
-
-
-def _add_ampere_prefix(word: str) -> str:
-    # The RTX A6000 is also called "RTX 6000".
-    return f"a{word}" if re.fullmatch(r"\d{4}", word) else word
-
-
-def _select_plainest_gpu(text: str, found: list[GpuFact]) -> GpuFact:
-    fewest_words = min(len(split_gpu_name(gpu.name)) for gpu in found)
-    plainest = [gpu for gpu in found if len(split_gpu_name(gpu.name)) == fewest_words]
-    if len(plainest) == 1:
-        return plainest[0]
-    status = f"{found[0].status}; so are all {len(found)} of that name"
-    machines = {gpu.machine for gpu in found}
-    return GpuFact(text, found[0].arch, status, machines.pop() if len(machines) == 1 else "")
 
 
 def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
@@ -294,36 +239,30 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
         if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
             matches = _match_gpus(knowledge, text)
             raise KnowledgeError(
-                f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
-                f"{row['last_toolkit']} was the last toolkit that makes code for it",
-                hint=f"if another is meant, write its full name: {_format_gpu_choices(matches)}"
+                f'"{text.strip()}" is a {row["generation"]} GPU ({row["cc"]}); '
+                f"CUDA {row['last_toolkit']} is the last toolkit that compiles for it",
+                hint=f"if you mean another GPU, write its name: {_format_gpu_choices(matches)}"
                 if matches
-                else "choose another card",
+                else "choose another GPU",
             )
 
 
-def _build_ambiguous_error(text: str, found: Iterable[GpuFact]) -> KnowledgeError:
-    return KnowledgeError(
-        f'"{text}" is said of different GPUs: {_format_gpu_choices(found)}', hint=_FULL_NAME_HINT
-    )
-
-
-def _format_gpu_choices(found: Iterable[GpuFact]) -> str:
+def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
     """Format the plainest name of each capability."""
     plainest: dict[Arch, GpuFact] = {}
-    for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
+    for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
     return ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
 
 
 def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
     if normalize_gpu_name(text) == "cpu":
-        hint = "what is built for cards runs on the CPU, too; gpus: [] is a build without CUDA"
-        return KnowledgeError(f'"{text}" is no GPU', hint=hint)
-    suggestions = [
+        hint = "to build without CUDA, set gpus: []. A build for GPUs also runs on the CPU"
+        return KnowledgeError(f'"{text}" is not a GPU', hint=hint)
+    suggestions = " or ".join(
         f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in find_nearest_gpus(knowledge, text)
-    ]
-    hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else _CAPABILITY_HINT
+    )
+    hint = f"did you mean {suggestions}?" if suggestions else _CAPABILITY_HINT
     return KnowledgeError(f'"{text}" is not a known GPU', hint=hint)
 
 

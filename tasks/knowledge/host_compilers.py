@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.cuda_toolkits import find_toolkit_compilers
+from tasks.knowledge.cuda_toolkits import find_toolkit
 from tasks.knowledge.torch_releases import find_release
 from tasks.knowledge.versions import parse_version_numbers
 
@@ -44,40 +45,41 @@ def find_compiler_limits(
 
     Raises `KnowledgeError` for a toolkit that is not known. An unknown torch sets no limits.
     """
-    gcc_min = _find_gcc_minimum(knowledge, torch) if torch else ""
+    gcc_min = ""
+    with suppress(KnowledgeError):
+        # Only releases of C++17 check GCC (gcc-min of combinations.yaml, which is not read at load)
+        release = find_release(knowledge, torch or "")
+        gcc_min = release.gcc_min if release.cxx_std < _UNCHECKED_CXX_STANDARD else ""
+    limits = CompilerLimits(torch=torch or "", gcc_min=gcc_min)
     if not cuda:
-        return CompilerLimits(torch=torch or "", gcc_min=gcc_min)
-    compilers = find_toolkit_compilers(knowledge, cuda)
-    return CompilerLimits(
-        cuda=cuda,
-        gcc_max=compilers.gcc_max,
-        clang_max=compilers.clang_max,
-        msvc=(compilers.msvc_min, compilers.msvc_below),
-        torch=torch or "",
-        gcc_min=gcc_min,
-    )
+        return limits
+    kit = find_toolkit(knowledge, cuda)
+    return replace(limits, cuda=cuda, gcc_max=kit.gcc_max, clang_max=kit.clang_max, msvc=kit.msvc)
 
 
-def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
+def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:
     """Return why `compiler` is outside of the limits.
 
     "" if it is within them, or its version is not known.
     """
+    toolkit = f"CUDA {limits.cuda}" if limits.cuda else "this CUDA toolkit"
     if compiler.kind == "msvc":
-        return _explain_msvc_rejection(given, compiler)
+        msc_ver = parse_msc_ver(compiler.version)
+        if not limits.msvc or msc_ver is None or limits.msvc[0] <= msc_ver < limits.msvc[1]:
+            return ""
+        relation = "newer" if msc_ver >= limits.msvc[1] else "older"
+        accepted = f"_MSC_VER {limits.msvc[0]} to {limits.msvc[1] - 1}"
+        name = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {msc_ver})"
+        return f"{name} is {relation} than {toolkit} supports ({accepted})"
+    name = f"{compiler.name} {compiler.version}"
     version = parse_version_numbers(compiler.version)
-    newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
+    newest = limits.gcc_max if compiler.kind == "gcc" else limits.clang_max
     if newest is not None and version[:1] > (newest,):
-        limit = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
-        return (
-            f"{_format_compiler(compiler)} is newer than {_format_toolkit(given)} takes ({limit})"
-        )
-    if compiler.kind == "gcc" and version and version < parse_version_numbers(given.gcc_min):
-        limit = f"GCC {given.gcc_min} or later"
-        return (
-            f"{_format_compiler(compiler)} is older than the sources of PyTorch "
-            f"{given.torch} take ({limit})"
-        )
+        accepted = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
+        return f"{name} is newer than {toolkit} supports ({accepted})"
+    if compiler.kind == "gcc" and version and version < parse_version_numbers(limits.gcc_min):
+        accepted = f"GCC {limits.gcc_min} or later"
+        return f"{name} is older than the sources of PyTorch {limits.torch} support ({accepted})"
     return ""
 
 
@@ -89,35 +91,3 @@ def parse_msc_ver(toolset: str) -> int | None:
     """
     parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
     return 1900 + int(parts[1]) if parts else None
-
-
-def _find_gcc_minimum(knowledge: Knowledge, torch: str) -> str:
-    """Return the oldest GCC that a release's CMakeLists.txt accepts; "" if it does not check.
-
-    Only releases of C++17 check it (gcc-min of pytorch.yaml). This runs at load, where
-    combinations.yaml is not read.
-    """
-    try:
-        release = find_release(knowledge, torch)
-    except KnowledgeError:
-        return ""
-    return release.gcc_min if release.cxx_std < _UNCHECKED_CXX_STANDARD else ""
-
-
-def _explain_msvc_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
-    version = parse_msc_ver(compiler.version)
-    if not given.msvc or version is None or given.msvc[0] <= version < given.msvc[1]:
-        return ""
-    lowest, below = given.msvc
-    relation = "newer" if version >= below else "older"
-    limit = f"_MSC_VER {lowest} to {below - 1}"
-    description = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
-    return f"{description} is {relation} than {_format_toolkit(given)} takes ({limit})"
-
-
-def _format_compiler(compiler: HostCompiler) -> str:
-    return f"{compiler.name} {compiler.version}"
-
-
-def _format_toolkit(given: CompilerLimits) -> str:
-    return f"CUDA {given.cuda}" if given.cuda else "this CUDA toolkit"

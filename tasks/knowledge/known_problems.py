@@ -1,7 +1,4 @@
-"""Find combinations that are known not to work.
-
-A fact that is not known meets no condition.
-"""
+"""Find combinations that are known not to work. An unknown fact meets no condition."""
 
 from __future__ import annotations
 
@@ -62,51 +59,45 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 
 @cache
-def is_version_within(value: str, wanted: str) -> bool:
+def is_version_within(value: str, specifier: str) -> bool:
     """Return True if a version is certainly within a specifier: "13.2" is not within "<13.2.86"."""
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
     numbers = re.match(r"\d+(?:\.\d+)*", value)
-    bounds = SpecifierSet(wanted)
-    if numbers is None or any(_is_less_precise(numbers[0], bound.version) for bound in bounds):
+    bounds = SpecifierSet(specifier)
+    if numbers is None:
+        return False
+    # "13.2" may be older or newer than 13.2.86; 4 is as exact as 4.0
+    parts = numbers[0].split(".")
+    limits = (re.sub(r"(\.0)+$", "", bound.version).split(".") for bound in bounds)
+    if any(len(parts) < len(limit) and limit[: len(parts)] == parts for limit in limits):
         return False
     return numbers[0] in bounds
 
 
 def _is_requirement_met(
-    wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None
+    required: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None
 ) -> bool:
-    if value is None or isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(wanted, list):
-        return value in wanted
+    if value is None or isinstance(value, bool) or isinstance(required, bool):
+        return value is required
+    if isinstance(required, list):
+        return value in required
     if isinstance(value, tuple):
-        return any(is_version_within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
-    return is_version_within(value, wanted)
-
-
-def _is_less_precise(value: str, bound: str) -> bool:
-    # "13.2" may be older or newer than 13.2.86; 4 is as exact as 4.0.
-    value_parts, bound_parts = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
-    return len(value_parts) < len(bound_parts) and bound_parts[: len(value_parts)] == value_parts
+        return any(is_version_within(f"{arch.major}.{arch.minor}", required) for arch in value)
+    return is_version_within(value, required)
 
 
 def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
     """Return the first known failure of a run that matches a line of `text`, or None."""
-    candidates = (
-        candidate
-        for candidate in knowledge.failures
-        if candidate.phase == "run" and candidate.rank != "hint"
-    )
-    return next((failure for failure in candidates if _is_failure_in_text(failure, text)), None)
-
-
-def _is_failure_in_text(failure: Failure, text: str) -> bool:
-    return any(
-        _is_pattern_in_line(failure.patterns, line)
-        and not _is_pattern_in_line(failure.unless, line)
+    matching = (
+        failure
+        for failure in knowledge.failures
+        if failure.phase == "run" and failure.rank != "hint"
         for line in text.splitlines()
+        if _is_pattern_in_line(failure.patterns, line)
+        and not _is_pattern_in_line(failure.unless, line)
     )
+    return next(matching, None)
 
 
 def _is_pattern_in_line(patterns: tuple[str, ...], line: str) -> bool:

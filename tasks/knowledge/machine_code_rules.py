@@ -43,13 +43,12 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how `target` runs `code`.
+    """Return how `target` runs `code`: "native", "compatible" (a smaller minor), "ptx" or "".
 
-    The code is compiled for the target, compiled for a smaller minor, compiled by the driver from
-    PTX, or cannot run. `maker` is the CUDA release that compiled the code: Orin runs cubins of
-    other archs only from 13.2 on. `driver` is the CUDA release of the driver, which compiles no
-    newer PTX. If either is missing, the driver is assumed to compile the PTX. A target with a
-    suffix (`9.0a`) requires exactly that code, not only a GPU that has it.
+    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
+    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
+    missing, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires
+    exactly that code, not only a GPU that has it.
     """
     rules = knowledge.binary_rules
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
@@ -79,12 +78,9 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
     in the table counts as the one before it; (0, 0) before the first. Source: `ptx_isa` of
     toolkits.yaml.
     """
-    readable = [
-        toolkit
-        for toolkit in knowledge.toolkits.values()
-        if parse_major_minor(toolkit.cuda) <= parse_major_minor(driver_cuda)
-    ]
-    return max((parse_major_minor(toolkit.ptx_isa) for toolkit in readable), default=(0, 0))
+    newest = parse_major_minor(driver_cuda)
+    readable = [kit for kit in knowledge.toolkits.values() if parse_major_minor(kit.cuda) <= newest]
+    return max((parse_major_minor(kit.ptx_isa) for kit in readable), default=(0, 0))
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
@@ -96,9 +92,8 @@ def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | 
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
     toolkit = knowledge.toolkits.get(format_major_minor(maker))
-    return toolkit is not None and parse_major_minor(toolkit.ptx_isa) <= find_driver_ptx_isa(
-        knowledge, driver
-    )
+    newest = find_driver_ptx_isa(knowledge, driver)
+    return toolkit is not None and parse_major_minor(toolkit.ptx_isa) <= newest
 
 
 def _strip_arch_suffix(arch: Arch) -> Arch:
@@ -109,23 +104,17 @@ def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | N
     if cubin.suffix:
         return target in rules.families.get(cubin, ())
     if chip := rules.integrated.get(target):
-        is_since_met = (
-            maker is not None
-            and chip.since
-            and parse_major_minor(maker) >= parse_major_minor(chip.since)
-        )
-        return cubin in chip.runs or (bool(is_since_met) and cubin in chip.runs_since)
-    if cubin in rules.integrated:
-        return False
-    return cubin.major == target.major and cubin.minor <= target.minor
+        if not maker or not chip.since or parse_major_minor(maker) < parse_major_minor(chip.since):
+            return cubin in chip.runs
+        return cubin in chip.runs | chip.runs_since
+    is_same_major = cubin.major == target.major and cubin.minor <= target.minor
+    return is_same_major and cubin not in rules.integrated
 
 
 def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
     if ptx.suffix == "a":
         return _strip_arch_suffix(ptx) == target
-    if ptx.suffix == "f":
-        return target in rules.families.get(ptx, ())
-    return ptx <= target
+    return target in rules.families.get(ptx, ()) if ptx.suffix else ptx <= target
 
 
 @dataclass(frozen=True)
@@ -155,26 +144,17 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
     """Return the hint for an arch that the release rejects: another torch, or another arch."""
-    releases = [
-        release
-        for row in knowledge.pytorch_notes["extension_archs"]
-        for release in row["releases"]
-        if str(arch) in row["archs"]
-    ]
-    newer = [
-        release
-        for release in releases
-        if parse_major_minor(release) > parse_major_minor(torch_release)
-    ]
-    if newer:
-        return f"choose a newer torch ({newer[0]} is the first that builds extensions for {arch})"
+    rows = knowledge.pytorch_notes["extension_archs"]
+    releases = [torch for row in rows if str(arch) in row["archs"] for torch in row["releases"]]
+    version = parse_major_minor(torch_release)
+    able = f"that builds extensions for {arch}"
+    if newer := [torch for torch in releases if parse_major_minor(torch) > version]:
+        return f"choose a newer torch ({newer[0]} is the first {able})"
     if releases:
-        return (
-            f"choose an older torch ({releases[-1]} is the last that builds extensions for {arch})"
-        )
+        return f"choose an older torch ({releases[-1]} is the last {able})"
     if arch.suffix:
         return f'write "{arch.major}.{arch.minor}"'
-    return "no known torch does: build for another arch, or without extensions"
+    return f"build for another arch or without extensions: no known torch builds them for {arch}"
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
@@ -182,17 +162,12 @@ def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch
 
     nvcc may still reject it. Source: `cmake_archs` of pytorch.yaml.
     """
-    first_release = find_first_cmake_release(knowledge, [arch])
-    return first_release is None or parse_major_minor(torch_release) >= parse_major_minor(
-        first_release
-    )
+    first = find_first_cmake_release(knowledge, [arch])
+    return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """Return the first release of torch whose CMake accepts all of `archs`.
-
-    None if every release does.
-    """
+    """Return the first release of torch whose CMake accepts all of `archs`, None for any."""
     first_releases = knowledge.pytorch_notes["cmake_archs"]
     required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]

@@ -21,8 +21,11 @@ def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tup
 
     The message names the current and the required version.
     """
-    findings = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
-    return tuple(finding for finding in findings if finding)
+    return tuple(
+        finding
+        for row in knowledge.minimums
+        if (finding := _check_minimum(knowledge, row, combination))
+    )
 
 
 def _check_minimum(
@@ -36,21 +39,13 @@ def _check_minimum(
     version = f"{current[:2]}.{current[2:]}" if row.least == "msvc_min" else current
     if not minimum or not is_version_within(version, f"<{minimum}"):
         return None
-    values = {
-        "here": current,
-        "least": minimum,
-        "torch": combination.torch,
-        "cuda": combination.cuda,
-    }
-    return Finding(
-        id=row.id,
-        level="info" if row.cured else row.level,
-        message=row.what.format(**values),
-        fix=row.fix.format(**values),
-        status=row.status,
-        fixed_by=row.cured,
-        symptom=row.symptom.format(**values),
+    values = {"torch": combination.torch, "cuda": combination.cuda}
+    message, fix, symptom = (
+        text.format(here=current, least=minimum, **values)
+        for text in (row.what, row.fix, row.symptom)
     )
+    level = "info" if row.cured else row.level
+    return Finding(row.id, level, message, fix, row.status, row.cured, symptom)
 
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
@@ -61,13 +56,9 @@ def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: 
             return str(find_driver_floor(knowledge, cuda)) if cuda else ""
         if row.least == "toolkit_msvc":
             return str(find_toolkit(knowledge, cuda).msvc_min) if cuda else ""
-        return _find_release_minimum(knowledge, row, torch) if torch else ""
+        release = find_release(knowledge, torch or "")
     except KnowledgeError:  # a release or toolkit that is not in the tables
         return ""
-
-
-def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str) -> str:
-    release = find_release(knowledge, torch)
     if release.cxx_std < row.cxx_std:
         return ""
     minimum = str(getattr(release, row.least, row.least))

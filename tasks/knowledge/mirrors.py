@@ -35,10 +35,10 @@ def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> d
     for name in names:
         if name not in knowledge.mirrors:
             raise SettingsError(
-                f'there is no mirror "{name}"{format_did_you_mean(name, knowledge.mirrors)}',
+                f'the mirror "{name}" is not known{format_did_you_mean(name, knowledge.mirrors)}',
                 location="mirrors",
-                hint=f"choose of {', '.join(knowledge.mirrors)} (docs/knowledge.md); one of your "
-                "own goes into source.mirrors, as prefix: replacement",
+                hint=f"choose from {', '.join(knowledge.mirrors)} (docs/knowledge.md); "
+                "or set your own in source.mirrors: {prefix: replacement}",
             )
         replacements = {**knowledge.mirrors[name].instead, **replacements}
     return replacements
@@ -49,8 +49,7 @@ DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
 
 def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
     """Return the URL to fetch instead: the longest prefix wins, as with git's insteadOf."""
-    prefixes = [prefix for prefix in mirrors if url.startswith(prefix)]
-    longest = max(prefixes, key=len, default="")
+    longest = max(filter(url.startswith, mirrors), key=len, default="")
     return mirrors[longest] + url.removeprefix(longest) if longest else url
 
 

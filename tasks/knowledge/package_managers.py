@@ -31,13 +31,6 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
     releases: Mapping[str, Mapping[str, Any]]
     anywhere: Mapping[str, str]
 
-    def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
-        """Return the package manager of the system with these names, the most specific first."""
-        matching = (
-            manager for name in systems for manager in self.managers if name in manager.systems
-        )
-        return next(matching, None)
-
     def has_package(
         self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
     ) -> bool:
@@ -47,25 +40,26 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
         """
         if not any(system.rpartition("-")[0] in manager.systems for system in self.releases):
             return True
-        release = next((system for system in systems if system in self.releases), "")
-        versions = self.releases.get(release, {})
+        versions = next((self.releases[name] for name in systems if name in self.releases), {})
         return all(version in versions.get(word, ()) for word, version in words.items())
 
 
 def find_install_command(
-    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+    knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
     """Return the install command, such as `sudo apt install g++-14`.
 
-    "" if none is known for this system. `words` are the versions in the package names.
+    "" if none is known for this system. `systems` are its names, the most specific first; `words`
+    are the versions in the package names.
     """
     facts = knowledge.package_managers
-    manager = facts.find_manager(systems)
-    package = manager.packages.get(asked, "") if manager else ""
-    versions = {word: words[word] for word in words if f"{{{word}}}" in package}
-    template = facts.anywhere.get(asked, "")
-    if manager and package and facts.has_package(manager, systems, versions):
-        template = f"{manager.command} {package}"
+    managers = (one for name in systems for one in facts.managers if name in one.systems)
+    manager = next(managers, None)
+    package_name = manager.packages.get(package, "") if manager else ""
+    versions = {word: words[word] for word in words if f"{{{word}}}" in package_name}
+    template = facts.anywhere.get(package, "")
+    if manager and package_name and facts.has_package(manager, systems, versions):
+        template = f"{manager.command} {package_name}"
     try:
         return template.format_map(words)
     except KeyError:
@@ -73,9 +67,9 @@ def find_install_command(
 
 
 def format_install_hint(
-    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+    knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
     """Return the command, or `install rsync with your package manager` if none is known."""
-    name = knowledge.package_managers.names[asked].format_map(words)
-    command = find_install_command(knowledge, systems, asked, **words)
+    name = knowledge.package_managers.names[package].format_map(words)
+    command = find_install_command(knowledge, systems, package, **words)
     return command or f"install {name} with your package manager"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 Range = tuple[int, int]
 
@@ -33,29 +33,23 @@ class DiskUsage:
         they are hard links to one content (uv's link mode `hardlink`, its default on Linux and
         Windows).
         """
-        parts = [
-            *([self.build] if "build" in places else []),
-            *([self.installed] if _INSTALL_PLACES & set(places) else []),
-            *([self.wheels] if "wheels" in places else []),
-            *([self.cache] if "caches" in places else []),
-        ]
-        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+        parts = {"build": self.build, "wheels": self.wheels, "caches": self.cache}
+        used = [part for place, part in parts.items() if place in places]
+        used += [self.installed] if _INSTALL_PLACES & set(places) else []
+        return sum(least for least, _ in used), sum(most for _, most in used)
 
     def add_multiple(self, other: DiskUsage, times: int) -> DiskUsage:
         """Return the sum of this and `times` times the other."""
-        return DiskUsage(
-            _add_range(self.build, other.build, times),
-            _add_range(self.installed, other.installed, times),
-            _add_range(self.wheels, other.wheels, times),
-            _add_range(self.cache, other.cache, times),
-        )
+        ranges = zip(astuple(self), astuple(other), strict=True)
+        return DiskUsage(*(add_range_multiple(one, more, times) for one, more in ranges))
+
+
+def add_range_multiple(one: Range, other: Range, times: int) -> Range:
+    """Return the sum of `one` and `times` times the other."""
+    return one[0] + times * other[0], one[1] + times * other[1]
 
 
 NO_DISK_USAGE = DiskUsage((0, 0), (0, 0), (0, 0), (0, 0))
-
-
-def _add_range(one: Range, other: Range, times: int) -> Range:
-    return one[0] + times * other[0], one[1] + times * other[1]
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
@@ -64,8 +58,7 @@ def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
     The longest known prefix of its name decides, since CUDA's names end with the major of their
     CUDA.
     """
-    prefixes = (prefix for prefix in sizes if name.startswith(prefix))
-    return sizes.get(max(prefixes, key=len, default=""), 0)
+    return sizes.get(max(filter(name.startswith, sizes), key=len, default=""), 0)
 
 
 # The memory of one compiler, to choose a job count without measuring it. Estimates; what is

@@ -76,9 +76,11 @@ def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
 def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
     write: Callable[[list[Arch], bool], object],
 ) -> None:
-    with pytest.raises(KnowledgeError, match="the cards of the machine that builds"):
+    with pytest.raises(KnowledgeError, match="the GPUs of the build machine"):
         write([], False)
-    with pytest.raises(KnowledgeError, match=r"PTX of 12\.0a is for no later card") as caught:
+    with pytest.raises(
+        KnowledgeError, match=r"PTX for 12\.0a does not run on later GPUs"
+    ) as caught:
         write(archs("12.0a"), True)
     assert 'add "12.0" to target.gpus' in caught.value.hint
 
@@ -98,7 +100,11 @@ def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
         ),
         ("2.9", "10.1", "choose an older torch (2.8 is the last that builds extensions for 10.1)"),
         ("2.15.0", "12.0f", 'write "12.0"'),
-        ("2.15.0", "8.8", "no known torch does: build for another arch, or without extensions"),
+        (
+            "2.15.0",
+            "8.8",
+            "build for another arch or without extensions: no known torch builds them for 8.8",
+        ),
     ],
 )
 def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
@@ -112,9 +118,13 @@ def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
 @pytest.mark.parametrize(
     ("torch", "arch", "todo"),
     [
-        ("2.5.1", "12.0", "choose a newer torch (2.6 is the first that does)"),
-        ("2.3", "9.0a", 'choose a newer torch (2.4 is the first that does), or write "9.0"'),
-        ("2.5", "12.0f", "choose a newer torch (2.9 is the first that does)"),
+        ("2.5.1", "12.0", "choose a newer torch (2.6 is the first that accepts 12.0)"),
+        (
+            "2.3",
+            "9.0a",
+            'choose a newer torch (2.4 is the first that accepts 9.0a), or write "9.0"',
+        ),
+        ("2.5", "12.0f", "choose a newer torch (2.9 is the first that accepts 12.0f)"),
     ],
 )
 def test_an_arch_that_torchs_cmake_lacks_is_refused_with_a_way_out(
@@ -159,23 +169,23 @@ def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bo
 @each_row(
     ("text", "what"),
     [
-        ("", "an empty arch list stands for the cards of the machine"),
-        (" ", "an empty arch list stands for the cards of the machine"),
-        ("9.0;", "empty item, which ends torch's extension builder"),
+        ("", "an empty arch list means the GPUs of the build machine"),
+        (" ", "an empty arch list means the GPUs of the build machine"),
+        ("9.0;", "empty item, on which torch's extension builder fails"),
         ("9.0;;12.0", "empty item"),
         ("9.0; 12.0", "empty item"),
-        ("native", '"native" stands for the cards of the machine'),
+        ("native", '"native" means the GPUs of the build machine'),
         ("All", '"All" is for CMake only'),
         ("Common", '"Common" is for CMake only'),
-        ("Auto", '"Auto" stands for the cards'),
-        ("Blackwell", '"Blackwell" means other archs to each release'),
+        ("Auto", '"Auto" means the GPUs'),
+        ("Blackwell", '"Blackwell" means other archs in each torch release'),
         ("Hopper+PTX", '"Hopper" means other archs'),
         ("Blackwell+Tegra", "means other archs"),
         ("8.9,12.0", '"8.9,12.0" in the arch list'),
         ("sm_120", '"sm_120" in the arch list'),
         ("12.0f", "does not accept 12.0f"),
         ("8.8", "does not accept 8.8"),
-        ("12.0+PTX+PTX", "is nothing that"),
+        ("12.0+PTX+PTX", "cannot read"),
     ],
 )
 def test_a_persons_list_that_does_not_say_which_archs_is_refused(text: str, what: str) -> None:
@@ -229,7 +239,7 @@ def test_a_list_for_cmake_that_another_machine_would_read_otherwise_is_refused(t
 def test_a_list_that_leaves_a_target_out_is_refused() -> None:
     held = parse_extension_archs(KNOWLEDGE, "2.15", "9.0;8.6")
     require_covered_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
-    with pytest.raises(KnowledgeError, match=r'"9.0;8.6" makes no code for 12.0 \(target.gpus\)'):
+    with pytest.raises(KnowledgeError, match=r'"9.0;8.6" leaves out 12.0 of target.gpus'):
         require_covered_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
 
 

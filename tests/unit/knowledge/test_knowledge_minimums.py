@@ -143,9 +143,14 @@ def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
     ("cuda", "torch", "compiler", "why"),
     [
         ("12.8", None, HostCompiler("g++", "gcc", "14.2.0"), ""),
-        ("12.8", None, HostCompiler("g++", "gcc", "15.1"), "newer than CUDA 12.8 takes (GCC up to"),
+        (
+            "12.8",
+            None,
+            HostCompiler("g++", "gcc", "15.1"),
+            "newer than CUDA 12.8 supports (GCC up to",
+        ),
         ("12.8", None, HostCompiler("clang++", "clang", "19.1.7"), ""),
-        ("12.8", None, HostCompiler("clang++", "clang", "20.1"), "takes (clang up to 19)"),
+        ("12.8", None, HostCompiler("clang++", "clang", "20.1"), "supports (clang up to 19)"),
         ("12.8", "2.6.0", HostCompiler("g++", "gcc", "9.2"), "older than the sources of PyTorch"),
         ("12.8", "2.6.0", HostCompiler("clang++", "clang", "8.0"), ""),
         ("12.8", None, HostCompiler("VS", "msvc", "14.44.35207"), ""),

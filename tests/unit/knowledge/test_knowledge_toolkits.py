@@ -8,10 +8,9 @@ import pytest
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.cuda_toolkits import (
-    ToolkitCompilers,
     can_compile_arch,
     find_driver_floor,
-    find_toolkit_compilers,
+    find_toolkit,
     is_known_to_fail,
     list_capable_toolkits,
     list_published_toolkits,
@@ -62,9 +61,13 @@ def test_toolkits_for_several_archs_make_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("cuda", "arch", "what"),
     [
-        ("12.4", "12.0", "CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can"),
-        ("13.0", "7.0", "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can"),
-        ("13.5", "13.3", "CUDA 13.5 cannot make 13.3 (sm_133), nor can any other known toolkit"),
+        ("12.4", "12.0", "CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can"),
+        ("13.0", "7.0", "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that supports it"),
+        (
+            "13.5",
+            "13.3",
+            "CUDA 13.5 cannot compile for 13.3 (sm_133), nor can any other known toolkit",
+        ),
     ],
 )
 def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> None:
@@ -86,7 +89,7 @@ def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None
 def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, "13.2", [Arch(12, 0), Arch(7, 0)])
-    assert caught.value.hint == "take CUDA 12.8 to 12.9 for 7.0, 12.0"
+    assert caught.value.hint == "use CUDA 12.8 to 12.9 for 7.0, 12.0"
 
 
 @pytest.mark.parametrize(
@@ -133,10 +136,14 @@ def test_an_unknown_toolkit_is_refused(cuda: str) -> None:
 
 
 def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
-    assert find_toolkit_compilers(KNOWLEDGE, "11.8") == ToolkitCompilers(11, 14, 1910, 1940)
-    assert find_toolkit_compilers(KNOWLEDGE, "12.8") == ToolkitCompilers(14, 19, 1910, 1950)
-    assert find_toolkit_compilers(KNOWLEDGE, "13.0") == ToolkitCompilers(15, 20, 1920, 1950)
-    assert find_toolkit_compilers(KNOWLEDGE, "13.5.37") == ToolkitCompilers(16, 22, 1920, 1960)
+    for cuda, limits in {
+        "11.8": (11, 14, (1910, 1940)),
+        "12.8": (14, 19, (1910, 1950)),
+        "13.0": (15, 20, (1920, 1950)),
+        "13.5.37": (16, 22, (1920, 1960)),
+    }.items():
+        kit = find_toolkit(KNOWLEDGE, cuda)
+        assert (kit.gcc_max, kit.clang_max, kit.msvc) == limits
 
 
 def test_one_driver_branch_serves_a_cuda_major() -> None:
@@ -145,8 +152,9 @@ def test_one_driver_branch_serves_a_cuda_major() -> None:
         525,
         580,
     ]
-    assert KNOWLEDGE.toolkits["12.8"].driver == {"linux": "570.26", "windows": "570.65"}
-    assert KNOWLEDGE.toolkits["13.2"].driver == {"linux": "595.45.04", "windows": None}
+    kits = [KNOWLEDGE.toolkits[cuda] for cuda in ("12.8", "13.2")]
+    assert [kit.linux_driver for kit in kits] == ["570.26", "595.45.04"]
+    assert [kit.windows_driver for kit in kits] == ["570.65", None]
 
 
 def test_packages_pin_one_release() -> None:
@@ -176,5 +184,5 @@ def test_a_torch_from_source_needs_the_libraries_too() -> None:
 
 @pytest.mark.parametrize("cuda", ["11.8", "12.9"])
 def test_a_toolkit_that_pypi_cannot_give_is_refused(cuda: str) -> None:
-    with pytest.raises(KnowledgeError, match=r"it has 13\.0 to 13\.5"):
+    with pytest.raises(KnowledgeError, match=r"no nvcc of CUDA .* only of 13\.0 to 13\.5"):
         list_toolkit_packages(KNOWLEDGE, cuda)

@@ -74,7 +74,7 @@ def test_the_first_mirror_that_has_it_is_asked(names: list[str], index: str, pla
 def test_a_mirror_that_nobody_knows_is_named_with_the_nearest(yard: Path) -> None:
     with pytest.raises(SettingsError) as told:
         opened(yard, f"{CPU}mirrors: [tunna]\n")
-    assert 'mirrors: there is no mirror "tunna"; did you mean "tuna"?' in str(told.value)
+    assert 'mirrors: the mirror "tunna" is not known; did you mean "tuna"?' in str(told.value)
 
 
 def test_a_preset_is_no_input_and_a_persons_own_goes_before_it(yard: Path) -> None:

@@ -257,7 +257,8 @@ def test_targets_of_two_eras_are_built_apart() -> None:
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
         "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest "
-        "arch is 5.0; and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
+        "arch is 5.0; and for a build, no known CUDA toolkit makes code for 3.0\n"
+        "  → name another card"
     )
 
 

@@ -116,8 +116,9 @@ def test_an_extensions_list_that_leaves_a_target_out_is_refused_whoever_reads_it
 ) -> None:
     own = [{**SMOKE, "env": {name: text}}]
     assert refused(host(), target={"gpus": ["9.0a", "12.0"]}, extensions=own) == (
-        f'extensions (smoke).env.{name}: the arch list "{text}" makes no code for {left} '
-        "(target.gpus)\n  → leave it out, and target.gpus decides; or add them"
+        f'extensions (smoke).env.{name}: the arch list "{text}" leaves out {left} '
+        "of target.gpus\n"
+        "  → remove the list, so that target.gpus decides; or add the archs to the list"
     )
 
 
@@ -127,7 +128,7 @@ def test_torchs_own_list_must_reach_the_targets_and_what_its_tree_discards_need_
 
     told = refused(host(), **env("TORCH_CUDA_ARCH_LIST", "9.0"))
     assert told.startswith("build.env.TORCH_CUDA_ARCH_LIST: ")
-    assert '"9.0" makes no code for 12.0' in told
+    assert '"9.0" leaves out 12.0 of' in told
     assert chosen(host(), **env("CUDAARCHS", "90")).strategy == "source"
 
 

@@ -95,12 +95,12 @@ def test_cuda_12_4_of_the_system_builds_torch_2_5() -> None:
 def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
     assert refused(host(toolkits=(CUDA_124,)), **asked) == (
-        "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
+        "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
         "  → toolkit.version: auto (CUDA 13.2 from Python packages)"
     )
     old = {**asked, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
     told = refused(host(), **old)
-    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can" in told
+    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that supports it" in told
     assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
 
 
@@ -162,14 +162,14 @@ def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
     on = existing("2.5.1+cu124", "12.4", toolkits=(CUDA_124,))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
     assert refused(on, **asked) == (
-        "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
+        "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
         "  → choose another torch, or other cards in target.gpus"
     )
 
 
 def test_an_unknown_toolkit_is_told_with_the_known_ones() -> None:
     told = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
-    assert told.startswith("toolkit.version: CUDA 11.7 is not known; known are 11.8, ")
+    assert told.startswith("toolkit.version: CUDA 11.7 is not known; the known releases are 11.8, ")
 
 
 def test_a_path_of_ones_own_is_used_as_asked() -> None:

@@ -51,7 +51,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
          "5: extensions (a).after: "),
         ("extensions:\n- name: a\n  git: https://h\n  smoke:\n    script: absent.py",
          "5: extensions.0 (a).smoke.script: "),
-        ("mirrors:\n  - tuna\n  - tna", '3: mirrors: there is no mirror "tna"'),
+        ("mirrors:\n  - tuna\n  - tna", '3: mirrors: the mirror "tna" is not known'),
         ("offline: /absent", "1: offline: "),
         ("- target", "1: the file must hold keys and values"),
     ],

@@ -96,7 +96,7 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
     with pytest.raises(MissingToolError, match="git is needed to stop here"):
         run.run(DepsJob(**{**fields, **given}))
     assert heard == [
-        "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
+        "g++ 15.1.0 is newer than CUDA 12.8 supports (GCC up to 14): g++-14 (14.3.0) is used"
     ]
 
 

@@ -109,9 +109,9 @@ def test_a_setup_py_with_archs_of_its_own_is_told_them(gpus: list[str], taken: s
 
 def test_a_card_that_its_setup_py_does_not_know_is_refused_at_load() -> None:
     assert refused("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
-        "extensions (flash-attn): its setup.py makes no code for 7.5: "
-        "it knows 8.0, 9.0, 10.0, 12.0\n"
-        "  → leave the extension out, or that card out of target.gpus"
+        "extensions (flash-attn): its setup.py compiles only for 8.0, 9.0, 10.0, 12.0, "
+        "not for 7.5\n"
+        "  → remove the extension, or remove 7.5 from target.gpus"
     )
 
 

@@ -59,7 +59,9 @@ def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
     both(programs, "", "14.2.0")
     with pytest.raises(MissingToolError) as caught:
         toolchain.choose_compilers((None, None), CompilerLimits(gcc_max=13))
-    assert "g++ 14.2.0 is newer than this CUDA toolkit takes (GCC up to 13)" in caught.value.message
+    assert (
+        "g++ 14.2.0 is newer than this CUDA toolkit supports (GCC up to 13)" in caught.value.message
+    )
     assert "sudo apt install gcc-13 g++-13  (it is" in caught.value.hint
 
 
@@ -93,11 +95,13 @@ def test_clang_newer_than_the_toolkit_takes_is_not_chosen(programs: Path) -> Non
     clangs(programs, "", "20.1.0")
     with pytest.raises(MissingToolError) as caught:
         toolchain.choose_compilers((None, None), CUDA)
-    assert caught.value.message == "clang++ 20.1.0 is newer than CUDA 12.8 takes (clang up to 19)"
+    assert (
+        caught.value.message == "clang++ 20.1.0 is newer than CUDA 12.8 supports (clang up to 19)"
+    )
     clangs(programs, "-18", "18.1.3")
     chosen = toolchain.choose_compilers((None, None), CUDA)
     assert (chosen.cxx.path, chosen.kind) == (str(programs / "clang++-18"), "clang")
-    assert chosen.why.endswith("takes (clang up to 19): clang++-18 (18.1.3) is used")
+    assert chosen.why.endswith("supports (clang up to 19): clang++-18 (18.1.3) is used")
 
 
 def test_clang_is_not_held_to_gccs_limit(programs: Path) -> None:
@@ -112,7 +116,7 @@ def test_why_an_older_compiler_is_taken_is_said(programs: Path) -> None:
     chosen = toolchain.choose_compilers((None, None), CUDA)
     assert chosen.cc.path == str(programs / "gcc-14")
     assert chosen.why == (
-        "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
+        "g++ 15.1.0 is newer than CUDA 12.8 supports (GCC up to 14): g++-14 (14.3.0) is used"
     )
 
 
@@ -141,7 +145,7 @@ def test_a_compiler_that_was_asked_for_and_is_too_new_says_so(programs: Path) ->
 def test_a_gcc_older_than_the_sources_ask_for_is_not_taken(programs: Path) -> None:
     both(programs, "", "8.5.0")
     sources = CompilerLimits(gcc_max=13, cuda="12.4", torch="2.6.0", gcc_min="9.3")
-    with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0 take"):
+    with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0 support"):
         toolchain.choose_compilers((None, None), sources)
     both(programs, "-11", "11.4.0")
     assert toolchain.choose_compilers((None, None), sources).cxx.version == "11.4.0"

@@ -88,7 +88,7 @@ def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
     taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path.startswith(older)
     assert taken.why == (
-        "Community 2026 18.1.0 (MSVC 14.50.35717, _MSC_VER 1950) is newer than CUDA 12.9 takes "
+        "Community 2026 18.1.0 (MSVC 14.50.35717, _MSC_VER 1950) is newer than CUDA 12.9 supports "
         "(_MSC_VER 1910 to 1949): Build Tools 2022 17.14.36 with toolset 14.44.35207 is used"
     )
 
@@ -160,7 +160,7 @@ def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
     assert taken.installation.path == older
     assert taken.why == (
         "the compiler of this developer prompt (MSVC 14.50.35717, _MSC_VER 1950) is newer than "
-        "CUDA 12.9 takes (_MSC_VER 1910 to 1949): Build Tools 2022 17.14.36 with toolset "
+        "CUDA 12.9 supports (_MSC_VER 1910 to 1949): Build Tools 2022 17.14.36 with toolset "
         "14.44.35207 is used"
     )
 
