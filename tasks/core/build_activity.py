@@ -91,17 +91,13 @@ def classify_output(output: str) -> JobKind:
     An object without a source suffix counts as C++.
     """
     source, suffix = output.rpartition(".")[::2]
-    return (
-        classify_command(f"{source}.cpp" if "." not in source else source)
-        if suffix in ("o", "obj")
-        else "other"
-    )
+    if suffix not in {"o", "obj"}:
+        return "other"
+    return classify_command(source if "." in source else f"{source}.cpp")
 
 
 _HEAVY_THRESHOLDS = (1024, 60.0)  # MiB of memory and seconds of run time that are worth reporting
 _SLOW_SECONDS = 30.0  # compile time of an object that is worth reporting
-_SHOWN_COUNTS = (2, 3)  # heavy ones, and slow ones
-_FEWER_JOBS_HINT = "; a lower build.jobs needs less"
 _FULL_MEMORY_SHARE = 0.9  # share of memory in use that counts as full
 _MAX_NAME_LENGTH = 24  # characters of a name in a log, where one line has everything
 
@@ -159,63 +155,51 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Describe a shortage of memory, "" if memory is not short.
-
-        Example: `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`.
-        """
+        """Describe a shortage: `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or ""."""
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
-        verb = "compiler is" if self.paused == 1 else "compilers are"
-        paused_text = f"{self.paused} {verb} paused" if self.paused else ""
+        paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
-            return f"{paused_text} until there is room ({use} in use)" if paused_text else ""
-        return f"memory is full ({use}){f', {paused_text}' if paused_text else _FEWER_JOBS_HINT}"
+            return f"{paused} until memory is free ({use} in use)" if self.paused else ""
+        note = f", {paused}" if self.paused else "; a lower build.jobs needs less"
+        return f"memory is full ({use}){note}"
 
     @property
     def counts(self) -> tuple[str, ...]:
         """Return the known counts: `6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`."""
-        held_back = f" ({self.held_back} held back)" if self.held_back else ""
-        jobs = (
-            f"{self.jobs} job{'s' * (self.jobs != 1)}{held_back}" if self.jobs is not None else ""
-        )
-        memory = (
-            f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
-            if self.limit_mib
-            else ""
-        )
-        hits = f"{int(100 * self.hit_rate)} % cache hits" if self.hit_rate is not None else ""
-        return tuple(filter(None, (jobs, memory, hits)))
+        counts = []
+        if self.jobs is not None:
+            held_back = f" ({self.held_back} held back)" if self.held_back else ""
+            counts.append(f"{self.jobs} job{'s' * (self.jobs != 1)}{held_back}")
+        if self.limit_mib:
+            counts.append(f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB")
+        if self.hit_rate is not None:
+            counts.append(f"{int(100 * self.hit_rate)} % cache hits")
+        return tuple(counts)
 
     def __str__(self) -> str:
-        heaviest = (f"{_truncate_name(job.name)} {job.summary}" for job in self.heavy[:1])
+        heaviest = []
+        for job in self.heavy[:1]:
+            is_long = len(job.name) > _MAX_NAME_LENGTH
+            name = f"{job.name[: _MAX_NAME_LENGTH - 1]}…" if is_long else job.name
+            heaviest.append(f"{name} {job.summary}")
         return ", ".join((*self.counts, *heaviest))
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
     """Return the two jobs that use most memory in whole GiB; among equals, the oldest."""
-    measured = (
-        HeavyJob(_strip_object_suffix(job.output), job.resident_mib, job.age)
-        for job in jobs
-        if job.output
-    )
-    heavy_jobs = [one for one in measured if one.summary]
-    return tuple(
-        sorted(heavy_jobs, key=lambda one: (-(one.mib // 1024), -one.seconds))[: _SHOWN_COUNTS[0]]
-    )
+    named = (job for job in jobs if job.output)
+    measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
+    heavy = (job for job in measured if job.summary)
+    return tuple(nlargest(2, heavy, key=lambda job: (job.mib // 1024, job.seconds)))
 
 
 def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
     """Return the three slowest outputs, without those that took less than 30 s."""
-    slowest = nlargest(_SHOWN_COUNTS[1], seconds.items(), key=lambda item: item[1])
+    slowest = nlargest(3, seconds.items(), key=lambda item: item[1])
     return tuple(
-        SlowOutput(_strip_object_suffix(output), duration)
-        for output, duration in slowest
-        if duration >= _SLOW_SECONDS
+        SlowOutput(_find_name(path), took) for path, took in slowest if took >= _SLOW_SECONDS
     )
 
 
-def _strip_object_suffix(output: str) -> str:
+def _find_name(output: str) -> str:
     return PurePath(output.replace("\\", "/")).name.removesuffix(".o").removesuffix(".obj")
-
-
-def _truncate_name(name: str) -> str:
-    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

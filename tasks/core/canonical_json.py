@@ -45,7 +45,7 @@ def convert_to_json(value: Any) -> Json:
             return [convert_to_json(item) for item in sorted(value)]
     if dataclasses.is_dataclass(value):
         return {f.name: convert_to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no place in a manifest")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def convert_to_redacted_json(value: Any) -> Json:
@@ -54,9 +54,8 @@ def convert_to_redacted_json(value: Any) -> Json:
     Stages are compared and reported in this form: a new token for the same index does not cause a
     rebuild.
     """
-    redacted: Json = json.loads(
-        redact_secrets(json.dumps(convert_to_json(value), ensure_ascii=False))
-    )
+    text = json.dumps(convert_to_json(value), ensure_ascii=False)
+    redacted: Json = json.loads(redact_secrets(text))
     return redacted
 
 

@@ -73,9 +73,8 @@ class MsvcEnvironment:
 class CompilerCache:
     """The manifest cache.json: the compiler cache that is used as compiler launcher.
 
-    It is separate from deps.json, which the extensions read: adding, removing or upgrading a cache
-    does not rebuild them. `kind` is "" without a cache. `own` has the settings that the user made
-    in the cache's configuration, by the cache's names ("max_size").
+    It is separate from deps.json, which the extensions read: a change of the cache does not rebuild
+    them. `own` names the settings that the user made in the cache's configuration ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -89,10 +88,9 @@ class DepsManifest:
     """The manifest deps.json: the build environment.
 
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
-    build tools for an existing interpreter (strategy existing), else None. `identity` changes when
-    the environment is created again, so that everything is installed into it again. `cc` and `cxx`
-    are "" if no accepted compiler was found and nothing is compiled. `msvc` is the environment that
-    they need on Windows.
+    build tools for an existing interpreter. `identity` changes when the environment is created
+    again, so that everything is installed into it again. `cc` and `cxx` are "" if no accepted
+    compiler was found and nothing is compiled. `msvc` is what they need on Windows.
     """
 
     python: str
@@ -119,8 +117,7 @@ class DepsManifest:
 class ToolchainStamps:
     """The manifest toolchain.json, which only the deps stage reads.
 
-    `files` has the size and time of each compiler's file and of a header of the Windows SDK, by
-    path. A file that was only touched changes nothing else.
+    `files` has the size and time of each compiler and of a header of the Windows SDK, by path.
     """
 
     files: Mapping[str, str]

@@ -1,9 +1,7 @@
 """Define the exceptions of torchyard, and redact secrets in text.
 
-There is one class for each way to recover. An error says what happened, where, and what to do, in
-that order. This module does not depend on doit: `tasks.cli.running.execute` turns a
-`TorchyardError` into a failed task (exit 1), and `dodo.py` turns a `SettingsError` into a load
-failure (exit 3). Any other exception is a bug in torchyard and keeps its traceback.
+There is one class for each way to recover. A `TorchyardError` becomes a failed task (exit 1), a
+`SettingsError` a load failure (exit 3). Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -68,11 +66,7 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redact_secrets(text: str) -> str:
-    """Replace passwords and tokens in `text` by `***`.
-
-    These are credentials in URLs, authorization headers, values of variables with a secret name,
-    and tokens with a known prefix.
-    """
+    """Replace credentials in URLs, headers and assignments, and known tokens, by `***`."""
     if "@" in text and "://" in text:
         text = _URL_CREDENTIALS.sub("***@", text)
     if "=" in text and ("?" in text or "&" in text or "#" in text):
@@ -121,7 +115,8 @@ def _has_secret_word(low: str) -> bool:
 
 
 OFFLINE_HINT = (
-    "without a network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
+    "without a network: run doit bundle on a machine with a network, then set offline: PATH "
+    "(docs/offline.md)"
 )
 
 
@@ -129,9 +124,8 @@ class TorchyardError(Exception):
     """An error that the user can act on, and the root of all others.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
-    with a line. `hint` is the next step, as a command if possible. Log diagnosis can add four
-    attributes: the `cause` in a sentence, an `excerpt` of compiler output, the path of the whole
-    `log`, and the machine-readable `diagnosis`, which is None by default.
+    with a line. `hint` is the next step, as a command if possible. Log diagnosis can add the
+    `cause` in a sentence, an `excerpt` of compiler output, the whole `log` and the `diagnosis`.
     """
 
     cause = ""
@@ -168,10 +162,9 @@ class KnowledgeError(TorchyardError):
 class CommandFailedError(TorchyardError):
     """A child process that ended with an exit code that means failure.
 
-    `exit_description` says how the process ended, without its first error. `log_offset` is the byte
-    offset in the log where its output begins. `output` is the end of its output, for callers that
-    need more than the first error. `parsed_log` is the `ParsedLog` of diagnosis with all relevant
-    output.
+    `exit_description` says how it ended, without its first error. `log_offset` is the byte in the
+    log where its output begins, `output` the end of its output, `parsed_log` the `ParsedLog` of
+    diagnosis with all relevant output.
     """
 
     exit_description = ""

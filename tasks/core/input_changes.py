@@ -26,19 +26,19 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "": {"python": "Python", "cuda": "CUDA", "targets": "targets"},
     "deps": {
         "base": "Python",
-        "existing": "an environment that is there already",
-        "toolkit_provider": "where the CUDA toolkit is from",
+        "existing": "existing environment",
+        "toolkit_provider": "source of the CUDA toolkit",
         "toolkit_home": "folder of the CUDA toolkit",
         "toolkit_packages": "packages of the CUDA toolkit",
-        "with_cuda": "a torch with CUDA",
-        "compiles": "anything is compiled",
+        "with_cuda": "torch with CUDA",
+        "compiles": "needs a compiler",
         "cc": "build.env.CC",
         "cxx": "build.env.CXX",
-        "gcc_max": "newest GCC that is taken",
-        "clang_max": "newest clang that is taken",
+        "gcc_max": "newest accepted GCC",
+        "clang_max": "newest accepted clang",
         "tools": "build tools",
         "cache": "build.cache",
-        "cache_package": "compiler cache to fetch",
+        "cache_package": "compiler cache to download",
         "launchers": "build.env",
     },
     "source": {
@@ -54,7 +54,7 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "blas": "build.blas",
         "flags": "build.flags",
         "variables": "build.env",
-        "runtime": "variables of programs",
+        "runtime": "environment of programs:",
         "cache": "build.cache, build.cache_size",
         "distribute": "script of build.distribute",
         "arch_lists": "targets for",
@@ -73,7 +73,7 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "release": "torch",
         "version": "torch",
         "local": "local version",
-        "local_is_whole": "wheel.local_version alone",
+        "local_is_whole": "wheel.local_version only",
         "index": "index",
         "sha256": "torch.sha256",
         "by_packages": "CUDA's libraries from packages",
@@ -87,7 +87,7 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "imports": "imports",
         "env": "env",
         "includes": "includes",
-        "nvcc": "options of nvcc",
+        "nvcc": "nvcc options",
         "requires": "requires",
         "label": "CUDA and targets",
     },
@@ -95,20 +95,20 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "validate": {"checks": "checks"},
 }
 _KIND_LABELS = {
-    "git": "a git address",
+    "git": "a git URL",
     "path": "a folder",
     "tarball": "an archive",
-    "sdist": "a package's sources",
+    "sdist": "an sdist",
     "wheel": "a wheel from an index",
     "PrebuiltJob": "an official wheel",
     "BuiltJob": "built here",
-    "ExistingJob": "one that is there already",
+    "ExistingJob": "an existing torch",
 }
 _DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # not reported if one of these also changed
 
 
-def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterator[str]:
-    """Yield a line for each changed input of a stage of the kind `room`.
+def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterator[str]:
+    """Return a line for each changed input of a stage of that kind.
 
     If the kind of the input's object changed, most inputs differ; only those that exist before and
     after are reported.
@@ -118,39 +118,30 @@ def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterato
     if "kind" in names:
         items = [item for item in items if ABSENT not in (item.before, item.after)]
     described = [item for item in items if not _DERIVED_FROM.get(item.path[0], set()) & names]
-    yield from describe_changes(described, {**INPUT_LABELS[""], **INPUT_LABELS.get(room, {})})
+    return describe_changes(described, {**INPUT_LABELS[""], **INPUT_LABELS.get(kind, {})})
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
-    """Return a line for each change, in the order of `words`.
-
-    Example: `build.type: now Debug, was Release`.
-    """
-    order = {key: position for position, key in enumerate(words)}
-    ordered = sorted(changes, key=lambda one: order.get(one.path[0], len(order)))
-    return (_format_change(change, words) for change in ordered)
+    """Yield a line for each change, in the order of `words`: `cc: now gcc-14, was gcc-13`."""
+    order = list(words)
+    for change in sorted(changes, key=lambda one: (*order, one.path[0]).index(one.path[0])):
+        yield redact_secrets(_format_change(change, words))
 
 
 def _format_change(change: ValueChange, words: Mapping[str, str]) -> str:
     root, *subkeys = change.path
     if root == "recipe":
-        return "this version of torchyard does it in another way"
+        return "this version of torchyard runs the stage differently"
     label = words.get(root, root)
     name = (" " if " " in label else ".").join((label, *subkeys))
+    old, new = (_format_value(value, root) for value in (change.before, change.after))
     if isinstance(change.before, list) and isinstance(change.after, list):
-        return redact_secrets(f"{name}: {_format_list_change(change.before, change.after)}")
-    before, after = (_format_value(value, root) for value in (change.before, change.after))
-    return redact_secrets(f"{name}: now {_truncate_value(after)}, was {_truncate_value(before)}")
-
-
-def _format_list_change(before: list[Any], after: list[Any]) -> str:
-    """Return short lists as they are, and only the difference of long ones."""
-    old, new = _format_value(before), _format_value(after)
-    additions = [f"with {_format_value(item)}" for item in after if item not in before]
-    removals = [f"without {_format_value(item)}" for item in before if item not in after]
-    if max(len(old), len(new)) <= _MAX_VALUE_LENGTH or not (additions or removals):
-        return f"now {_truncate_value(new)}, was {_truncate_value(old)}"
-    return f"now {_truncate_value(', '.join((*additions, *removals)))}"
+        added = [f"with {_format_value(x)}" for x in change.after if x not in change.before]
+        removed = [f"without {_format_value(x)}" for x in change.before if x not in change.after]
+        # Of long lists only the difference
+        if max(len(old), len(new)) > _MAX_VALUE_LENGTH and (added or removed):
+            return f"{name}: now {_truncate_value(', '.join(added + removed))}"
+    return f"{name}: now {_truncate_value(new)}, was {_truncate_value(old)}"
 
 
 def _format_value(value: Any, key: str = "") -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -35,13 +36,9 @@ class Arch:
 
     @classmethod
     def parse_capability(cls, text: str) -> Arch:
-        """Parse `12.0`, `9.0a`, `sm_120` or `compute_90a`.
-
-        Raises `KnowledgeError` for other text.
-        """
-        match = _CAPABILITY_TEXT.fullmatch(text.strip()) or _MACHINE_CODE_NAME.fullmatch(
-            text.strip()
-        )
+        """Parse `12.0`, `9.0a`, `sm_120` or `compute_90a`. Raises `KnowledgeError`."""
+        text = text.strip()
+        match = _CAPABILITY_TEXT.fullmatch(text) or _MACHINE_CODE_NAME.fullmatch(text)
         if not match:
             raise KnowledgeError(f'"{text}" is not a compute capability', hint='write it as "12.0"')
         return cls(int(match[1]), int(match[2]), match[3])
@@ -83,10 +80,7 @@ class InstalledToolkit:
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """A torch that is installed for an interpreter.
-
-    Its metadata is read from files, without an import.
-    """
+    """A torch that is installed for an interpreter, as its metadata says, without an import."""
 
     version: str
     cuda: str | None
@@ -114,10 +108,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Host:
-    """The facts about this machine that planning needs.
-
-    The first run that builds writes them to host.json.
-    """
+    """The facts about this machine for planning; the first build writes them to host.json."""
 
     system: System
     machine: str
@@ -135,6 +126,11 @@ def compute_build_folder(root: PurePath, profile: str) -> PurePath:
     return root / "build" / profile.replace("@", ".")
 
 
+def _below(folder: str, path: str) -> cached_property[PurePath]:
+    """Return a property with a path below the `folder` of a layout."""
+    return cached_property(lambda layout: getattr(layout, folder) / path)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The absolute paths of a profile, all derived from the checkout and the profile name."""
@@ -143,54 +139,21 @@ class Layout:
     profile: str
     wheelhouse: PurePath
 
+    venv = _below("build", "venv")  # torch and the extensions are installed into it
+    overlay = _below("build", "overlay")  # build tools for an existing, unmodified interpreter
+    logs = _below("build", "logs")  # one for each command
+    abi_fingerprints = _below("build", "surfaces")  # of recent torches, to detect another ABI
+    jobserver = _below("root", "build/.jobs")  # shared by all builds of the checkout
+    config = _below("root", "config")  # settings, profiles and knowledge
+    templates = _below("root", "templates")  # Jinja templates, and the smoke extension
+
     @property
     def build(self) -> PurePath:
         """Return the build directory of this profile. torchyard owns everything in it."""
         return compute_build_folder(self.root, self.profile)
 
-    @property
-    def venv(self) -> PurePath:
-        """Return the environment that torch and the extensions are installed into."""
-        return self.build / "venv"
-
-    @property
-    def overlay(self) -> PurePath:
-        """Return the folder of build tools for an existing interpreter, which stays unmodified."""
-        return self.build / "overlay"
-
-    @property
-    def logs(self) -> PurePath:
-        """Return the folder of logs, one for each command."""
-        return self.build / "logs"
-
-    @property
-    def abi_fingerprints(self) -> PurePath:
-        """Return the folder with the ABI fingerprints of recent torch builds.
-
-        Extensions are compared with them to detect a torch with another ABI.
-        """
-        return self.build / "surfaces"
-
-    @property
-    def jobserver(self) -> PurePath:
-        """Return the folder of the jobserver that all builds of the checkout share."""
-        return self.root / "build" / ".jobs"
-
-    @property
-    def config(self) -> PurePath:
-        """Return the folder of settings, profiles and knowledge."""
-        return self.root / "config"
-
-    @property
-    def templates(self) -> PurePath:
-        """Return the folder of Jinja templates, with the smoke extension."""
-        return self.root / "templates"
-
     def compute_manifest_path(self, name: str) -> PurePath:
-        """Return the path of the manifest `name`.
-
-        A `:` in the name separates a subfolder: `extensions:smoke`.
-        """
+        """Return the path of a manifest; `:` in its name is a subfolder: `extensions:smoke`."""
         return self.build.joinpath(*f"{name}.json".split(":"))
 
 
@@ -199,8 +162,8 @@ class Command:
     """A process to run, as an argument list and never as a shell string.
 
     `env` is the whole environment of the child. `step_name` names the step in messages ("install
-    torch"). `timeout` is in seconds, None for no limit. `encoding` is the encoding of the output.
-    `serves` is True if the command starts a server that outlives the run.
+    torch"). `timeout` is in seconds. `encoding` is that of the output. `serves` is True if the
+    command starts a server that outlives the run.
     """
 
     argv: tuple[str, ...]
@@ -229,8 +192,8 @@ CheckStatus = Literal["passed", "failed", "not run"]
 class ValidationResult:
     """The result of one check.
 
-    `detail` says what was found, or why the check did not run; `remedy` says what to do. `cause` is
-    the slug of a known failure (config/knowledge/failures.yaml), "" if no known failure matches.
+    `detail` says what was found, or why the check did not run, `remedy` what to do. `cause` is the
+    slug of a known failure in failures.yaml, "" if none matches.
     """
 
     name: str
@@ -296,6 +259,6 @@ class Plan:
     absent: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def find_stages(self, room: str) -> tuple[Stage, ...]:
-        """Return the stages of the kind `room`, in build order."""
-        return tuple(stage for stage in self.stages if stage.kind == room)
+    def find_stages(self, kind: str) -> tuple[Stage, ...]:
+        """Return the stages of that kind, in build order."""
+        return tuple(stage for stage in self.stages if stage.kind == kind)

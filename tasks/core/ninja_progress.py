@@ -59,9 +59,8 @@ _STALL_SECONDS = 120.0  # a longer time without a finished step is reported
 class Progress:
     """The state of a build after a step.
 
-    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds, None without
-    an estimate. `at_work` describes the running jobs. `silent` is the time in seconds since a step
-    finished.
+    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds. `at_work`
+    describes the running jobs. `silent` is the time in seconds since a step finished.
     """
 
     done: int
@@ -133,17 +132,12 @@ class ProgressMeter:
 
     def _estimate_seconds_left(self, now: float, done: int) -> float | None:
         seconds, steps = now - self._start[0], done - self._start[1]
-        if (
-            done == self._total
-            or seconds < _ESTIMATE_BASIS[0]
-            or steps < min(_ESTIMATE_BASIS[1], self._total / 4)
-        ):
+        min_seconds, min_steps = _ESTIMATE_BASIS
+        if done == self._total or seconds < min_seconds or steps < min(min_steps, self._total / 4):
             return None
-        return (self._total - done) * (seconds / steps + self._compute_recent_pace(now, done)) / 2
-
-    def _compute_recent_pace(self, now: float, done: int) -> float:
-        start_time, start_count = self._last[0]
-        return (now - start_time) / (done - start_count)  # seconds a step
+        recent_time, recent_count = self._last[0]
+        recent_pace = (now - recent_time) / (done - recent_count)  # seconds a step
+        return (self._total - done) * (seconds / steps + recent_pace) / 2
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -20,21 +21,18 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # by ELF machi
 def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
     """Yield the parsed requirements, without those that are not valid under PEP 508."""
     for line in lines:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        yield requirement
+        with suppress(InvalidRequirement):
+            yield Requirement(line)
 
 
 def is_requirement_applicable(
-    asked: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()
+    requirement: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()
 ) -> bool:
     """Return True if the requirement's marker holds, without extras or with one of `extras`.
 
     Marker variables that are missing in `where` have the values of the running Python.
     """
-    marker = asked.marker
+    marker = requirement.marker
     candidates = ("", *extras)
     return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in candidates)
 
@@ -49,9 +47,7 @@ def select_applicable_requirements(
     markers = dict(_SYSTEM_MARKERS[system])
     if machine in _ELF_MACHINES:
         markers["platform_machine"] = _ELF_MACHINES[machine]
-    return [
-        requirement for requirement in requires if is_requirement_applicable(requirement, markers)
-    ]
+    return [one for one in requires if is_requirement_applicable(one, markers)]
 
 
 def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
@@ -61,14 +57,14 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 
 
 def describe_version_mismatches(
-    locked: LockedPackages, there: Mapping[str, str]
+    locked: LockedPackages, installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package with another version in `there`.
+    """Return a sentence for each locked package with another version in `installed`.
 
-    `there` maps normalized names to versions.
+    `installed` maps normalized names to versions.
     """
     return tuple(
-        f"{name} {version} is locked, and {there.get(name, 'none')} is there"
+        f"{name} {version} is locked, but {installed.get(name, 'no version')} is installed"
         for name, version in parse_pinned_versions(locked).items()
-        if there.get(name) != version
+        if installed.get(name) != version
     )

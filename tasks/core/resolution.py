@@ -41,8 +41,7 @@ class Combination:
 class UnsatisfiableError(SettingsError):
     """Valid settings that this host or the known facts do not allow.
 
-    `hint` helps if no change of the settings does; `tasks.planning.suggestions` searches for such a
-    change.
+    `tasks.planning.suggestions` searches for a change of the settings; `hint` is used without one.
     """
 
 
@@ -125,19 +124,19 @@ class Resolution:
         )
 
 
-def should_use_cuda_packages(choice: Resolution, asked: str) -> bool:
+def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    `asked` is the setting wheel.cuda; auto follows the provider of the toolkit. Raises
-    `SettingsError` if this system does not support it.
+    `setting` is wheel.cuda; auto follows the provider of the toolkit. Raises `SettingsError` if
+    this system does not support it.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False
-    if asked == "packages" and choice.system != "linux":
+    if setting == "packages" and choice.system != "linux":
         raise SettingsError(
             "packages is for Linux: elsewhere torch does not look for CUDA in NVIDIA's packages",
             location="wheel.cuda",
-            hint="set it to auto",
+            hint="set wheel.cuda: auto",
         )
-    by_packages = choice.toolkit.provider == "pypi" if asked == "auto" else asked == "packages"
+    by_packages = choice.toolkit.provider == "pypi" if setting == "auto" else setting == "packages"
     return by_packages and choice.system == "linux"

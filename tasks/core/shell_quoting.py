@@ -20,31 +20,29 @@ def sanitize_comment(text: str) -> str:
 def require_representable(text: str, where: str) -> str:
     """Return `text` unchanged. Raises `TorchyardError` if UTF-8 or a C string cannot hold it."""
     if "\0" in text:
-        raise create_value_error(text, where, "there is a NUL character in it")
+        raise _build_value_error(text, where, "it contains a NUL character")
     if _SURROGATES.search(text):
-        raise create_value_error(
-            text, where, "there is half a character in it, which UTF-8 does not have"
-        )
+        raise _build_value_error(text, where, "it contains half a character (a surrogate)")
     return text
 
 
-def create_value_error(text: str, where: str, why: str) -> TorchyardError:
-    """Return the error for a value that `where` cannot hold."""
+def _build_value_error(text: str, where: str, why: str) -> TorchyardError:
     excerpt = text if len(text) <= 60 else f"{text[:59]}…"
     return TorchyardError(
         f"{where} cannot hold the value {excerpt!r}: {why}",
-        hint="take it out of the setting that the value comes from (doit settings names it)",
+        hint="remove the value from its setting; doit settings shows where it is set",
     )
 
 
-def create_name_error(
-    name: str, shell: str, allowed: str = "letters, digits and _"
-) -> TorchyardError:
-    """Return the error for a variable name that `shell` does not accept."""
-    return TorchyardError(
-        f"{shell} cannot hold a variable named {name!r}",
-        hint=f"rename it: {allowed}, not starting with a digit",
-    )
+def _require_name(
+    name: str, shell: str, pattern: re.Pattern[str], allowed: str = "letters, digits and _"
+) -> str:
+    if not pattern.fullmatch(name):
+        raise TorchyardError(
+            f"{shell} cannot hold a variable named {name!r}",
+            hint=f"rename it: use {allowed}, and do not start with a digit",
+        )
+    return name
 
 
 # Names that bash, dash or zsh sets or treats specially on startup: an assignment is rejected or has
@@ -74,18 +72,13 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return a variable name that POSIX shells accept and do not reserve.
-
-    Raises `TorchyardError` for any other name.
-    """
-    if not SHELL_IDENTIFIER.fullmatch(text):
-        raise create_name_error(text, "a POSIX shell")
+    """Return a variable name that POSIX shells accept and do not reserve, else raise an error."""
     if text in _RESERVED_NAMES:
         raise TorchyardError(
-            f"bash, dash or zsh keeps the variable {text} for itself, and no script can set it",
-            hint="take it out, or set it where the program is started",
+            f"bash, dash or zsh reserves the variable {text}, so that no script can set it",
+            hint="remove the variable, or set it where you start the program",
         )
-    return text
+    return _require_name(text, "a POSIX shell", SHELL_IDENTIFIER)
 
 
 def format_posix_assignment(variable: str, value: str) -> str:
@@ -99,29 +92,20 @@ _SINGLE_QUOTES = re.compile("(['\u2018\u2019\u201a\u201b])")
 
 
 def quote_powershell(text: str) -> str:
-    """Return `text` in single quotes for PowerShell.
-
-    Typographic quotes are doubled too, because PowerShell also ends a string at them.
-    """
-    return (
-        "'" + _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script")) + "'"
-    )
+    """Return `text` in single quotes; typographic quotes also end a string in PowerShell."""
+    quoted = _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script"))
+    return f"'{quoted}'"
 
 
 def check_powershell_name(text: str) -> str:
     """Return a variable name that PowerShell accepts, else raise `TorchyardError`."""
-    if not _POWERSHELL_NAME.fullmatch(text):
-        raise create_name_error(text, "PowerShell", "letters, digits and _.()-")
-    return text
+    return _require_name(text, "PowerShell", _POWERSHELL_NAME, "letters, digits and _.()-")
 
 
 def format_powershell_variable(text: str) -> str:
     """Return `$env:NAME`, or `${env:ProgramFiles(x86)}` if the name is not an identifier."""
-    return (
-        f"$env:{check_powershell_name(text)}"
-        if SHELL_IDENTIFIER.fullmatch(text)
-        else f"${{env:{check_powershell_name(text)}}}"
-    )
+    name = check_powershell_name(text)
+    return f"$env:{name}" if SHELL_IDENTIFIER.fullmatch(name) else f"${{env:{name}}}"
 
 
 def format_powershell_assignment(text: str, value: str) -> str:
@@ -139,16 +123,12 @@ _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """Return `set "NAME=value"`, which is also valid within parentheses.
-
-    `delayed` is for a shell with delayed expansion.
-    """
+    """Return `set "NAME=value"`, also valid in parentheses; `delayed`: with delayed expansion."""
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
     # 40: room for the text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
-        raise create_value_error(
-            value, _BATCH_FILE, f"cmd reads no line of more than {MAX_CMD_LINE} characters"
-        )
+        why = f"cmd cannot read a line of more than {MAX_CMD_LINE} characters"
+        raise _build_value_error(value, _BATCH_FILE, why)
     return line
 
 
@@ -157,37 +137,25 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
     Quotes in `text` toggle quoting in cmd. Where they leave it off, special characters get a caret.
     """
-    _check_single_line(text)
-    has_delayed_mark = delayed and "!" in text
-    escaped = text.replace("^", "^^").replace("!", "^!") if has_delayed_mark else text
-    characters, in_quotes = [], True
-    for character in escaped.replace("%", "%%"):
+    if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
+        raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
+    if delayed and "!" in text:
+        text = text.replace("^", "^^").replace("!", "^!")
+    escaped, in_quotes = "", True
+    for character in text.replace("%", "%%"):
         in_quotes ^= character == '"'
-        characters.append(
-            f"^{character}" if not in_quotes and character in _CMD_SPECIAL_CHARACTERS else character
-        )
-    return "".join(characters) + ('"' if in_quotes else '^"')
+        escaped += "^" * (not in_quotes and character in _CMD_SPECIAL_CHARACTERS) + character
+    return escaped + ('"' if in_quotes else '^"')
 
 
 def check_cmd_name(text: str) -> str:
-    """Return a variable name that cmd accepts, also in a list of `for`.
-
-    Raises `TorchyardError` for any other name.
-    """
-    if not SHELL_IDENTIFIER.fullmatch(text):
-        raise create_name_error(text, "cmd")
-    return text
+    """Return a variable name that cmd accepts, also in a list of `for`, else raise an error."""
+    return _require_name(text, "cmd", SHELL_IDENTIFIER)
 
 
 def sanitize_cmd_comment(text: str) -> str:
     """Return `text` for a `rem` line, without percent signs, which cmd expands there too."""
     return _CMD_COMMENT_CHARACTERS.sub("?", sanitize_comment(text))
-
-
-def _check_single_line(text: str) -> None:
-    require_representable(text, _BATCH_FILE)
-    if _CMD_LINE_ENDS.search(text):
-        raise create_value_error(text, _BATCH_FILE, "it has more than one line")
 
 
 def quote_github_yaml(text: str) -> str:

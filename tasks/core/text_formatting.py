@@ -20,16 +20,12 @@ def format_duration(seconds: float) -> str:
 def format_rough_duration(seconds: float) -> str:
     """Return a duration, rounded like an estimate: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
     if seconds < 55:
-        return f"{max(10, _round_to_step(10, seconds))} s"
-    minutes = _round_to_step(1, seconds / 60)
+        return f"{max(10, 10 * round(seconds / 10))} s"
+    minutes = round(seconds / 60)
     if minutes < 60:
         return f"{minutes} min"
-    hours, minutes = divmod(_round_to_step(5, minutes), 60)
+    hours, minutes = divmod(5 * round(minutes / 5), 60)
     return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
-
-
-def _round_to_step(step: int, number: float) -> int:
-    return step * round(number / step)
 
 
 _MIB_PER_GIB = 1024
@@ -54,14 +50,14 @@ def format_gib(mib: float) -> str:
 
 def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
     """Return the first `most` names and the number of others: `a, b and 3 more`."""
-    remaining = len(names) - most
-    return between.join(names[:most]) + (f" and {remaining} more" if remaining > 0 else "")
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
     """Return `most` reasons and the number of others: `the archs changed (and 2 more)`."""
-    remaining = len(reasons) - most
-    return ", ".join(reasons[:most]) + (f" (and {remaining} more)" if remaining > 0 else "")
+    more = f" (and {len(reasons) - most} more)" if len(reasons) > most else ""
+    return ", ".join(reasons[:most]) + more
 
 
 def find_nearest_word(word: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,7 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters for drawing.
-
-    `shades` are the shades of a bar from empty to full, `more` the mark of truncated text,
-    `between` a separator.
-    """
+    """Characters for drawing: `shades` of a bar, `more` after cut text, `between` as separator."""
 
     shades: str
     more: str
@@ -56,21 +52,14 @@ def format_progress_lines(
     head: str, text: str, progress: Progress | None, space: DrawingArea
 ) -> str:
     """Return the progress line and, if the terminal is large enough, the running jobs below it."""
-    columns, glyphs = space.columns, space.glyphs
-    if not progress or columns < _MIN_TERMINAL_SIZE[0] or space.rows < _MIN_TERMINAL_SIZE[1]:
-        return format_progress_line(head, text, progress, columns, glyphs)
-    progress_line = format_progress_line(head, text, progress.without_activity, columns, glyphs)
-    counts = glyphs.between.join(progress.at_work.counts)
-    activity = progress.stall_message or _format_activity(
-        progress.at_work, columns - len(_DETAIL_INDENT), glyphs
-    )
-    details = (counts, activity)
-    return "\n".join(
-        [
-            progress_line,
-            *(fit_columns(f"{_DETAIL_INDENT}{row}", columns, glyphs) for row in details if row),
-        ]
-    )
+    columns, glyphs, lines = space.columns, space.glyphs, []
+    if progress and columns >= _MIN_TERMINAL_SIZE[0] and space.rows >= _MIN_TERMINAL_SIZE[1]:
+        at_work, width = progress.at_work, columns - len(_DETAIL_INDENT)
+        activity = progress.stall_message or _format_activity(at_work, width, glyphs)
+        details = filter(None, (glyphs.between.join(at_work.counts), activity))
+        lines = [fit_columns(f"{_DETAIL_INDENT}{row}", columns, glyphs) for row in details]
+        progress = progress.without_activity
+    return "\n".join([format_progress_line(head, text, progress, columns, glyphs), *lines])
 
 
 def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> str:
@@ -89,10 +78,8 @@ def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> st
 
 
 def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs: Glyphs) -> str:
-    text = ", ".join(
-        f"{fit_columns(item.name, _MAX_NAME_COLUMNS, glyphs)} {item.summary}" for item in ones
-    )
-    return f"{what}: {text}" if text else ""
+    texts = [f"{fit_columns(one.name, _MAX_NAME_COLUMNS, glyphs)} {one.summary}" for one in ones]
+    return f"{what}: {', '.join(texts)}" if texts else ""
 
 
 def format_progress_line(
@@ -193,41 +180,29 @@ def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], st
 
     A command on its own line is not wrapped. `encode` returns a line as the stream can show it.
     """
-    return "\n".join(
-        line for part in text.split("\n") for line in _wrap_indented_line(part, columns, encode)
-    )
-
-
-def _wrap_indented_line(line: str, columns: int, encode: Callable[[str], str]) -> Iterable[str]:
-    encoded = encode(line)
-    match = _LINE_START.match(encoded)
-    indentation = match[0] if match else ""
-    is_command = (
-        len(indentation) >= _COMMAND_INDENT
-        and indentation.isspace()
-        and measure_columns(line) > columns
-    )
-    if is_command or measure_columns(encoded) <= columns:
-        return [encoded]
-    return format_labeled_lines(indentation, encoded[len(indentation) :], len(indentation), columns)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        encoded = encode(line)
+        match = _LINE_START.match(encoded)
+        indent = match[0] if match else ""
+        is_command = len(indent) >= _COMMAND_INDENT and indent.isspace()
+        if measure_columns(encoded) <= columns or (is_command and measure_columns(line) > columns):
+            lines.append(encoded)
+        else:
+            lines += format_labeled_lines(indent, encoded[len(indent) :], len(indent), columns)
+    return "\n".join(lines)
 
 
 def _wrap_line(text: str, columns: int) -> Iterator[str]:
     """Yield lines of whole words; the spaces between words stay, except at the end of a line."""
     line = ""
-    for gap, word in _split_words(text, columns):
-        if line and measure_columns(f"{line}{gap}{word}") > columns:
-            yield line
-            line = word
-        else:
-            line = f"{line}{gap}{word}" if line else word
+    for first_gap, piece in _WORD_OR_COMMAND.findall(text):
+        is_wide = " " in piece and measure_columns(piece) > columns  # a command, which is split
+        words = _SINGLE_WORD.findall(first_gap + piece) if is_wide else [(first_gap, piece)]
+        for gap, word in words:
+            if line and measure_columns(f"{line}{gap}{word}") > columns:
+                yield line
+                line = word
+            else:
+                line = f"{line}{gap}{word}" if line else word
     yield line
-
-
-def _split_words(text: str, columns: int) -> Iterator[tuple[str, str]]:
-    for gap, piece in _WORD_OR_COMMAND.findall(text):
-        if " " in piece and measure_columns(piece) > columns:
-            first_word, *other_words = _SINGLE_WORD.findall(piece)
-            yield from ((gap, first_word[1]), *other_words)
-        else:
-            yield gap, piece

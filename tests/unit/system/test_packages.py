@@ -153,7 +153,7 @@ def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
 NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
     "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; without a "
-    "network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
+    "network: run doit bundle on a machine with a network, then set offline: PATH (docs/offline.md)"
 )
 OF_I = NO_ANSWER.replace("did not answer", "did not answer (i)")
 NOT_TRUSTED = (

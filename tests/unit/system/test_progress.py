@@ -111,7 +111,7 @@ FULL = BuildActivity(2, held_back=4, used_mib=1638, limit_mib=1740)
         (
             250.0,
             BuildActivity(2, used_mib=3072, limit_mib=4096, paused=1),
-            f"{SINCE}: 1 compiler is paused until there is room (3 of 4 GiB in use)",
+            f"{SINCE}: 1 compiler is paused until memory is free (3 of 4 GiB in use)",
         ),
         (250.0, BuildActivity(2, used_mib=512, limit_mib=4096), SINCE),
         (250.0, BuildActivity(0, used_mib=512, limit_mib=4096), ""),

@@ -69,8 +69,8 @@ def test_run_bat_needs_one_form_alone(values: dict[str, str]) -> None:
         ("a\x1ab", "more than one line"),
         ("a\0b", "NUL"),
         ("\ud800", "half a character"),
-        ("x" * 8192, "no line of more than 8191 characters"),
-        ("%" * 4200, "no line of more than 8191 characters"),
+        ("x" * 8192, "cannot read a line of more than 8191 characters"),
+        ("%" * 4200, "cannot read a line of more than 8191 characters"),
     ],
 )
 def test_what_a_batch_file_cannot_hold_is_refused(value: str, why: str) -> None:

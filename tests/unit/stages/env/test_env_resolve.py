@@ -324,7 +324,7 @@ def test_extensions_that_this_torch_cannot_build_get_a_list_that_it_refuses_alou
     ("changes", "where", "what"),
     [
         ({"torch": "2.5.1"}, "torch.version", "the CMake of torch 2.5.1 does not accept 12.0"),
-        ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX of 9.0a"),
+        ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX for 9.0a"),
     ],
 )
 def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(

@@ -212,7 +212,7 @@ def test_a_folder_that_is_there_already_moves_to_the_front(tmp_path: Path) -> No
 @pytest.mark.parametrize("bad", ["V A", "V-A", "2V", "V(x)", "V\nA", "", "Ä", "V;x", "UID", "path"])
 def test_a_name_that_the_shell_cannot_hold_is_refused(bad: str, tmp_path: Path) -> None:
     job = replace(JOB, scripts=(tmp_path / "env.sh",))
-    with pytest.raises(TorchyardError, match=r"(?s)variable .*→ (rename it|take it out)"):
+    with pytest.raises(TorchyardError, match=r"(?s)variable .*→ (rename it|remove the variable)"):
         write_scripts(job, Environment({bad: "1"}, {}, (), ":"))
     assert list(tmp_path.iterdir()) == []
 
