@@ -136,12 +136,11 @@ class SlowOutput:
 
 @dataclass(frozen=True)
 class BuildActivity:
-    """The current jobs, memory use and cache hits of a build.
+    """The current jobs, memory use and cache hits of a build; None if not known.
 
-    `jobs` is None if jobs are not counted. `held_back` is the number of further jobs that more
-    memory would allow. `used_mib` and `limit_mib` belong to the tightest memory limit. `hit_rate`
-    is the share of compiler cache hits, from 0 to 1, None if unknown. `paused` is the number of
-    compilers that wait for memory.
+    `held_back` is the number of further jobs that more memory would allow. `used_mib` and
+    `limit_mib` belong to the tightest memory limit. `hit_rate` is the share of compiler cache hits,
+    from 0 to 1. `paused` is the number of compilers that wait for memory.
     """
 
     jobs: int | None = None

@@ -175,9 +175,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
     """Summarize the GPUs with a capability: `RTX 40 series, L2, L4 and others`."""
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
     series = Counter(match[1] for gpu in gpus if (match := _RTX_SERIES.match(gpu.name)))
-    series_names = [
-        f"RTX {digit}0 series" for digit, count in series.items() if count >= _MAX_NAMED_GPUS
-    ]
+    series_names = [f"RTX {digit}0 series" for digit in series if series[digit] >= _MAX_NAMED_GPUS]
     others = [gpu for gpu in gpus if not _RTX_SERIES.match(gpu.name)]
     others.sort(key=lambda gpu: (gpu.status.startswith("unverified"), len(gpu.name)))
     names = [*series_names, *(shorten_gpu_name(gpu.name) for gpu in others[:_MAX_NAMED_GPUS])]

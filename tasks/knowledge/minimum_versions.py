@@ -21,11 +21,8 @@ def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tup
 
     The message names the current and the required version.
     """
-    return tuple(
-        finding
-        for row in knowledge.minimums
-        if (finding := _check_minimum(knowledge, row, combination))
-    )
+    findings = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
+    return tuple(filter(None, findings))
 
 
 def _check_minimum(

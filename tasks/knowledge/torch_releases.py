@@ -50,11 +50,7 @@ def list_platform_wheels(
 ) -> list[OfficialWheel]:
     """Return the wheels for a system and machine, of one CUDA release if `cuda` is set."""
     platform = (system, normalize_machine(machine))
-    return [
-        wheel
-        for wheel in _list_cuda_wheels(release, cuda)
-        if (wheel.system, wheel.machine) == platform
-    ]
+    return [w for w in _list_cuda_wheels(release, cuda) if (w.system, w.machine) == platform]
 
 
 def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]:

@@ -247,7 +247,7 @@ def test_a_finding_says_what_to_do_and_how_it_is_known() -> None:
     (finding,) = find_known_bad(KNOWLEDGE, Combination(system="linux", glibc="2.41", cuda="12.6"))
     assert finding.level == "warning"
     assert "exception specification" in finding.message
-    assert "CUDA>=13.0" in finding.fix
+    assert "CUDA 13.0 or later" in finding.fix
     assert finding.status.startswith("verified")
 
 

@@ -110,9 +110,9 @@ def test_a_version_less_exact_than_the_minimum_judges_nothing() -> None:
 
 def test_what_is_too_old_is_said_with_both_numbers_and_the_way_out() -> None:
     (finding,) = find_too_old_versions(KNOWLEDGE, CASES["gcc-min"][0])
-    assert finding.message == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which ask for 9.3"
+    assert finding.message == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which need 9.3"
     assert finding.level == "error"
-    assert "g++ of 9.3 or later" in finding.fix
+    assert "g++ 9.3 or later" in finding.fix
     assert finding.status.startswith("verified")
 
 

@@ -62,7 +62,7 @@ def test_a_cell_that_cannot_be_is_a_row_with_the_reason(yard: Path, heard: Heard
     ]
     assert told["torch2.15.0-sm120"].split(maxsplit=1)[1] == "not built"
     assert "impossible" in told["torch2.6.0-sm120"]
-    assert "newest is 9.0" in heard.text
+    assert "newest arch is 9.0" in heard.text
 
 
 def test_a_profile_that_cannot_be_planned_itself_has_a_matrix_all_the_same(

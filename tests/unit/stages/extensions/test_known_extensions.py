@@ -125,7 +125,7 @@ def test_what_is_known_not_to_build_is_refused_with_the_way_out() -> None:
     told = refused("flash-attn")
     assert told.startswith("extensions (flash-attn): flash-attn does not build with torch 2.15.0: ")
     assert "C++17" in told
-    assert "→ write git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in told
+    assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in told
     assert job("flash-attn", torch=TORCH_213).location == "flash-attn==2.8.3.post2"
 
 

@@ -145,7 +145,7 @@ def test_a_compiler_that_was_asked_for_and_is_too_new_says_so(programs: Path) ->
 def test_a_gcc_older_than_the_sources_ask_for_is_not_taken(programs: Path) -> None:
     both(programs, "", "8.5.0")
     sources = CompilerLimits(gcc_max=13, cuda="12.4", torch="2.6.0", gcc_min="9.3")
-    with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0 support"):
+    with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0"):
         toolchain.choose_compilers((None, None), sources)
     both(programs, "-11", "11.4.0")
     assert toolchain.choose_compilers((None, None), sources).cxx.version == "11.4.0"
