@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -78,6 +79,12 @@ def find_existing_ancestor(path: PurePath) -> Path:
 def has_content(path: Path) -> bool:
     """Return True for a file, or for a folder that is not empty."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def find_free_path(folder: Path, prefix: str = "") -> Path:
+    """Return the first of `prefix`1, `prefix`2, … that does not exist in the folder."""
+    paths = (folder / f"{prefix}{number}" for number in itertools.count(1))
+    return next(path for path in paths if not path.exists())
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:

@@ -158,7 +158,7 @@ NO_ANSWER = (
 OF_I = NO_ANSWER.replace("did not answer", "did not answer (i)")
 NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
-    "to your organisation's bundle"
+    "to the certificate bundle of your organisation"
 )
 NO_VERSION = "the index has no such version for this Python and platform"
 
