@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psutil
 
 if sys.platform == "win32":
-    from tasks.system import job_object as group
+    from tasks.system import windows_kernel as group
 else:
     from tasks.system import posix_group as group
 

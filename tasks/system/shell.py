@@ -194,6 +194,14 @@ def capture_output(command: Command) -> str:
     return "".join(out)
 
 
+def try_capture(*argv: str, what: str, timeout: float | None = None) -> str | None:
+    """Return the output of a short command in the host's environment, None if it fails."""
+    try:
+        return capture_output(Command(argv, build_host_env(), what, timeout=timeout))
+    except (CommandFailedError, MissingToolError):
+        return None
+
+
 def _run_and_wait(
     command: Command,
     out: Callable[[str], None],

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.core.errors import CommandFailedError, MissingToolError
-from tasks.core.model import Command, Gpu
+from tasks.core.model import Gpu
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.system import shell
 
@@ -36,14 +35,11 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
-    missing_driver_codes = (
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-    )
+    no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        trouble = "" if error.value in missing_driver_codes else str(error)
+        trouble = "" if error.value in no_driver else str(error)
         return _query_nvidia_smi(trouble) if run else NvidiaDriver(trouble=trouble)
     try:
         return _query_nvml(pynvml)
@@ -57,16 +53,12 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 def _has_nvml() -> bool:
     """Return True if Linux can load NVML, always True elsewhere.
 
-    Importing pynvml without need takes longer than reading all other host facts. On other systems
-    only pynvml knows where the library is.
+    Importing pynvml takes longer than reading all other host facts. On other systems only pynvml
+    knows where the library is.
     """
-    if sys.platform != "linux":
-        return True
-    try:
-        ctypes.CDLL(_NVML_LIBRARY)
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError):
+        return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
+    return False
 
 
 def _query_nvml(nvml: Any) -> NvidiaDriver:
@@ -93,33 +85,25 @@ def _read_gpu(nvml: Any, index: int) -> Gpu | None:
     return Gpu(name, f"{major}.{minor}", int(memory) // 2**20)
 
 
-def _read_or_default(nvml: Any, ask: Callable[[], Any], otherwise: Any) -> Any:
+def _read_or_default(nvml: Any, read: Callable[[], Any], default: Any) -> Any:
     try:
-        return ask()
+        return read()
     except nvml.NVMLError:
-        return otherwise
+        return default
 
 
-def _decode_text(told: str | bytes) -> str:
-    return told.decode() if isinstance(told, bytes) else str(told)
+def _decode_text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
     """Return the answer of nvidia-smi, or the library's `trouble` if nvidia-smi also fails."""
     program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
-    if not program:
+    argv, what = (program, *_QUERY_OPTIONS), "ask nvidia-smi for cards"
+    text = shell.try_capture(*argv, what=what, timeout=_NVIDIA_SMI_TIMEOUT) if program else None
+    if text is None:
         return NvidiaDriver(trouble=trouble)
-    command = Command(
-        (program, *_QUERY_OPTIONS),
-        shell.build_host_env(),
-        "ask nvidia-smi for cards",
-        timeout=_NVIDIA_SMI_TIMEOUT,
-    )
-    try:
-        lines = shell.capture_output(command).splitlines()
-    except (CommandFailedError, MissingToolError):
-        return NvidiaDriver(trouble=trouble)
-    rows = [_parse_gpu_row(line) for line in lines if line.strip()]
+    rows = [_parse_gpu_row(line) for line in text.splitlines() if line.strip()]
     gpus = tuple(gpu for gpu in rows if gpu)
     return NvidiaDriver(gpus=gpus, lost=len(rows) - len(gpus))
 
