@@ -1,9 +1,4 @@
-"""Run git for a build: checkouts, their state, patches and remote hosts.
-
-git's index decides which files have local changes and what must be fetched; no file tree is walked
-in Python. The user's work is never reset and never cleaned. The caller chooses the ref and when to
-resolve it.
-"""
+"""Run git for a build: checkouts, their state, patches and remote hosts."""
 
 from __future__ import annotations
 

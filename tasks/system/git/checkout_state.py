@@ -37,10 +37,7 @@ class _UntrackedCache:
 
 
 def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
-    """Return the paths of the untracked files.
-
-    Without the managed file `cache`, or if its folder does not exist, the tree is walked each time.
-    """
+    """Return the untracked files; walk the tree unless the managed file `cache` is up to date."""
     place, commit = find_git_folder(Path(tree)), read_head_commit(Path(tree)) if cache else ""
     cached = _read_cache(cache) if cache else None
     if (
@@ -118,10 +115,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return the state of a checkout without writing to the tree; equal states mean equal content.
-
-    With the managed file `cache`, the untracked files need no walk if no folder changed.
-    """
+    """Return the state without writing to the tree; the managed file `cache` saves a tree walk."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))

@@ -72,10 +72,7 @@ class Clone:
 
 
 def _fetch_ref(clone: Clone) -> str:
-    """Fetch only the ref and return its commit.
-
-    Fetch everything if the server or the kind of ref does not allow that.
-    """
+    """Fetch only the ref, or everything if the server does not allow that; return its commit."""
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref: a ref cannot start with "-"')
     full_hash = _COMMIT_HASH.fullmatch(clone.ref)
@@ -239,10 +236,7 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
-    """Copy the objects and submodules of the git folder `source` into a new repository.
-
-    Store the commit that is checked out there in a ref, so that its objects are not fetched again.
-    """
+    """Copy the objects of the git folder `source` to a new repository; keep its HEAD in a ref."""
     what = "create the clone"
     capture_git_output(dest, "init", "--quiet", what=what)
     for name in ("objects", "modules"):
@@ -287,10 +281,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print that the ref has a newer commit than torchyard.lock.
-
-    Only local repositories are checked: the network is not used.
-    """
+    """Print that a local repository has a newer commit of the ref than torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -309,10 +300,7 @@ _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def is_reachable(url: str, timeout: float = 1.0) -> bool:
-    """Return True if the URL's host, or its proxy, accepts a TCP connection in `timeout` seconds.
-
-    A path on this machine is reachable if it exists.
-    """
+    """Return True if a local path exists, or the host or its proxy accepts a TCP connection."""
     if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
     host, port = resolve_host_port(url)
@@ -320,10 +308,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return host and port that a client of `url` connects to first.
-
-    ("", 0) if git does not accept `url` as a URL.
-    """
+    """Return the host and port that a client connects to first; ("", 0) if this is no git URL."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)

@@ -79,10 +79,7 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run a network action at most three times, and only while the failure may be temporary.
-
-    Raises `FetchError` if no attempt succeeds, `CommandFailedError` if the failure is permanent.
-    """
+    """Run a network action at most three times; raise `FetchError` after temporary failures."""
     try:
         network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
     except CommandFailedError as error:

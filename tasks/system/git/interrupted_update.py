@@ -189,10 +189,7 @@ def save_changes_in_ref(inner: Path) -> None:
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
-    """Restore files that git wrote or removed in the user's clone.
-
-    Raises `LostEditsError` if there are other changed files.
-    """
+    """Restore missing files of a user's clone; raise `LostEditsError` if other files changed."""
     if edited or not set(names) <= set(
         list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     ):
@@ -219,10 +216,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block the checkout of the recorded commit.
-
-    Only files that are identical to those of that commit, or empty, are removed.
-    """
+    """Remove untracked files that are empty or the same as in the recorded commit."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -247,11 +241,7 @@ def _has_file_content(path: Path) -> bool:
 
 
 def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
-    """Remove the locks that an interrupted managed git left, if no git is running.
-
-    They are from between its start and its SIGKILL; a git that exited removed its locks. Other
-    locks are reported.
-    """
+    """Remove the locks of a killed managed git if no git is running; report other locks."""
     locks = tuple(_find_update_locks(tree, note))
     is_stale = bool(locks) and note.ended is None and not _is_git_running(Path(tree))
     for lock in locks:
@@ -294,10 +284,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an interrupted update, then note that the submodules `paths` are being changed.
-
-    The modification time of the note is updated every second during the block.
-    """
+    """Repair an interrupted update; note during the block that `paths` are being changed."""
     repair_interrupted_update(tree)
     top = Path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -355,10 +342,7 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Repair an interrupted update, so that git can continue.
-
-    Raises `LostEditsError` if only the user can decide about a file.
-    """
+    """Repair an interrupted update; raise `LostEditsError` if only the user can decide."""
     note, top = read_update_note(tree), Path(tree)
     if note is None:
         return
@@ -383,10 +367,7 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
 
 
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
-    """Repair a submodule that did not exist before the interrupted update.
-
-    An incomplete clone is removed and cloned again.
-    """
+    """Repair a submodule that the interrupted update cloned: remove an incomplete clone."""
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_checkout(inner) and is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)

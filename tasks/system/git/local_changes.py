@@ -62,10 +62,7 @@ def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[s
 
 
 def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
-    """Return True if the tree has edits other than the patches, or staged changes.
-
-    The tree is compared with a copy of the index that includes the patches.
-    """
+    """Return True if the tree has staged changes, or edits other than the patches."""
     real_index = find_git_folder(tree) / "index"
     staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree, real_index))
     apply = ("apply", "--cached", "--whitespace=nowarn", "--")
@@ -141,10 +138,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise `TorchyardError` with the setting `where` if the checkout has merge conflicts.
-
-    Warn about an operation in progress that has no conflicts.
-    """
+    """Raise an error at the setting `where` for merge conflicts; warn about other operations."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     top = Path(tree)
@@ -182,10 +176,7 @@ _BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """Keep a backup of the files that the patch changes in a managed folder during the block.
-
-    Raises `TorchyardError` if the patch names a file outside of the tree.
-    """
+    """Keep a backup of the files that the patch changes in a managed folder during the block."""
     restore_patched_files(tree, folder)
     names = list_patched_files(tree, patch)
     existing = {name: _is_file_or_link(Path(tree) / name) for name in names}
@@ -201,10 +192,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files that an interrupted patch changed.
-
-    Files that were edited since are copied to a separate folder, which is reported.
-    """
+    """Restore the files of an interrupted patch; report copies of files with later edits."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [
@@ -311,10 +299,7 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Return True if git sees no change in any file of the patch.
-
-    The user reverted the patch, or a commit contains it now. False if the tree is not a checkout.
-    """
+    """Return True if git sees no change in the files of the patch; False without a checkout."""
     if not is_checkout(tree):
         return False
     submodules = [path for path, _ in list_checked_out_submodules(tree)]

@@ -45,10 +45,7 @@ class _CgroupMount:
 
 
 def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
-    """Return the control groups that can limit this process's memory, the nearest first.
-
-    () on a system without control groups.
-    """
+    """Return the control groups that can limit this process's memory, the nearest first."""
     try:
         mount_text = (proc / "self" / "mountinfo").read_text(encoding="utf-8")
         path_text = (proc / "self" / "cgroup").read_text(encoding="utf-8")
@@ -110,10 +107,7 @@ def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, None for "max" or if there is no such file.
-
-    cgroup v1 writes no limit as 2**63 minus a page, which is never the lowest limit.
-    """
+    """Return the number in a file, None for "max" or no file; v1 writes no limit as about 2**63."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -135,10 +129,7 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Parse lines of mountinfo, whose format is in proc_pid_mountinfo(5).
-
-    `31 23 0:28 ROOT POINT options … - TYPE source superoptions`
-    """
+    """Parse `31 23 0:28 ROOT POINT options … - TYPE source superoptions`, proc_pid_mountinfo(5)."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()
@@ -192,10 +183,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels `most` compilers may compile at once, at least one.
-
-    The number depends on the memory limit and not on the available memory: the value is stored,
-    and the available memory changes.
-    """
+    """Return how many flash-attention kernels to compile at once, by the stable memory limit."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

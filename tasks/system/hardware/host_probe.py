@@ -1,7 +1,4 @@
-"""Probe this machine offline: GPUs, CUDA toolkits and the Python interpreter.
-
-`write_host_pin` stores the result, so that a GPU that is added or removed rebuilds nothing.
-"""
+"""Probe this machine offline for GPUs, CUDA toolkits and Python, and pin the result."""
 
 from __future__ import annotations
 
@@ -115,10 +112,7 @@ def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
 
 
 def read_nvcc_version(home: Path) -> str:
-    """Return the full version that a toolkit's nvcc prints ("13.0.88").
-
-    "" if there is no nvcc that runs.
-    """
+    """Return the version that a toolkit's nvcc prints ("13.0.88"), "" if no nvcc runs."""
     nvcc = toolchain.build_nvcc_path(str(home))
     if not Path(nvcc).exists():
         return ""
@@ -128,11 +122,7 @@ def read_nvcc_version(home: Path) -> str:
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return the version of a toolkit without running nvcc.
-
-    This is nvcc's version from version.json, else the release from cuda.h ("13.0.0"). "" if there
-    is no nvcc, or neither file has a version.
-    """
+    """Return nvcc's version from version.json, else the release from cuda.h ("13.0.0"), else ""."""
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:

@@ -1,7 +1,4 @@
-"""Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports.
-
-Which versions fit is in config/knowledge.
-"""
+"""Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports."""
 
 from __future__ import annotations
 
@@ -161,10 +158,7 @@ def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Return name, version and folder of a vswhere row.
-
-    The version is the one that Visual Studio shows, 17.14.36, from the row's catalog.
-    """
+    """Return name, version as Visual Studio shows it (17.14.36), and folder of a vswhere row."""
     catalog = row.get("catalog")
     display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
     version = display_version or row.get("installationVersion", "")
@@ -187,10 +181,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables before and after the line `OUTPUT_SEPARATOR`; both {} without that line.
-
-    Names that begin with `=` are cmd's current folder on each drive.
-    """
+    """Return the variables before and after the line `OUTPUT_SEPARATOR`, {} without that line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}
@@ -206,10 +197,7 @@ def _parse_variables(lines: list[str]) -> dict[str, str]:
 def compare_environments(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the new or changed variables without PATH, and the folders prepended to PATH.
-
-    Windows ignores the case of names.
-    """
+    """Return the new or changed variables without PATH, and the folders prepended to PATH."""
     old = {name.upper(): value for name, value in before.items()}
     changed = {name: value for name, value in after.items() if old.get(name.upper()) != value}
     path = next((value for name, value in changed.items() if name.upper() == "PATH"), "")
@@ -271,10 +259,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with only the system folders in PATH, and without telemetry.
-
-    vcvarsall looks for reg and findstr in PATH. For its telemetry it would start PowerShell.
-    """
+    """Return `env` with only the system folders in PATH (for reg), and without telemetry."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -283,10 +268,7 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """Return a file of the captured Windows SDK, "" without an SDK.
-
-    The file disappears, or its path changes, with the SDK.
-    """
+    """Return a file whose path changes with the captured Windows SDK, "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # as text: these end with a backslash, and may be read on another system

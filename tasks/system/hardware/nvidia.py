@@ -1,9 +1,4 @@
-"""Query the NVIDIA driver for its version and GPUs.
-
-NVML (https://docs.nvidia.com/deploy/nvml-api) is used, and nvidia-smi if that library cannot be
-used. A GPU that does not answer does not hide the others. If a driver is present but cannot be
-queried, the reason is reported, since that differs from having no GPU.
-"""
+"""Query the NVIDIA driver by NVML, else by nvidia-smi, and report why it does not answer."""
 
 from __future__ import annotations
 
@@ -27,10 +22,7 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """Return the driver's answer, normally within milliseconds; an empty one without a driver.
-
-    Without `run`, do not fall back to nvidia-smi.
-    """
+    """Return the driver's answer, empty without a driver; without `run`, do not use nvidia-smi."""
     if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
@@ -51,11 +43,7 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return True if Linux can load NVML, always True elsewhere.
-
-    Importing pynvml takes longer than reading all other host facts. On other systems only pynvml
-    knows where the library is.
-    """
+    """Return True if Linux can load NVML, since importing pynvml is slow; True elsewhere."""
     with contextlib.suppress(OSError):
         return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
     return False
@@ -71,10 +59,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, None if it does not answer (it fell off the bus).
-
-    The size is 0 for GPUs that share the system's memory (GB10, Jetson) and report none.
-    """
+    """Return a GPU, None if it does not answer; the size is 0 if it shares the system's memory."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))

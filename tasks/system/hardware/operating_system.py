@@ -14,10 +14,7 @@ from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 
 
 def list_system_names() -> tuple[str, ...]:
-    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`.
-
-    () if they cannot be read.
-    """
+    """Return the system's names, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`."""
     fixed_names = {"win32": ("windows",), "darwin": ("macos",)}
     if sys.platform in fixed_names:
         return fixed_names[sys.platform]

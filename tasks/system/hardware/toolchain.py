@@ -1,8 +1,4 @@
-"""Identify tools by real path and version, choose compilers, and assemble a CUDA home.
-
-A compiler that was upgraded in place has the same path and another version. A compiler that is
-called by another name (`cc`, `gcc-13`) resolves to the same path.
-"""
+"""Identify tools by real path and version, choose compilers, and assemble a CUDA home."""
 
 from __future__ import annotations
 
@@ -62,10 +58,7 @@ def build_nvcc_path(home: str) -> str:
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """Return the output lines with a version number: GCC's first line, nvcc's release and build.
-
-    "" if the program does not support --version (cl.exe).
-    """
+    """Return the output lines with a version number; "" if --version fails (cl.exe)."""
     text = shell.try_capture(program, "--version", what=f"ask {program} its version") or ""
     lines = (line.strip() for line in text.splitlines() if _VERSION_NUMBER.search(line))
     # GCC begins with the name it was called by
@@ -74,10 +67,7 @@ def _read_version_lines(program: str) -> str:
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """The C and the C++ compiler.
-
-    `why` is a sentence if they are not the default ones; `msvc` is their toolset on Windows.
-    """
+    """The C and C++ compilers; `why` explains another choice, `msvc` is the Windows toolset."""
 
     cc: Program
     cxx: Program
@@ -137,11 +127,7 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
-    """Return a compiler's path, version and kind.
-
-    The kind comes from the version output: c++, or a compiler cache's g++, can be a link to
-    anything.
-    """
+    """Return path, version and kind; the kind is from the output: c++ can link to anything."""
     if not (path := shutil.which(name) if name else None):
         return None
     text = shell.try_capture(path, "--version", what=f"ask {name} its version")
@@ -229,11 +215,7 @@ def _link_if_missing(place: Path, to: str) -> None:
 
 
 def _link_headers(toolkit: Path, include: Path) -> None:
-    """Link the headers, as one folder if all are in one folder.
-
-    Headers of packages that are installed later then appear automatically. Otherwise link each
-    header.
-    """
+    """Link the headers, if possible as one folder, so that later packages appear in it."""
     packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
     present = [path / "include" for path in packages if (path / "include").is_dir()]
     if len(present) == 1:

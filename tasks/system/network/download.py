@@ -1,8 +1,4 @@
-"""Download a file by URL or path and check its sha256; the file is complete or absent.
-
-A partial download is kept next to the target (`NAME.part`) and resumed if the server supports
-that.
-"""
+"""Download a file and check its sha256; a partial download (`NAME.part`) is resumed."""
 
 from __future__ import annotations
 
@@ -25,11 +21,7 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download `source` (https, http or file URL, or a path) to `dest`, unless it exists.
-
-    Raises `FetchError` if the download fails or its digest is not `sha256`; such a file is not
-    kept.
-    """
+    """Download a URL or path to `dest`, unless it exists; raise `FetchError` for another sha256."""
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):

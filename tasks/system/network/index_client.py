@@ -274,10 +274,7 @@ def explain_client_failure(
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Return why a retry may help after a failure of uv or pip, "" if it will not help.
-
-    `error` may be the result of `explain_client_failure`.
-    """
+    """Return why a retry may help after a failure of uv or pip, "" if it will not help."""
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
@@ -289,10 +286,7 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: CommandFailedError) -> str:
-    """Return the message and the output of the command.
-
-    Retries that the client reported are not included: they may have succeeded.
-    """
+    """Return message and output without the client's own retries, which may have succeeded."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
 
@@ -386,10 +380,7 @@ def find_pip_file_defaults() -> frozenset[str]:
 
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment with the default timeouts and retries.
-
-    Variables that the user has set, in `env` or elsewhere (`configured`), are not changed.
-    """
+    """Return `env` with default timeouts and retries; those `configured` elsewhere are kept."""
     defaults = {
         name: value
         for name, value in CLIENT_DEFAULTS.items()

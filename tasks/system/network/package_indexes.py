@@ -47,10 +47,7 @@ def read_uv_indexes() -> dict[str, str]:
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """Return the value of the first of these keys in pip's files, "" if not set.
-
-    Only the sections of the commands that torchyard runs, and `global`, are read.
-    """
+    """Return the value of the first of these keys in pip's files, "" if not set."""
     contents = [*map(_read_pip_file, list_pip_files())]
     places = itertools.product(("install", "download", "global"), contents, keys)
     values = (settings.get(f"{section}.{key}") for section, settings, key in places)
@@ -62,10 +59,7 @@ def _read_first_variable(variables: Iterable[str]) -> str:
 
 
 def _read_pip_file(path: Path) -> dict[str, str]:
-    """Return the settings of a pip file, `section.key` → value.
-
-    Keys are normalized as in pip: index_url and --index-url are the same as index-url.
-    """
+    """Return a pip file's settings, `section.key` → value, with keys normalized as in pip."""
     parser = configparser.RawConfigParser()
     try:
         parser.read(path, encoding="utf-8")
