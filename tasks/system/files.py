@@ -259,11 +259,7 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Lock a folder for this process; the folder is created if it is missing.
-
-    Raises `BusyError` with the process that holds the lock. The operating system releases the lock
-    on any exit.
-    """
+    """Lock a folder for this process, until any exit; raise `BusyError` with the other process."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
     holder = Path(folder) / _HOLDER_FILE

@@ -86,11 +86,7 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install exactly these packages, each from a file with one of its digests.
-
-        A package that is installed in that version is kept. Raises `BadArtifactError` if the index
-        provides a file with another digest.
-        """
+        """Install these packages from files with their digests; else raise `BadArtifactError`."""
         if not locked:
             return
         requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
@@ -139,11 +135,7 @@ def format_hashed_requirements(locked: LockedPackages) -> str:
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Fetch one wheel or sdist without its requirements.
-
-    pip checks the digest from the index. No code of an sdist is run. Raises `FetchError` if there
-    is no such file.
-    """
+    """Fetch one wheel or sdist without requirements and without running its code."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -161,10 +153,7 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DigestLister:
-    """A reader of package digests, which runs uv for the interpreter `python`.
-
-    `folder` is a managed folder for temporary files.
-    """
+    """A reader of package digests, which runs uv; `folder` is for temporary files."""
 
     uv: str | None
     python: str
@@ -172,10 +161,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return each pin with its digests; raise `FetchError` if the index lacks a version.
-
-        `index` is used in addition to the default index.
-        """
+        """Return each pin with its digests, from `index` and the default index."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}

@@ -71,11 +71,7 @@ REMOTE_CACHE_VARIABLES = (
 
 @contextlib.contextmanager
 def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True.
-
-    No further command is started, and a command that ends then raises, with or without success.
-    This is necessary because only the main thread receives an interrupt.
-    """
+    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True."""
     token = _is_stopped.set(stopped)
     try:
         yield
@@ -84,10 +80,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the variables of this process that a child may have.
-
-    Messages are in English, whatever the user's language, since torchyard parses the output.
-    """
+    """Return the variables of this process that a child may have, with English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -313,11 +306,7 @@ def _read_output(
 def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
-    """Run the notification command with the user's whole environment.
-
-    A desktop is found by environment variables. Raises `TorchyardError` if the command fails, does
-    not exist or takes longer than 10 s.
-    """
+    """Run the notification command with the user's whole environment, for at most 10 s."""
     env = {
         **os.environ,
         "TORCHYARD_OUTCOME": outcome,

@@ -1,8 +1,4 @@
-"""Keep a command running if standard output or standard error is closed, full or no longer read.
-
-A closed stream becomes the null device. A reader that has exited (`| head`) is not an error; any
-other failure (a full disk) is reported once on standard error and makes the exit code 1.
-"""
+"""Keep a command running if standard output or standard error is closed, full or no longer read."""
 
 from __future__ import annotations
 

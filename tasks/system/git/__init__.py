@@ -34,26 +34,9 @@ from tasks.system.git.submodule_updates import (
 )
 
 __all__ = [
-    "GitState",
-    "apply_patch",
-    "can_apply_patch",
-    "clone_at_ref",
-    "copy_reference_clone",
-    "find_conflicts",
-    "is_as_committed",
-    "is_at_ref",
-    "is_checkout",
-    "is_clean",
-    "is_reachable",
-    "list_changed_submodules",
-    "list_local_changes",
-    "list_stale_submodules",
-    "list_unignored_files",
-    "read_commit_time",
-    "read_git_state",
-    "report_newer_commit",
-    "require_merged",
-    "resolve_remote_commit",
-    "restore_patched_files",
-    "update_submodules",
-]
+    "GitState", "apply_patch", "can_apply_patch", "clone_at_ref", "copy_reference_clone",
+    "find_conflicts", "is_as_committed", "is_at_ref", "is_checkout", "is_clean", "is_reachable",
+    "list_changed_submodules", "list_local_changes", "list_stale_submodules",
+    "list_unignored_files", "read_commit_time", "read_git_state", "report_newer_commit",
+    "require_merged", "resolve_remote_commit", "restore_patched_files", "update_submodules",
+]  # fmt: skip

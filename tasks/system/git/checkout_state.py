@@ -78,10 +78,7 @@ def _stamp_git_files(place: Path, started: int | None = None) -> list[str]:
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return the time stamp of a path, "-" if it does not exist.
-
-    Return "" if the path could still change after the walk that `started` and keep its time stamp.
-    """
+    """Return a path's time stamp, "-" if it is absent, "" if it is too recent at `started`."""
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
     except OSError:

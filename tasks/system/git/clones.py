@@ -264,10 +264,7 @@ def _link_or_copy_object(source: str, target: str) -> None:
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
-    """Return the commit of a tag, a branch or HEAD; "" if the repository has no ref with that name.
-
-    A commit hash has no ref either. Raises `CommandFailedError` if the repository does not answer.
-    """
+    """Return the commit of a tag, a branch or HEAD; "" if the repository has no such ref."""
     argv = ("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}")
     local = git_command.is_local_url(url)
     command = git_command.build_git_command(

@@ -1,8 +1,4 @@
-"""Update submodules to the recorded commits, and only those that are missing or outdated.
-
-A submodule that the user moved is not changed. A submodule is outdated, and not moved by the user,
-if it is where the tree recorded it when the tree was last read: a pull did not update it.
-"""
+"""Update submodules that are missing or that a pull left outdated; those the user moved stay."""
 
 from __future__ import annotations
 
@@ -30,11 +26,7 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules that are missing, outdated or left by an interrupted update.
-
-    A submodule is outdated if it is at the commit that `seen`, a commit of the tree, records;
-    `seen` is "" if there is no such commit.
-    """
+    """Return submodules that are missing, interrupted, or where the commit `seen` records them."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []
@@ -62,11 +54,7 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out submodules recursively: those of `paths`, or all. Existing files are kept.
-
-    Raises `FetchError` if a host does not answer, `LostEditsError` if the user's files are in the
-    way.
-    """
+    """Check out the submodules `paths`, or all, recursively; existing files are kept."""
     if not (Path(tree) / ".gitmodules").exists():
         return
     requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))

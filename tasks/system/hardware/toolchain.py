@@ -23,11 +23,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return the identity of `toolchain.cxx` and similar from its path.
-
-    A version is its own identity, and so is an interpreter, whose links lead to another
-    environment.
-    """
+    """Return the identity of `toolchain.cxx` and similar; other values are their own identity."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:

@@ -1,8 +1,4 @@
-"""Unpack source archives, but only if every member stays inside the target folder.
-
-An archive is refused before anything is written if a member is absolute, escapes with "..", links
-out of the tree or is a device. tarfile's data filter (PEP 706) also checks each tar member.
-"""
+"""Unpack source archives, but only if every member stays inside the target folder."""
 
 from __future__ import annotations
 
@@ -54,15 +50,12 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return the path of `name` in the tree in one spelling.
-
-    None if the path is absolute, escapes the tree or passes through one of `links`: after a link,
-    ".." means another folder.
-    """
+    """Return one spelling of `name` in the tree; None if it escapes or passes one of `links`."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
     for part in PureWindowsPath(name).parts:
+        # After a link, ".." means another folder
         if "/".join(parts) in links or (part == ".." and not parts):
             return None
         if part == "..":

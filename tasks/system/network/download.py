@@ -125,10 +125,7 @@ def _fetch_part(url: str, part: Path) -> None:
 
 
 def _build_request(url: str) -> urllib.request.Request:
-    """Build a request with the login of the URL in a header, which no other host gets.
-
-    urllib takes user and password for a part of the host and prints them in its error.
-    """
+    """Build a request with the login of the URL in a header, which no other host gets."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}

@@ -124,11 +124,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords; options with a password become variables.
-
-    The variables are those of both clients. uv prefers an option to its variable; pip combines
-    both, except for --index-url.
-    """
+    """Return the arguments without passwords; options with a password become variables of both."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -251,11 +247,7 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
-    """Return a resolver's or downloader's failure as a specific error.
-
-    The kinds are: no answer, no such version, two conflicting requirements, a wrong digest. Any
-    other failure is returned unchanged.
-    """
+    """Return a failure as a specific error: no answer, no version, a conflict, a wrong digest."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
         return _build_hash_error(mismatch, where, locked="--require-hashes" in text)
@@ -342,11 +334,7 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip.
-
-    `env` is the whole environment; if None, the host's environment with the client's variables is
-    used. A failure is explained by its kind. A failure that may be temporary is retried once.
-    """
+    """Run uv or pip in `env`, by default the host's; explain a failure and retry it once."""
     host = shell.build_installer_env()
     client_env = add_client_defaults(host if env is None else env, find_pip_file_defaults())
     retry_reasons: list[str] = []

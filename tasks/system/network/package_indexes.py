@@ -122,11 +122,7 @@ def list_pip_files() -> Iterator[Path]:
 
 
 def list_uv_files() -> Iterator[Path]:
-    """Yield uv's files, the highest precedence first; none if UV_NO_CONFIG disables them.
-
-    uv is run in the current folder. The first file of a folder with uv settings hides those of its
-    parent folders.
-    """
+    """Yield uv's files, the highest precedence first; none if UV_NO_CONFIG disables them."""
     if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
         return
     if config_file := os.environ.get("UV_CONFIG_FILE"):

@@ -255,7 +255,8 @@ def test_a_lock_that_another_process_holds_names_it(
         pass
     assert str(told.value) == (
         f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
-        f"  → wait until that run ends, or end process {holder.pid}; then run the same command again"
+        f"  → wait until that run ends, or end process {holder.pid}; "
+        "then run the same command again"
     )
 
 
