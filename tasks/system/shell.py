@@ -303,10 +303,13 @@ def _read_output(
     return [*lines, *(RawLine(number, text) for number, text in rest)]
 
 
+_NOTIFY_TIMEOUT = 10.0  # seconds
+
+
 def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
-    """Run the notification command with the user's whole environment, for at most 10 s."""
+    """Run the notification command with the user's whole environment, within 10 s."""
     env = {
         **os.environ,
         "TORCHYARD_OUTCOME": outcome,
@@ -314,4 +317,4 @@ def run_notification(
         "TORCHYARD_SECONDS": str(round(seconds)),
         "TORCHYARD_MESSAGE": message,
     }
-    run_command(Command(command, env, f"run {command[0]}", timeout=10.0))
+    run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))
