@@ -17,50 +17,50 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.system import job_object
+from tasks.system import windows_kernel
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy skips the rest on other systems
 
 _MOST = 0x7FFFFFFF
 _TOKEN, _TIMEOUT = 1, 0x102  # index of the second handle; timeout
 
-_create_semaphore = job_object.declare_function(
+_create_semaphore = windows_kernel.declare_function(
     "CreateSemaphoreW",
-    job_object.POINTER,
-    job_object.LONG,
-    job_object.LONG,
-    job_object.TEXT,
-    gives=job_object.HANDLE,
+    windows_kernel.POINTER,
+    windows_kernel.LONG,
+    windows_kernel.LONG,
+    windows_kernel.TEXT,
+    gives=windows_kernel.HANDLE,
 )
-_create_event = job_object.declare_function(
+_create_event = windows_kernel.declare_function(
     "CreateEventW",
-    job_object.POINTER,
-    job_object.BOOL,
-    job_object.BOOL,
-    job_object.TEXT,
-    gives=job_object.HANDLE,
+    windows_kernel.POINTER,
+    windows_kernel.BOOL,
+    windows_kernel.BOOL,
+    windows_kernel.TEXT,
+    gives=windows_kernel.HANDLE,
 )
-_release_semaphore = job_object.declare_function(
-    "ReleaseSemaphore", job_object.HANDLE, job_object.LONG, job_object.POINTER
+_release_semaphore = windows_kernel.declare_function(
+    "ReleaseSemaphore", windows_kernel.HANDLE, windows_kernel.LONG, windows_kernel.POINTER
 )
-_set_event = job_object.declare_function("SetEvent", job_object.HANDLE)
-_wait_for_objects = job_object.declare_function(
+_set_event = windows_kernel.declare_function("SetEvent", windows_kernel.HANDLE)
+_wait_for_objects = windows_kernel.declare_function(
     "WaitForMultipleObjects",
-    job_object.DWORD,
-    job_object.POINTER,
-    job_object.BOOL,
-    job_object.DWORD,
-    gives=job_object.DWORD,
+    windows_kernel.DWORD,
+    windows_kernel.POINTER,
+    windows_kernel.BOOL,
+    windows_kernel.DWORD,
+    gives=windows_kernel.DWORD,
 )
 # Not documented, but unchanged since Windows NT. Otherwise the count is known only by taking and
 # returning a token, and a Ninja that asks in between would get none
-_query_semaphore = job_object.declare_native_function(
+_query_semaphore = windows_kernel.declare_native_function(
     "NtQuerySemaphore",
-    job_object.HANDLE,
+    windows_kernel.HANDLE,
     ctypes.c_int,
-    job_object.POINTER,
-    job_object.DWORD,
-    job_object.POINTER,
+    windows_kernel.POINTER,
+    windows_kernel.DWORD,
+    windows_kernel.POINTER,
 )
 
 
@@ -75,7 +75,7 @@ class TokenSemaphore:
 
     def count_tokens(self) -> int:
         """Return the number of free tokens."""
-        information = (job_object.LONG * 2)()
+        information = (windows_kernel.LONG * 2)()
         _query_semaphore(
             self._handle, 0, ctypes.byref(information), ctypes.sizeof(information), None
         )
@@ -113,12 +113,12 @@ class TokenSemaphore:
 
     def close(self) -> None:
         """Close the handles; tokens remain for other builds."""
-        job_object.close_handle(self._handle)
-        job_object.close_handle(self._stop)
+        windows_kernel.close_handle(self._handle)
+        windows_kernel.close_handle(self._stop)
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
         """Return the index of the handle that was signalled first."""
-        handle_array = (job_object.HANDLE * len(handles))(*handles)
+        handle_array = (windows_kernel.HANDLE * len(handles))(*handles)
         return _wait_for_objects(
             len(handles), handle_array, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
         )
@@ -142,10 +142,10 @@ class EventLeaderLock:
                 handle = _create_event(None, True, False, self._name)
             except PermissionError:
                 return False
-            self.taken = not job_object.is_existing_object()
+            self.taken = not windows_kernel.is_existing_object()
             self._handle = handle if self.taken else 0
             if not self.taken:
-                job_object.close_handle(handle)
+                windows_kernel.close_handle(handle)
         return self.taken
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class EventLeaderLock:
         handle, self._handle = self._handle, 0
         self.taken, self._name = False, ""
         if handle:
-            job_object.close_handle(handle)
+            windows_kernel.close_handle(handle)
 
 
 @contextlib.contextmanager

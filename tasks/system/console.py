@@ -1,9 +1,4 @@
-"""Print a run: a header with reasons, a line for each stage, and a summary.
-
-The console listens to `tasks.system.output`. On a terminal the running stages have live lines;
-elsewhere (CI, a pipe) each line is written once, and a long build logs its progress about once a
-minute. If several stages run at once, each line names its stage. The console decides nothing.
-"""
+"""Print a run: a header with reasons, a line for each stage, live lines, and a summary."""
 
 from __future__ import annotations
 
@@ -38,23 +33,16 @@ def _create_minutes() -> ProgressThrottle:
     return ProgressThrottle()
 
 
-@dataclass(frozen=True)
-class _LastOutput:
-    """The latest progress of a running stage, and when it came."""
-
-    text: str
-    progress: Progress | None
-    when: float
-
-
 @dataclass
 class _RunningStage:
-    """A running stage and its latest progress."""
+    """A running stage, and its latest output with the time when it came."""
 
     verb: str
     subject: str
     started: float
-    last_output: _LastOutput
+    updated: float
+    text: str
+    progress: Progress | None = None
     minutes: ProgressThrottle = field(default_factory=_create_minutes)
 
 
@@ -85,13 +73,8 @@ class Console:
         if self._headed or self.plan is None:
             return
         self._headed = True
-        outputs = [
-            path
-            for kind in _BUILDING_KINDS
-            for stage in self.plan.find_stages(kind)
-            for path in stage.outputs
-        ]
-        self._has_built = any(Path(path).is_file() for path in outputs)
+        stages = [stage for kind in _BUILDING_KINDS for stage in self.plan.find_stages(kind)]
+        self._has_built = any(Path(path).is_file() for stage in stages for path in stage.outputs)
         for key, value in self.plan.headline:
             self._write_status_line(key, value, style="")
         for warning in (*self.plan.warnings, *self.notices()):
@@ -102,9 +85,7 @@ class Console:
         self.ran += 1
         verb, subject, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
         with self._lock:
-            self._works[stage.name] = _RunningStage(
-                verb, subject, now, _LastOutput(reason, None, now)
-            )
+            self._works[stage.name] = _RunningStage(verb, subject, now, now, reason)
             if not self.screen.live:
                 self._write_status_line(verb, f"{subject} ({reason})")
             elif len(self._works) == 1:
@@ -115,12 +96,11 @@ class Console:
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
+        is_check = stage.uptodate_check == "always" and stage.kind != "validate"
         if outcome == "skipped":
             self.ran -= 1
             self._write_status_line("Skipped", stage.name, style="1;33")
-        elif (
-            outcome == "unchanged" and stage.uptodate_check == "always" and stage.kind != "validate"
-        ):
+        elif outcome == "unchanged" and is_check:
             self.ran -= 1
             self._write_status_line("Unchanged", f"{stage.name} in {elapsed}", style="")
         else:
@@ -144,8 +124,15 @@ class Console:
         # A child's last output may arrive after its stage ended. The caller reads that output: if a
         # closed pipe or terminal stopped the caller, the child would wait for ever.
         with contextlib.suppress(OSError, ValueError):
-            if work := self._find_current_stage():
-                self._update_progress(work, text, progress)
+            if not (work := self._find_current_stage()):
+                return
+            now = time.monotonic()
+            work.text, work.progress, work.updated = text, progress, now
+            if self.screen.live:
+                self.screen.redraw_live_lines()
+            elif progress and work.minutes.should_log(progress, now - work.started):
+                elapsed = format_duration(now - work.started)
+                self._write_status_line(work.verb, f"{work.subject} {elapsed}: {progress}")
 
     def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
         """Print that a stage failed or that the run could not start, with its message."""
@@ -160,8 +147,8 @@ class Console:
         self.screen.stop_live_lines()
         elapsed = format_duration(time.monotonic() - self.started)
         if self.interrupted:
-            advice = "nothing is lost: the same command goes on from here"
-            self._write_status_line("Interrupted", f"after {elapsed}; {advice}", style="1;33")
+            advice = f"after {elapsed}; to continue, run the same command again"
+            self._write_status_line("Interrupted", advice, style="1;33")
         elif self.failed:
             suffix = "; what was built before is still there" if self._has_built else ""
             self._write_status_line("Stopped", f"after {elapsed}{suffix}", style="1;31")
@@ -169,16 +156,6 @@ class Console:
             self._write_status_line("Finished", f"in {elapsed}")
         else:
             self._write_status_line("Up to date", f"nothing to do ({elapsed})")
-
-    def _update_progress(self, work: _RunningStage, text: str, progress: Progress | None) -> None:
-        now = time.monotonic()
-        work.last_output = _LastOutput(text, progress, now)
-        if self.screen.live:
-            self.screen.redraw_live_lines()
-        elif progress and work.minutes.should_log(progress, now - work.started):
-            self._write_status_line(
-                work.verb, f"{work.subject} {format_duration(now - work.started)}: {progress}"
-            )
 
     def _find_current_stage(self) -> _RunningStage | None:
         """Return the stage of this thread, else the newest; None if that stage has ended."""
@@ -201,27 +178,20 @@ class Console:
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
         """Return the live lines: up to three for a single stage, else one for each stage."""
-        works = list(self._works.values())
-        if len(works) == 1:
-            return text_layout.format_progress_lines(*self._describe_running_stage(works[0]), space)
-        visible = works[: max(space.rows - 1, 1)]
-        return "\n".join(
-            text_layout.format_progress_line(
-                *self._describe_running_stage(work), space.columns, space.glyphs
-            )
-            for work in visible
-        )
+        rows = [self._describe_running_stage(work) for work in list(self._works.values())]
+        if len(rows) == 1:
+            return text_layout.format_progress_lines(*rows[0], space)
+        format_line = text_layout.format_progress_line
+        visible = rows[: max(space.rows - 1, 1)]
+        return "\n".join(format_line(*row, space.columns, space.glyphs) for row in visible)
 
     def _describe_running_stage(self, work: _RunningStage) -> tuple[str, str, Progress | None]:
-        now, last_output = time.monotonic(), work.last_output
+        now, progress = time.monotonic(), work.progress
         verb = "Stopping" if self.interrupted else work.verb
         head = f"{verb:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
-        progress = (
-            last_output.progress.advance_time(now - last_output.when)
-            if last_output.progress
-            else None
-        )
-        return head, self.screen.encode_with_fallback(last_output.text), progress
+        if progress:
+            progress = progress.advance_time(now - work.updated)
+        return head, self.screen.encode_with_fallback(work.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
         """Return `text` wrapped to the width of the terminal; in a log it stays as it is."""

@@ -38,10 +38,7 @@ def find_scripts_folder(venv: PurePath) -> Path:
 
 
 def build_program_path(scripts: PurePath, name: str) -> Path:
-    """Return the path of a program in a scripts folder.
-
-    Python 3.11 does not find `name.exe` if it gets the folder and `name`.
-    """
+    """Return a program's path in a scripts folder; Python 3.11 does not find `name.exe` itself."""
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
@@ -52,14 +49,14 @@ def find_venv_python(venv: PurePath) -> Path:
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
     """Create a venv of the interpreter `base`, with pip installed."""
-    step_name = "make the build environment"
+    argv = build_venv_argv(venv, base, uv)
     try:
-        index_client.run_index_client(
-            build_venv_argv(venv, base, uv), step_name, log
-        )  # uv fetches pip for it
+        index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
     except CommandFailedError as error:
         is_linux = sys.platform == "linux"
-        hint = format_install_command("venv") if is_linux else "reinstall Python with its venv"
+        hint = (
+            format_install_command("venv") if is_linux else "reinstall Python with its venv module"
+        )
         raise MissingToolError(error.message, location=error.location, hint=hint) from error
 
 
@@ -73,23 +70,14 @@ def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...
 
 def find_site_packages(python: str) -> Path:
     """Return the folder in which an interpreter keeps compiled packages."""
-    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
-    return Path(
-        shell.capture_output(
-            Command((python, "-c", query), shell.build_host_env(), "find site-packages")
-        ).strip()
-    )
-
-
-_SITE_PATTERNS = ("lib/python*/site-packages", "Lib/site-packages")
+    argv = (python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))")
+    command = Command(argv, shell.build_host_env(), "find site-packages")
+    return Path(shell.capture_output(command).strip())
 
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed distribution.
-
-    `tags` are the tags of its wheel, `requires` its requirements from the metadata.
-    """
+    """An installed distribution with the tags of its wheel and its requirements."""
 
     name: str
     version: str
@@ -110,14 +98,12 @@ def find_site_folder(venv: PurePath) -> Path:
 
 def list_site_folders(prefix: PurePath) -> Iterator[Path]:
     """Return the package folders below a Python prefix, for any Python version and system."""
-    return (path for pattern in _SITE_PATTERNS for path in Path(prefix).glob(pattern))
+    patterns = ("lib/python*/site-packages", "Lib/site-packages")
+    return (path for pattern in patterns for path in Path(prefix).glob(pattern))
 
 
 def read_package_versions(site: PurePath) -> dict[str, str]:
-    """Return the installed packages, normalized name → version, from the names of the folders.
-
-    This is fast: it is called in each run.
-    """
+    """Return the installed packages, normalized name → version, from the names of the folders."""
     folder = Path(site)
     names = (path.name for path in folder.glob("*.dist-info")) if folder.is_dir() else ()
     pairs = (name.removesuffix(".dist-info").rpartition("-") for name in names)
@@ -144,23 +130,20 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
     )
 
 
-def resolve_required_names(roots: Iterable[str], here: Mapping[str, InstalledPackage]) -> set[str]:
-    """Return the names of the installed packages that the requirements `roots` need.
-
-    Extras and indirect requirements are included.
-    """
+def resolve_required_names(
+    roots: Iterable[str], installed: Mapping[str, InstalledPackage]
+) -> set[str]:
+    """Return the installed packages that `roots` need, with extras and indirect requirements."""
     pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while pending:
         requirement = pending.pop()
-        if (name := canonicalize_name(requirement.name)) not in here:
-            continue
+        name = canonicalize_name(requirement.name)
         visit = (name, frozenset(requirement.extras))
-        if visit not in visited:
+        if name in installed and visit not in visited:
             visited.add(visit)
-            dependencies = parse_requirements(here[name].requires)
             pending += (
                 dependency
-                for dependency in dependencies
+                for dependency in parse_requirements(installed[name].requires)
                 if is_requirement_applicable(dependency, {}, requirement.extras)
             )
     return {name for name, _ in visited}
@@ -178,11 +161,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output and the result of an import.
-
-    `problem` is "" on success; `error` has the log. `needs_driver` is True if the import needs a
-    GPU driver, which this machine may not have.
-    """
+    """The output and the result of an import: `problem` is "" on success; `error` has the log."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -195,10 +174,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `code` with the environment, folder and log of `command`.
-
-    The `cwd` of `command` should contain no modules: Python's -c imports those first.
-    """
+    """Run `code` as `command`; its `cwd` should hold no modules, which -c imports first."""
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
     try:

@@ -1,13 +1,10 @@
-"""Write files atomically, mark and remove managed folders, and lock builds.
-
-A managed folder contains a CACHEDIR.TAG that torchyard wrote (https://bford.info/cachedir/), or is
-in a folder that contains one.
-"""
+"""Write files atomically, mark managed folders (CACHEDIR.TAG), remove them, and lock builds."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -27,6 +24,7 @@ from tasks.system import process_group
 from tasks.system.output import print_warning
 
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
+_SPACE_HINT = "free some room, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
@@ -69,10 +67,8 @@ def is_accessible(path: PurePath) -> bool:
 
 def find_existing_ancestor(path: PurePath) -> Path:
     """Return the path or its nearest existing parent, which is on the same disk."""
-    place = Path(path)
-    while not is_accessible(place) and place != place.parent:
-        place = place.parent
-    return place
+    places = (Path(path), *Path(path).parents)
+    return next((place for place in places if is_accessible(place)), places[-1])
 
 
 def has_content(path: Path) -> bool:
@@ -80,28 +76,26 @@ def has_content(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError` if so little space is left that a stage would certainly fail.
+def find_free_path(folder: Path, prefix: str = "") -> Path:
+    """Return the first of `prefix`1, `prefix`2, … that does not exist in the folder."""
+    paths = (folder / f"{prefix}{number}" for number in itertools.count(1))
+    return next(path for path in paths if not path.exists())
 
-    The space for the whole build was checked when the build began.
-    """
+
+def require_minimum_space(folder: PurePath, what: str) -> None:
+    """Raise `NoSpaceError` if so little space is left that a stage would certainly fail."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """Raise `NoSpaceError` with required and free space if the disk of `folder` has too little.
-
-    `where` is the location in the message, by default the folder.
-    """
+    """Raise `NoSpaceError` at `where` (default: the folder) if its disk lacks the space."""
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
-        raise NoSpaceError(
-            f"{what} needs {format_size(needed_mib)} and the disk has {format_size(free)} left",
-            location=where or str(folder),
-            hint="free some room there"
-            if where
-            else "free some room, or put the checkout on a larger disk",
+        advice = "free some room there" if where else _SPACE_HINT
+        message = (
+            f"{what} needs {format_size(needed_mib)} and the disk has {format_size(free)} left"
         )
+        raise NoSpaceError(message, location=where or str(folder), hint=advice)
 
 
 TAG = "CACHEDIR.TAG"
@@ -134,11 +128,7 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
 
 
 def replace_path(source: Path, target: Path) -> None:
-    """Rename `source` to `target` and replace an existing file.
-
-    Windows refuses this while a process, such as a virus scanner, reads either file. The rename is
-    then retried.
-    """
+    """Rename a file over another; retry on Windows, where a virus scanner may read either."""
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
             source.replace(target)
@@ -168,11 +158,7 @@ def replace_symlink(path: PurePath, to: str) -> None:
 
 
 def write_user_file(path: PurePath, text: str) -> None:
-    """Write `text` to a path that the user requested.
-
-    A device, a pipe or a link is written directly: a rename would replace it by a file. Raises
-    `TorchyardError` if the path cannot be written.
-    """
+    """Write to a path that the user chose; write directly to a device, a pipe or a link."""
     target = Path(path).absolute()
     try:
         if target.exists() and (target.is_symlink() or not target.is_file()):
@@ -180,41 +166,35 @@ def write_user_file(path: PurePath, text: str) -> None:
         else:
             write_atomic(target, text)
     except OSError as error:
-        raise TorchyardError(
-            f"this cannot be written: {error.strerror}",
-            location=str(target),
-            hint="name a file in a folder that you may write to",
-        ) from error
+        message, hint = (
+            f"cannot write this file: {error.strerror}",
+            "choose a path that you can write to",
+        )
+        raise TorchyardError(message, location=str(target), hint=hint) from error
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Create `folder` and mark it as managed.
-
-    A folder that exists, is not empty and has no mark is refused.
-    """
-    path = Path(folder)
+    """Create `folder` and mark it as managed; refuse one with content and no mark."""
+    path, where = Path(folder), str(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise NotOwnedError(
-            "a folder is to be here, and a file is in its way",
-            location=str(path),
-            hint="move the file away",
-        ) from error
+        message, hint = "a file is in the way of this folder", "move the file away"
+        raise NotOwnedError(message, location=where, hint=hint) from error
     except FileNotFoundError as error:  # not even the drive of the path exists
-        raise TorchyardError(
-            "there is no such drive",
-            location=str(path),
-            hint="choose another place in the settings",
-        ) from error
+        message, hint = (
+            "the drive of this path does not exist",
+            "choose another path in the settings",
+        )
+        raise TorchyardError(message, location=where, hint=hint) from error
     if not is_owned(path):
         for temporary in path.glob(f".{TAG}.*"):  # SIGKILL came before the mark was renamed
             temporary.unlink()
         if any(path.iterdir()):
             raise NotOwnedError(
                 "this folder is not empty and torchyard did not make it",
-                location=str(path),
-                hint="move it away, or choose another place in the settings",
+                location=where,
+                hint="move the folder away, or choose another path in the settings",
             )
         mark_owned(path)
     return path
@@ -227,58 +207,46 @@ def mark_owned(folder: PurePath) -> None:
 
 def is_marked(folder: PurePath) -> bool:
     """Return True if `folder` itself is marked as managed."""
-    return _has_tag(Path(folder))
+    with contextlib.suppress(OSError):
+        return (Path(folder) / TAG).read_text(encoding="utf-8") == _TAG_TEXT
+    return False
 
 
 def is_owned(path: PurePath) -> bool:
     """Return True if `path` or a parent folder is marked as managed, symbolic links resolved."""
     real = Path(path).resolve()
-    return any(_has_tag(folder) for folder in (real, *real.parents))
-
-
-def _has_tag(folder: Path) -> bool:
-    try:
-        return (folder / TAG).read_text(encoding="utf-8") == _TAG_TEXT
-    except OSError:
-        return False
+    return any(map(is_marked, (real, *real.parents)))
 
 
 def remove_owned(path: PurePath) -> None:
-    """Remove a managed file, link or tree; a missing path is ignored.
-
-    Raises `NotOwnedError` if the path is not managed.
-    """
+    """Remove a managed file, link or tree, if any; raise `NotOwnedError` if it is not managed."""
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
-    is_one = is_link(target) or target.is_file()
-    if not is_owned(target.parent if is_one else target):
-        raise NotOwnedError(
-            "torchyard did not make this and will not remove it", location=str(target)
-        )
-    if is_one:
+    is_single = is_link(target) or target.is_file()
+    if not is_owned(target.parent if is_single else target):
+        message = "torchyard did not make this and will not remove it"
+        raise NotOwnedError(message, location=str(target))
+    if is_single:
         remove_file_or_link(target)
     else:
         remove_tree(target, last=TAG)
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove everything in a managed folder except its mark and its lock.
-
-    The names in `first` are removed first. The paths in `but`, relative to the folder, are kept.
-    """
+    """Empty a managed folder except for its mark, its lock and the paths `but`; `first` first."""
     path = Path(folder)
-    if not _has_tag(path):
+    if not is_marked(path):
         raise NotOwnedError("torchyard did not make this and will not empty it", location=str(path))
     preserved = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
     _remove_except(sorted(path.iterdir(), key=lambda entry: entry.name not in first), preserved)
 
 
-def _remove_except(found: Iterable[Path], kept: Set[Path]) -> None:
-    for child in found:
-        if any(child in path.parents for path in kept):
-            _remove_except(list(child.iterdir()), kept)
-        elif child not in kept:
+def _remove_except(children: Iterable[Path], preserved: Set[Path]) -> None:
+    for child in children:
+        if any(child in path.parents for path in preserved):
+            _remove_except(list(child.iterdir()), preserved)
+        elif child not in preserved:
             remove_owned(child)
 
 
@@ -291,32 +259,26 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Lock a folder for this process; the folder is created if it is missing.
-
-    Raises `BusyError` with the process that holds the lock. The operating system releases the lock
-    on any exit.
-    """
+    """Lock a folder for this process, until any exit; raise `BusyError` with the other process."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
-    path = Path(folder) / _LOCK_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(folder) / _HOLDER_FILE
-    guard = FileLock(path)
+    holder.parent.mkdir(parents=True, exist_ok=True)
+    guard = FileLock(Path(folder) / _LOCK_FILE)
     try:
         guard.acquire(timeout=0)
     except Timeout as error:
-        pid = _read_holder_file(holder).partition("-")[0]
+        pid = read_lock_holder(folder).partition("-")[0]
         raise BusyError(
             f"another torchyard run{f' (process {pid})' if pid else ''} is using this folder",
             location=str(folder),
-            hint=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
-            "same command again",
+            hint=f"wait until that run ends, or end {f'process {pid}' if pid else 'that run'}; "
+            "then run the same command again",
         ) from error
     try:
-        _end_killed_run(_read_holder_file(holder), folder)
-        write_atomic(
-            holder, process_group.RUN_ID
-        )  # not before: leftover processes are found by this mark
+        _end_killed_run(read_lock_holder(folder), folder)
+        # Not earlier: the remaining processes of the killed run are found by its id in this file
+        write_atomic(holder, process_group.RUN_ID)
         try:
             yield
         finally:
@@ -327,21 +289,17 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 def read_lock_holder(folder: PurePath) -> str:
     """Return the run that holds a folder's lock, or was killed while it held it; "" if none."""
-    return _read_holder_file(Path(folder) / _HOLDER_FILE)
-
-
-def _read_holder_file(holder: Path) -> str:
-    """Return the run in the holder file: a running one, or one that was killed."""
+    holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 
 
-def _end_killed_run(killed: str, folder: PurePath) -> None:
-    stopped, alive = process_group.end_leftover_processes(killed) if killed else ((), ())
-    if alive:
+def _end_killed_run(run: str, folder: PurePath) -> None:
+    ended, surviving = process_group.end_leftover_processes(run) if run else ((), ())
+    if surviving:
         raise BusyError(
-            f"a killed run left {', '.join(alive)} at work, and it cannot be ended",
+            f"torchyard cannot end these processes of a killed run: {', '.join(surviving)}",
             location=str(folder),
-            hint="end it, then run the same command again",
+            hint="end these processes, then run the same command again",
         )
-    if stopped:
-        print_warning(f"a killed run had left at work, now ended: {', '.join(stopped)}")
+    if ended:
+        print_warning(f"ended the remaining processes of a killed run: {', '.join(ended)}")

@@ -1,7 +1,4 @@
-"""Find the requested Python interpreter and the torch that is installed in it.
-
-An installed torch is read from its files, since importing torch takes seconds.
-"""
+"""Find the requested Python interpreter and the torch that is installed in it."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tasks.core.errors import CommandFailedError, MissingToolError, SettingsError
-from tasks.core.model import Command, InstalledTorch, Interpreter
+from tasks.core.errors import SettingsError
+from tasks.core.model import InstalledTorch, Interpreter
 from tasks.core.resolution import UnsatisfiableError
 from tasks.knowledge.versions import format_major_minor
 from tasks.system import shell
@@ -22,50 +19,39 @@ _VENV_VERSION = re.compile(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", re.MULTILI
 _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
-def find_interpreter(asked: str) -> Interpreter:
-    """Return the Python with that name, version or path.
-
-    `auto` is the base interpreter of the Python that runs doit, outside of its venv.
-    """
-    path = _find_base_python() if asked == "auto" else _find_python(asked)
+def find_interpreter(requested: str) -> Interpreter:
+    """Return the Python with that name, version or path; `auto` is the base Python of doit."""
+    path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
         "print(*sys.path, sep='\\n')"
     )
-    try:
-        version, real, *folders = shell.capture_output(
-            Command((path, "-c", query), shell.build_host_env(), "ask Python its version")
-        ).splitlines()
-    except (CommandFailedError, MissingToolError, ValueError) as error:
-        raise _build_python_error(asked) from error
+    lines = (shell.try_capture(path, "-c", query, what="ask Python its version") or "").splitlines()
+    if len(lines) < 2:
+        raise _build_python_error(requested)
+    version, real, *folders = lines
     return Interpreter(
-        str(Path(path).absolute()) if asked != "auto" else real,
+        str(Path(path).absolute()) if requested != "auto" else real,
         version,
-        find_torch([Path(f) for f in folders if f]),
+        find_torch([Path(folder) for folder in folders if folder]),
     )
 
 
-def read_interpreter(asked: str) -> Interpreter:
-    """Return the same as `find_interpreter`, read only from files.
-
-    If the files have no version, assume that of the Python that runs doit.
-    """
+def read_interpreter(requested: str) -> Interpreter:
+    """Return the same from files only; without a version, assume that of the running Python."""
     running_version = ".".join(map(str, sys.version_info[:3]))
-    if asked == "auto":
+    if requested == "auto":
         path, version = Path(_find_base_python()), running_version
-    elif _PYTHON_VERSION.fullmatch(asked):
-        path = Path(shutil.which(f"python{asked}") or f"python{asked}")
-        version = asked if asked.count(".") > 1 else f"{asked}.0"
+    elif _PYTHON_VERSION.fullmatch(requested):
+        path = Path(shutil.which(f"python{requested}") or f"python{requested}")
+        version = requested if requested.count(".") > 1 else f"{requested}.0"
     else:
-        path = Path(_resolve_python_path(asked)).absolute()
+        path = Path(_resolve_python_path(requested)).absolute()
         if not path.is_file():
-            raise _build_python_error(asked)
+            raise _build_python_error(requested)
         version = _read_version_from_files(path) or running_version
-    folders = [
-        folder
-        for place in (path, path.resolve())
-        for folder in _list_package_folders(place, version)
-    ]
+    places = (path, path.resolve())
+    folders = [folder for place in places for folder in _list_package_folders(place, version)]
     return Interpreter(str(path), version, find_torch(folders))
 
 
@@ -95,66 +81,50 @@ def _find_base_python() -> str:
     return getattr(sys, "_base_executable", "") or sys.executable
 
 
-def _build_python_error(asked: str) -> SettingsError:
+def _build_python_error(requested: str) -> SettingsError:
+    hint = 'write a version ("3.12") or a path'
     return SettingsError(
-        f'"{asked}" is not a Python that runs here',
-        location="python",
-        hint='write a version ("3.12") or a path',
+        f'"{requested}" is not a Python that runs here', location="python", hint=hint
     )
 
 
-def _resolve_python_path(asked: str) -> str:
+def _resolve_python_path(requested: str) -> str:
     """Return the path of a Python given by a path or a command name."""
-    path = Path(asked).expanduser()
-    if path.name != asked:  # "./python" is not the one on PATH
+    path = Path(requested).expanduser()
+    if path.name != requested:  # "./python" is not the one on PATH
         path = path.absolute()
     return shutil.which(str(path)) or str(path)
 
 
-def _find_python(asked: str) -> str:
-    if not _PYTHON_VERSION.fullmatch(asked):
-        return _resolve_python_path(asked)
-    for candidate in (shutil.which(f"python{asked}"), _find_uv_python(asked)):
-        if candidate and _can_run(candidate):
-            return candidate
-    minor = format_major_minor(asked)  # no system has a package for a patch release
-    setting = "" if asked == minor else f' and set python: "{minor}"'
+def _find_python(requested: str) -> str:
+    if not _PYTHON_VERSION.fullmatch(requested):
+        return _resolve_python_path(requested)
+    path = shutil.which(f"python{requested}")
+    # A version manager's shim can be on PATH without a Python
+    if path and shell.try_capture(path, "-c", "", what="try Python") is not None:
+        return path
+    from tasks.system.environments import find_uv  # noqa: PLC0415 - rarely needed
+
+    argv = (find_uv() or "uv", "python", "find", "--no-python-downloads", requested)
+    env = shell.build_installer_env()
+    path = (shell.try_capture(*argv, what="look for Python", env=env) or "").strip()
+    if path and shell.try_capture(path, "-c", "", what="try Python") is not None:
+        return path
+    minor = format_major_minor(requested)  # no system has a package for a patch release
+    setting = "" if requested == minor else f' and set python: "{minor}"'
     raise UnsatisfiableError(
-        f"there is no Python {asked} here",
+        f"torchyard found no Python {requested}",
         location="python",
-        hint=f"{format_install_command('python', python=minor)}{setting}, or write the path of one",
+        hint=f"{format_install_command('python', python=minor)}{setting}, or set python to a path",
     )
 
 
-def _can_run(python: str) -> bool:
-    """Return True if the Python runs: a version manager's shim can be on PATH without a Python."""
-    try:
-        shell.capture_output(Command((python, "-c", ""), shell.build_host_env(), "try Python"))
-    except (CommandFailedError, MissingToolError):
-        return False
-    return True
-
-
-def _find_uv_python(version: str) -> str | None:
-    from tasks.system.environments import find_uv  # noqa: PLC0415 - rarely needed
-
-    uv = find_uv()
-    argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
-    env = shell.build_installer_env()
-    try:
-        return shell.capture_output(Command(argv, env, "look for Python")).strip()
-    except (CommandFailedError, MissingToolError):
-        return None
-
-
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """Return the torch in the first folder that has one, from its version.py."""
-    for folder in folders:
-        version = folder / "torch" / "version.py"
-        if version.is_file():
-            text = version.read_text(encoding="utf-8")
-            variables = dict(_ASSIGNED_STRING.findall(text))
-            return InstalledTorch(
-                variables.get("__version__", ""), variables.get("cuda"), str(folder / "torch")
-            )
-    return None
+    """Return the torch in the first folder that has one, from its version.py: importing is slow."""
+    places = (folder / "torch" for folder in folders)
+    torch = next((place for place in places if (place / "version.py").is_file()), None)
+    if torch is None:
+        return None
+    text = (torch / "version.py").read_text(encoding="utf-8")
+    variables = dict(_ASSIGNED_STRING.findall(text))
+    return InstalledTorch(variables.get("__version__", ""), variables.get("cuda"), str(torch))

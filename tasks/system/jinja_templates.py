@@ -28,10 +28,7 @@ _TEMPLATE_FILTERS = {
 
 
 def render_template(template: PurePath, values: Mapping[str, Any]) -> str:
-    """Return the text of a Jinja template.
-
-    A name that is missing in `values` is a bug and keeps its traceback.
-    """
+    """Return the text of a Jinja template; a name that is missing in `values` raises."""
     return _load_environment(str(template.parent)).get_template(template.name).render(**values)
 
 

@@ -1,8 +1,4 @@
-"""Write, remove and read manifests: the outputs of a stage as JSON files.
-
-A manifest holds the outputs of a stage as stable bytes. The record next to it describes the run
-for the user.
-"""
+"""Write, remove and read manifests: the outputs of a stage as JSON files with stable bytes."""
 
 from __future__ import annotations
 
@@ -39,24 +35,20 @@ def remove_manifests(*paths: PurePath) -> None:
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
-    """Return the outputs of an earlier stage.
-
-    Raises `TorchyardError` if the manifest is missing or does not match `kind`.
-    """
+    """Return a stage's outputs; raise `TorchyardError` if the file is missing or not a `kind`."""
     file = Path(path)
     try:
         text = file.read_bytes()
         adapter: TypeAdapter[T] = _build_adapter(kind)
         return adapter.validate_json(text)
     except FileNotFoundError as error:
-        raise TorchyardError(
-            "this manifest is not there", location=str(file), hint="run doit build"
-        ) from error
+        message, hint = "this manifest does not exist", "run doit build"
+        raise TorchyardError(message, location=str(file), hint=hint) from error
     except ValidationError as error:
         raise TorchyardError(
             f"this manifest cannot be read ({error.error_count()} problems)",
             location=str(file),
-            hint=f"remove it and run doit build: {file.stem} is then made again",
+            hint=f"remove this file, then run doit build to create {file.stem} again",
         ) from error
 
 

@@ -1,8 +1,6 @@
 """Print lines, warnings and progress; without a console they go to standard output.
 
-`print_line` prints a line that stays, `print_warning` a warning, and `show_progress` a line that
-the next one replaces. Passwords in URLs are removed from all of them. If several stages run at
-once, each line belongs to a stage.
+Passwords in URLs are removed. If several stages run at once, each line belongs to a stage.
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ class _PlainListener:
     def print_line(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
-    def print_report(self, text: str) -> None:
-        sys.stdout.write(f"{text}\n")
+    print_report = print_line
 
     def print_warning(self, text: str) -> None:
         sys.stdout.write(f"warning: {text}\n")
@@ -84,11 +81,7 @@ def read_output_stage() -> str:
 def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Return `function` bound to the current context, for a thread that has none."""
     context = contextvars.copy_context()
-
-    def run_in_context(*given: _P.args, **named: _P.kwargs) -> _T:
-        return context.run(function, *given, **named)
-
-    return run_in_context
+    return lambda *args, **named: context.run(function, *args, **named)
 
 
 def print_line(text: str) -> None:

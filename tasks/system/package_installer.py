@@ -1,13 +1,9 @@
-"""Install packages into a Python environment with uv (a dependency), or pip if uv cannot run.
-
-Every install into the built environment has the toolkit's pins as constraints, so that no resolver
-changes their versions.
-"""
+"""Install packages into a Python environment with uv (a dependency), or pip if uv cannot run."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -61,11 +57,7 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """The options of an install.
-
-    They are constraints ("name==1.2"), an index in addition to the default one, requirement files,
-    and options that uv and pip share.
-    """
+    """Constraints ("name==1.2"), an index besides the default one, requirement files, options."""
 
     constraints: tuple[str, ...] = ()
     index: str = ""
@@ -75,10 +67,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for one interpreter.
-
-    `target` is another folder to install into, for build tools that stay out of the environment.
-    """
+    """An installer for one interpreter; `target` is another folder, for build tools."""
 
     python: str
     uv: str | None
@@ -97,11 +86,7 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install exactly these packages, each from a file with one of its digests.
-
-        A package that is installed in that version is kept. Raises `BadArtifactError` if the index
-        provides a file with another digest.
-        """
+        """Install these packages from files with their digests; else raise `BadArtifactError`."""
         if not locked:
             return
         requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
@@ -109,14 +94,16 @@ class PackageInstaller:
         options = ("--require-hashes", "--no-deps")
         extra = InstallOptions(index=index, files=(requirements_file,), options=options)
         argv = self.build_install_argv((), extra)
-        index_client.run_index_client(argv, "install what torchyard.lock holds", self.log)
+        index_client.run_index_client(argv, "install the packages of torchyard.lock", self.log)
 
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
     ) -> tuple[str, ...]:
         """Return the install command; it depends on whether the index is a folder."""
+        pip = (self.python, "-m", "pip", "install", "--disable-pip-version-check")
+        uv = (self.uv or "uv", "pip", "install", "--python", self.python, "--no-progress")
         return (
-            *self._build_tool_argv("install"),
+            *(uv if self.uv else pip),
             *(("--target", str(self.target)) if self.target else ()),
             *(("-c", str(self._build_constraints_path())) if extra.constraints else ()),
             *package_indexes.build_extra_index_options(extra.index),
@@ -127,29 +114,15 @@ class PackageInstaller:
 
     def install_wheel(self, wheel: PurePath, extra: InstallOptions = InstallOptions()) -> None:
         """Install a wheel file, also over another build of the same version."""
-        step_name = f"install {wheel.name}"
+        what, requirements = f"install {wheel.name}", [str(wheel)]
         if self.uv:
             reinstall = ("--reinstall-package", wheel.name.partition("-")[0])
-            self.install_requirements(
-                [str(wheel)], replace(extra, options=(*extra.options, *reinstall)), step_name
-            )
-            return
-        self.install_requirements([str(wheel)], extra, step_name)
-        self.install_requirements(
-            [str(wheel)], InstallOptions(options=("--force-reinstall", "--no-deps")), step_name
-        )
-
-    def _build_tool_argv(self, verb: str) -> tuple[str, ...]:
-        if self.uv:
-            return (
-                self.uv,
-                "pip",
-                verb,
-                "--python",
-                self.python,
-                *(("--no-progress",) if verb == "install" else ()),
-            )
-        return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
+            extra = replace(extra, options=(*extra.options, *reinstall))
+            self.install_requirements(requirements, extra, what)
+        else:
+            self.install_requirements(requirements, extra, what)
+            extra = InstallOptions(options=("--force-reinstall", "--no-deps"))
+            self.install_requirements(requirements, extra, what)
 
     def _build_constraints_path(self) -> PurePath:
         return self.log.with_name("constraints.txt")
@@ -162,11 +135,7 @@ def format_hashed_requirements(locked: LockedPackages) -> str:
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Fetch one wheel or sdist without its requirements.
-
-    pip checks the digest from the index. No code of an sdist is run. Raises `FetchError` if there
-    is no such file.
-    """
+    """Fetch one wheel or sdist without requirements and without running its code."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -178,22 +147,13 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
-    return (
-        *argv,
-        "-d",
-        str(job.landing),
-        *package_indexes.build_only_index_options(job.index),
-        job.requirement,
-    )
+    index = package_indexes.build_only_index_options(job.index)
+    return (*argv, "-d", str(job.landing), *index, job.requirement)
 
 
 @dataclass(frozen=True)
 class DigestLister:
-    """A reader of package digests, which runs uv for the interpreter `python`.
-
-    `index` is used in addition to the default index; `folder` is a managed folder for temporary
-    files.
-    """
+    """A reader of package digests, which runs uv; `folder` is for temporary files."""
 
     uv: str | None
     python: str
@@ -201,71 +161,52 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return each pin with its digests; raise `FetchError` if the index lacks a version."""
+        """Return each pin with its digests, from `index` and the default index."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
-        index_packages = dict(
-            self._read_index_packages([package.pin for package in requested.values()], index)
-        )
+        listed = self._read_index_packages([package.pin for package in requested.values()], index)
         return {
-            package.pin: _select_digests(package, index_packages)
-            for _, package in sorted(requested.items())
+            package.pin: _select_digests(package, listed.get(name, {}))
+            for name, package in sorted(requested.items())
         }
 
-    def _read_index_packages(
-        self, pins: list[str], index: str
-    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _read_index_packages(self, pins: list[str], index: str) -> dict[str, Mapping[str, Any]]:
         if not self.uv:
-            raise MissingToolError(
-                "uv is needed to ask the index for digests", hint="pip install uv, beside doit"
-            )
+            hint = "install uv next to doit: pip install uv"
+            raise MissingToolError("uv is necessary to read digests from the index", hint=hint)
         pins_file, lock_file = self.folder / "pins.txt", self.folder / "pylock.toml"
         files.write_atomic(pins_file, "".join(f"{pin}\n" for pin in pins))
         argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
-        output_options = ("--format", "pylock.toml", "--output-file", str(lock_file), "--upgrade")
-        command = (
-            *argv,
-            self.python,
-            *output_options,
-            *package_indexes.build_extra_index_options(index),
-            str(pins_file),
-        )
+        output = ("--format", "pylock.toml", "--output-file", str(lock_file), "--upgrade")
+        index_options = package_indexes.build_extra_index_options(index)
+        command = (*argv, self.python, *output, *index_options, str(pins_file))
         index_client.run_index_client(command, "ask the index for digests", self.log)
-        with open(lock_file, "rb") as stream:  # noqa: PTH123 - a PurePath
-            document = tomllib.load(stream)
-        for package in document.get("packages", ()):
-            yield canonicalize_name(package["name"]), package
+        document = tomllib.loads(Path(lock_file).read_text(encoding="utf-8"))
+        return {canonicalize_name(item["name"]): item for item in document.get("packages", ())}
 
 
-def _select_digests(
-    one: InstalledPackage, listed: Mapping[str, Mapping[str, Any]]
-) -> tuple[str, ...]:
-    package = listed.get(one.name, {})
-    wheels = list(package.get("wheels", ()))
-    sdists = [package["sdist"]] if "sdist" in package else []
-    compatible = [wheel for wheel in wheels if one.tags & _parse_wheel_tags(wheel)]
+def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the digests of the files in the index that fit the installed package."""
+    wheels = list(listed.get("wheels", ()))
+    sdists = [listed["sdist"]] if "sdist" in listed else []
+    compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]
     if sdists and not compatible:
-        print_warning(f"{one.pin} came as an sdist: what its build asked for is not locked")
-    artifacts = compatible or sdists or wheels
-    artifact_digests = {
-        artifact_digests["hashes"]["sha256"]
-        for artifact_digests in artifacts
-        if "sha256" in artifact_digests.get("hashes", {})
-    }
-    if not artifact_digests:
+        print_warning(f"{installed.pin} is an sdist: the lock does not contain its build tools")
+    hashes = (artifact.get("hashes", {}) for artifact in compatible or sdists or wheels)
+    digests = {entry["sha256"] for entry in hashes if "sha256" in entry}
+    if not digests:
         raise TorchyardError(
-            f"the index lists no sha256 for {one.pin}",
-            hint="ask its owner for digests, or build without a lock: lock: false",
+            f"the index lists no sha256 for {installed.pin}",
+            hint="ask the owner of the index for digests, or build without a lock: lock: false",
         )
-    return tuple(sorted(artifact_digests))
+    return tuple(sorted(digests))
 
 
 def _parse_wheel_tags(wheel: Mapping[str, Any]) -> frozenset[str]:
     place = wheel.get("url") or wheel.get("path", "")
     name = wheel.get("name") or PurePosixPath(unquote(urlsplit(str(place)).path)).name
     try:
-        *_, tags = parse_wheel_filename(name)
+        return frozenset(map(str, parse_wheel_filename(name)[3]))
     except InvalidWheelFilename:
         return frozenset()
-    return frozenset(map(str, tags))

@@ -33,13 +33,16 @@ def end_child(child: Popen[str], grace: float) -> None:
             break
         with contextlib.suppress(TimeoutExpired):
             child.wait(grace)
-        if _wait_until_gone(
-            lambda: _has_live_members(child.pid), grace if number != signal.SIGINT else 0.5
-        ):
+        patience = grace if number != signal.SIGINT else 0.5
+        if _wait_until_gone(lambda: _has_live_members(child.pid), patience):
             break
     child.wait()
-    if child.returncode:
-        _end_session(child.pid, grace)
+    # A killed Ninja does not end its compilers, and they would write to the files of the next run
+    for number in (signal.SIGTERM, signal.SIGKILL) if child.returncode else ():
+        if not _signal_session(child.pid, number) or _wait_until_gone(
+            lambda: _find_live_processes(child.pid, os.getsid), grace
+        ):
+            break
 
 
 def interrupt_child(child: Popen[str]) -> None:
@@ -49,18 +52,17 @@ def interrupt_child(child: Popen[str]) -> None:
 
 def _signal_group(child: Popen[str], number: int) -> bool:
     """Return False if no process is left to signal."""
-    try:
+    with contextlib.suppress(OSError):
         os.killpg(child.pid, number)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
-def _wait_until_gone(at_work: Callable[[], object], patience: float) -> bool:
+def _wait_until_gone(find_running: Callable[[], object], patience: float) -> bool:
     """Return True if no process is running any more within `patience` seconds."""
     pause = threading.Event()
     for _ in range(int(patience / 0.05)):
-        if not at_work():
+        if not find_running():
             return True
         pause.wait(0.05)
     return False
@@ -68,23 +70,10 @@ def _wait_until_gone(at_work: Callable[[], object], patience: float) -> bool:
 
 def _has_live_members(group: int) -> bool:
     """Return True if a process of the group is running; a zombie does not count."""
-    try:
+    with contextlib.suppress(OSError):
         os.killpg(group, 0)
-    except OSError:
-        return False
-    return bool(_find_live_processes(group, os.getpgid))
-
-
-def _end_session(leader: int, grace: float) -> None:
-    """End the session of a leader that failed.
-
-    A killed Ninja does not end its compilers, and they would write to the files of the next run. A
-    stopped process handles a signal only after it continues.
-    """
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        signaled = _signal_session(leader, number)
-        if not signaled or _wait_until_gone(lambda: _find_live_processes(leader, os.getsid), grace):
-            return
+        return bool(_find_live_processes(group, os.getpgid))
+    return False
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
@@ -93,7 +82,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
-            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)  # a stopped process handles a signal only then
     return pids
 
 

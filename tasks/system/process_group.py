@@ -1,8 +1,4 @@
-"""Start a child in a group, and end the child with all its descendants.
-
-On POSIX this is a process group and SIGINT, then SIGTERM, then SIGKILL. On Windows it is a console
-group and CTRL-BREAK, and then a job, which is ended.
-"""
+"""Start a child in a group, and end the child with all its descendants."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
     import psutil
 
 if sys.platform == "win32":
-    from tasks.system import job_object as group
+    from tasks.system import windows_kernel as group
 else:
     from tasks.system import posix_group as group
 
@@ -29,10 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new group; `end_group` must be called in every case.
-
-    If the child `serves` others, processes that it leaves running survive it.
-    """
+    """Start a child in a new group; `end_group` ends it, except for servers if it `serves`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -46,10 +39,7 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End the rest of the group, the leader's children included, and wait for it.
-
-    If the leader failed, also end the processes that left the group, as each of Ninja's jobs does.
-    """
+    """End the rest of the group; after a failure, also the processes that left the group."""
     group.end_child(child, GRACE_SECONDS)
     _live_children.discard(child)
 
@@ -98,18 +88,13 @@ def list_running_programs(run: str) -> tuple[str, ...]:
 
 
 def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Return the processes of that run with the names of their programs."""
+    """Yield the processes of that run with the names of their programs."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            env = process.environ()
-            if (
-                env.get(RUN_VARIABLE) != run
-                or process.pid == os.getpid()
-                or _SCCACHE_SERVER_VARIABLE in env
-            ):
-                continue
-            name = process.name()
-            if not name.startswith(_SERVER_PROGRAMS) and process.status() != psutil.STATUS_ZOMBIE:
+            env, name = process.environ(), process.name()
+            is_marked = env.get(RUN_VARIABLE) == run and process.pid != os.getpid()
+            is_server = _SCCACHE_SERVER_VARIABLE in env or name.startswith(_SERVER_PROGRAMS)
+            if is_marked and not is_server and process.status() != psutil.STATUS_ZOMBIE:
                 yield process, name

@@ -29,15 +29,9 @@ def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -
 
 
 def has_colours(out: TextIO) -> bool:
-    """Return True if `out` is shown in colours.
-
-    NO_COLOR (no-color.org) wins over FORCE_COLOR, and both over the kind of the stream.
-    """
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR", "0") != "0":
-        return True
-    return is_live(out)
+    """Return True if `out` is shown in colours: NO_COLOR wins over FORCE_COLOR (no-color.org)."""
+    forced = os.environ.get("FORCE_COLOR", "0") != "0"
+    return not os.environ.get("NO_COLOR") and (forced or is_live(out))
 
 
 def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
@@ -52,10 +46,9 @@ def is_live(out: TextIO) -> bool:
 
 def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
     """Return the characters for bars and cuts that the encoding of `out` has."""
+    encoding = getattr(out or sys.stdout, "encoding", None) or "utf-8"
     try:
-        "".join(vars(text_layout.BLOCK_GLYPHS).values()).encode(
-            getattr(out or sys.stdout, "encoding", None) or "utf-8"
-        )
+        "".join(vars(text_layout.BLOCK_GLYPHS).values()).encode(encoding)
     except UnicodeEncodeError:
         return text_layout.ASCII_GLYPHS
     return text_layout.BLOCK_GLYPHS
@@ -63,9 +56,8 @@ def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
 
 def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
     """Print `key` and, from the column `indent` on, `text` in lines that fit the terminal."""
-    for line in text_layout.format_labeled_lines(
-        key, text, indent, columns or read_terminal_width()
-    ):
+    columns = columns or read_terminal_width()
+    for line in text_layout.format_labeled_lines(key, text, indent, columns):
         print_report(line)
 
 
@@ -82,37 +74,27 @@ def format_for_stderr(text: str, before: int = 0) -> str:
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")
-    labeled = "\n".join(
-        text_layout.format_labeled_lines(" " * before, first, before, read_terminal_width())
-    )[before:]
-    return f"{labeled}{end}{text_layout.wrap_with_hanging_indent(following, read_terminal_width())}"
+    width = read_terminal_width()
+    lines = text_layout.format_labeled_lines(" " * before, first, before, width)
+    rest = text_layout.wrap_with_hanging_indent(following, width)
+    return "\n".join(lines)[before:] + end + rest
 
 
 DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit
 _REDRAW_INTERVAL = 1.0  # seconds
 _COLOURED_COLUMNS = 12  # at the start of a live line
 _ECHO_COLUMNS = len("^C")  # which a terminal appends, and which must not wrap the line
-_ASCII_FALLBACKS = {
-    "…": "...",
-    "→": "->",
-    "–": "-",
-    "—": "-",
-    "×": "x",
-    "“": '"',
-    "”": '"',
-    "’": "'",
-}
+_ASCII_FALLBACKS = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x"}
+_ASCII_FALLBACKS |= {"“": '"', "”": '"', "’": "'"}
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
     """Replace a character that the encoding lacks; an undecodable byte of a file name stays."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    sign = error.object[error.start]
+    sign, end = error.object[error.start], error.start + 1
     byte = ord(sign) - 0xDC00
-    return bytes([byte]) if 0x80 <= byte <= 0xFF else _ASCII_FALLBACKS.get(
-        sign, "?"
-    ), error.start + 1
+    return bytes([byte]) if 0x80 <= byte <= 0xFF else _ASCII_FALLBACKS.get(sign, "?"), end
 
 
 codecs.register_error("torchyard", _replace_unencodable)
@@ -191,15 +173,12 @@ class Screen:
         with self._lock:
             if self._draw and self._is_foreground():
                 wide, high = self.read_terminal_size()
-                text = self._draw(
-                    text_layout.DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs)
-                )
+                area = text_layout.DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs)
+                text = self._draw(area)
                 self._erase_live_lines()
                 self._shown = tuple(text_layout.measure_columns(line) for line in text.split("\n"))
-                self.out.write(
-                    colour_text(text[:_COLOURED_COLUMNS], "1;36", self.out)
-                    + text[_COLOURED_COLUMNS:]
-                )
+                head, rest = text[:_COLOURED_COLUMNS], text[_COLOURED_COLUMNS:]
+                self.out.write(colour_text(head, "1;36", self.out) + rest)
                 self.out.flush()
             elif self._draw:
                 self._shown = ()  # the shell started a new line
@@ -218,11 +197,7 @@ class Screen:
                 self.redraw_live_lines()
 
     def read_terminal_size(self) -> tuple[int, int]:
-        """Return columns and rows from the terminal.
-
-        The variable COLUMNS is not used: it has the width from when the shell started this
-        process.
-        """
+        """Return columns and rows from the terminal, since COLUMNS may be from before a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
             if size.columns:

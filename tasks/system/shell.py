@@ -1,8 +1,6 @@
-"""Run processes.
+"""Run processes, each with an argument list, an explicit environment, a new session and a log.
 
-Every child gets an argument list, an explicit environment, a new session and a log. Whatever ends
-the wait (success, failure, an interrupt, a bug) also ends the child's whole group: SIGINT, then
-SIGTERM, then SIGKILL. This module does not interpret output; `tasks.diagnosis` reads the logs.
+Whatever ends the wait (success, failure, an interrupt) also ends the child's whole group.
 """
 
 from __future__ import annotations
@@ -69,17 +67,11 @@ REMOTE_CACHE_VARIABLES = (
     *("SCCACHE_BUCKET", "SCCACHE_S3_", "SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_GCS"),
     *("SCCACHE_MEMCACHED", "SCCACHE_AZURE", "SCCACHE_GHA", "SCCACHE_OSS", "SCCACHE_COS"),
 )
-_INSTALLER_PREFIXES = ("PIP_", "UV_")
-_PUBLISH_PREFIX = "UV_PUBLISH_"
 
 
 @contextlib.contextmanager
 def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True.
-
-    No further command is started, and a command that ends then raises, with or without success.
-    This is necessary because only the main thread receives an interrupt.
-    """
+    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True."""
     token = _is_stopped.set(stopped)
     try:
         yield
@@ -88,17 +80,21 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the variables of this process that a child may have.
-
-    Messages are in English, whatever the user's language, since torchyard parses the output.
-    """
+    """Return the variables of this process that a child may have, with English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
         return {**env, "PYTHONIOENCODING": "utf-8"}
     if "PATH" in env:
-        env["PATH"] = _keep_absolute_entries(env["PATH"])
-    return _force_english_messages(env)
+        # A relative entry means the folder that a command is run in, which may be third-party
+        # sources that contain a program named git
+        entries = env["PATH"].split(os.pathsep)
+        env["PATH"] = os.pathsep.join(entry for entry in entries if Path(entry).is_absolute())
+    # LC_ALL overrides LC_MESSAGES, and LANGUAGE overrides both for GNU programs
+    env.pop("LANGUAGE", None)
+    if locale := env.pop("LC_ALL", None):
+        env |= {"LANG": locale, "LC_CTYPE": locale}
+    return {**env, "LC_MESSAGES": "C"}
 
 
 def _is_passed_variable(name: str, value: str) -> bool:
@@ -110,15 +106,13 @@ def _is_passed_variable(name: str, value: str) -> bool:
 
 
 def build_installer_env() -> dict[str, str]:
-    """Return the environment of uv and pip: with their variables, except for publishing.
-
-    uv does not wrap its messages, because the first error is one line of the log.
-    """
+    """Return the environment of uv and pip: with their variables, except for publishing."""
     installer_variables = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(_INSTALLER_PREFIXES) and not name.startswith(_PUBLISH_PREFIX)
+        if name.startswith(("PIP_", "UV_")) and not name.startswith("UV_PUBLISH_")
     }
+    # The first error must be one line of the log
     return {**build_host_env(), **installer_variables, "UV_NO_WRAP": "1"}
 
 
@@ -127,25 +121,6 @@ def read_remote_cache_variables() -> dict[str, str]:
     return {
         name: value for name, value in os.environ.items() if name.startswith(REMOTE_CACHE_VARIABLES)
     }
-
-
-def _keep_absolute_entries(path: str) -> str:
-    """Return PATH without relative entries.
-
-    A relative entry means the folder that a command is run in, which may be third-party sources
-    that contain a program named git.
-    """
-    return os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
-
-
-def _force_english_messages(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with English messages.
-
-    LC_ALL overrides LC_MESSAGES, and LANGUAGE overrides both for GNU programs.
-    """
-    rest = {name: value for name, value in given.items() if name not in {"LC_ALL", "LANGUAGE"}}
-    locale = given.get("LC_ALL")
-    return {**rest, **({"LANG": locale, "LC_CTYPE": locale} if locale else {}), "LC_MESSAGES": "C"}
 
 
 def run_command(
@@ -160,7 +135,8 @@ def run_command(
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
-    log_offset = _read_log_size(command.log)
+    path = Path(command.log) if command.log else None
+    log_offset = path.stat().st_size if path and path.is_file() else 0
     with _open_log(command) as log:
 
         def record_line(line: str) -> None:
@@ -180,18 +156,23 @@ def run_command(
 
 
 def capture_output(command: Command) -> str:
-    """Return the standard output of a short command.
-
-    Its standard error is reported only if the command fails.
-    """
+    """Return the standard output of a short command; its standard error is only for a failure."""
     out: list[str] = []
     err: list[str] = []
-    code = _run_and_wait(command, out.append, err.append)
-    if code:
-        raise _build_command_error(
-            command, code, [redact_secrets(line.rstrip("\n")) for line in [*out, *err]]
-        )
+    if code := _run_and_wait(command, out.append, err.append):
+        lines = [redact_secrets(line.rstrip("\n")) for line in [*out, *err]]
+        raise _build_command_error(command, code, lines)
     return "".join(out)
+
+
+def try_capture(
+    *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
+) -> str | None:
+    """Return the output of a short command, by default in the host's env, None if it fails."""
+    try:
+        return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
+    except (CommandFailedError, MissingToolError):
+        return None
 
 
 def _run_and_wait(
@@ -235,9 +216,13 @@ def _require_not_stopped(command: Command) -> None:
 
 
 def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
+    program = command.argv[0]
+    if os.name == "nt" and PurePath(program).name == program:
+        # Windows would search the PATH of this process and not of the child
+        program = shutil.which(program, path=command.env.get("PATH", "")) or program
     try:
         return process_group.start_child(
-            (_resolve_program(command), *command.argv[1:]),
+            (program, *command.argv[1:]),
             serves=command.serves,
             env={**command.env, process_group.RUN_VARIABLE: process_group.RUN_ID},
             cwd=command.cwd,
@@ -251,20 +236,8 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
     except OSError as error:
         is_cwd_missing = command.cwd is not None and not Path(command.cwd).is_dir()
         missing = command.cwd if is_cwd_missing else command.argv[0]
-        raise MissingToolError(
-            f"{command.step_name}: cannot start {missing}: {error.strerror}"
-        ) from error
-
-
-def _resolve_program(command: Command) -> str:
-    """Return the program's path on Windows, by the PATH of the child.
-
-    Windows would search the PATH of this process.
-    """
-    name = command.argv[0]
-    if os.name != "nt" or PurePath(name).name != name:
-        return name
-    return shutil.which(name, path=command.env.get("PATH", "")) or name
+        message = f"{command.step_name}: cannot start {missing}: {error.strerror}"
+        raise MissingToolError(message) from error
 
 
 def _start_reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
@@ -292,54 +265,42 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
             log.close()
 
 
-def _read_log_size(path: PurePath | None) -> int:
-    return Path(path).stat().st_size if path and Path(path).is_file() else 0
-
-
 def _build_command_error(
-    command: Command, code: int, tail: Sequence[str], begun: int = 0, unwritten: Iterable[str] = ()
+    command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> CommandFailedError:
     """Return the error with the first error of the output, or with its last line."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
-    exit_description = f"signal {-code}" if code < 0 else f"exit {code}"
-    exit_description = f"{command.step_name} failed ({exit_description})"
-    parsed = ParsedLog(_read_output(command.log, begun, tail, unwritten), command.log)
+    reason = f"signal {-code}" if code < 0 else f"exit {code}"
+    description = f"{command.step_name} failed ({reason})"
+    parsed = ParsedLog(_read_output(command.log, offset, tail, unwritten), command.log)
     first = parsed.lines[0] if parsed.lines else None
     error_line = find_error_or_last_line(
         parsed.lines[1:] if first and first.text.startswith("$ ") else parsed.lines
     )
     number = error_line.number if error_line else first.number if first else 0
     location = f"{command.log}:{number}" if command.log else ""
-    message = f"{exit_description}: {error_line.text}" if error_line else exit_description
+    message = f"{description}: {error_line.text}" if error_line else description
     error = CommandFailedError(message, code=code, location=location)
-    error.exit_description, error.log_offset, error.output = (
-        exit_description,
-        begun,
-        "\n".join(tail),
-    )
+    error.exit_description, error.log_offset, error.output = description, offset, "\n".join(tail)
     error.parsed_log = parsed
     return error
 
 
 def _read_output(
-    log: PurePath | None, begun: int, tail: Iterable[str], unwritten: Iterable[str]
+    log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the lines of the log from the byte `begun` on, then those that were not written.
-
-    Lines are not written if the disk is full. Without a readable log, return only the end of the
-    output.
-    """
+    """Return the lines of the log from the byte `offset` and the unwritten ones, else the tail."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 
     lines: list[RawLine] = []
     with contextlib.suppress(TorchyardError):
-        lines = list(read_log(Path(log), begun)) if log else []
-    last = lines[-1].number if lines else 0
-    rest = unwritten if lines else tail
-    return [*lines, *(RawLine(number, text) for number, text in enumerate(rest, last + 1))]
+        lines = list(read_log(Path(log), offset)) if log else []
+    first = lines[-1].number + 1 if lines else 1
+    rest = enumerate(unwritten if lines else tail, first)
+    return [*lines, *(RawLine(number, text) for number, text in rest)]
 
 
 _NOTIFY_TIMEOUT = 10.0  # seconds
@@ -348,16 +309,12 @@ _NOTIFY_TIMEOUT = 10.0  # seconds
 def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
-    """Run the notification command with the user's whole environment.
-
-    The command is not part of the build, and a desktop is found by environment variables. Raises
-    `TorchyardError` if the command fails, does not exist or takes too long.
-    """
-    variables = {
+    """Run the notification command with the user's whole environment, within 10 s."""
+    env = {
+        **os.environ,
         "TORCHYARD_OUTCOME": outcome,
         "TORCHYARD_PROFILE": profile,
         "TORCHYARD_SECONDS": str(round(seconds)),
         "TORCHYARD_MESSAGE": message,
     }
-    env = {**os.environ, **variables}
     run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))

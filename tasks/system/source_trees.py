@@ -1,8 +1,4 @@
-"""Hash and copy source folders, without build outputs.
-
-Build outputs are not sources: copied with their modification times, they would be taken for
-outputs of the copy's build.
-"""
+"""Hash and copy source folders, without build outputs."""
 
 from __future__ import annotations
 
@@ -44,15 +40,11 @@ def has_cuda_sources(folder: PurePath) -> bool:
 
 
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
-    """Return the .cu files that a build should compile, relative to `folder`.
-
-    Folders for tests, examples and third-party code are left out.
-    """
-    paths = (
-        path.relative_to(folder) for path in _iterate_sources(Path(folder)) if path.suffix == ".cu"
-    )
+    """Return the .cu files to compile, relative to `folder`, without tests and third-party code."""
+    sources = (path for path in _iterate_sources(Path(folder)) if path.suffix == ".cu")
+    names = (path.relative_to(folder) for path in sources)
     return tuple(
-        sorted(path for path in paths if not any(map(_FOREIGN_FOLDER.fullmatch, path.parts)))
+        sorted(name for name in names if not any(map(_FOREIGN_FOLDER.fullmatch, name.parts)))
     )
 
 

@@ -1,9 +1,4 @@
-"""Keep a command running if standard output or standard error is closed, full or no longer read.
-
-A stream that was closed before the program started (`>&-`) becomes the null device, as in git. A
-reader that has exited (`| head`) is not an error: later lines are dropped. Any other failure (a
-full disk) is reported once on standard error and makes the exit code 1.
-"""
+"""Keep a command running if standard output or standard error is closed, full or no longer read."""
 
 from __future__ import annotations
 
@@ -40,7 +35,13 @@ class _GuardedStream(io.FileIO):
 def guard_standard_streams() -> None:
     """Guard the standard streams of this process; a second call changes nothing."""
     for number in range(3):
-        _open_closed_stream(number)
+        try:
+            os.fstat(number)
+        except OSError:  # else children would print into the next file that is opened
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
     sys.stdout = _build_guarded_stream(sys.stdout, 1)
     sys.stderr = _build_guarded_stream(sys.stderr, 2)
 
@@ -49,20 +50,6 @@ def compute_exit_code(code: int | None) -> int | None:
     """Return `code`, or 1 if it means success and standard output could not be written."""
     sys.stdout.flush()
     return code or int(bool(_write_failures))
-
-
-def _open_closed_stream(number: int) -> None:
-    """Open the null device for a closed stream.
-
-    Otherwise children would print into the next file that is opened, such as doit's database.
-    """
-    try:
-        os.fstat(number)
-    except OSError:
-        opened = os.open(os.devnull, os.O_RDWR)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
 
 
 def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:

@@ -203,4 +203,4 @@ def test_pip_is_not_given_from_its_cache_what_came_with_other_bytes(
     with wire(upstream.web, Fault("corrupt", BIG // 2)) as line:
         by_pip(line.port, files.create_owned_folder(tmp_path / "one"))
         by_pip(line.port, files.create_owned_folder(tmp_path / "two"))
-    assert [line for line in heard if "it came with another sha256; trying again" in line]
+    assert [line for line in heard if "the file has another sha256; trying again" in line]

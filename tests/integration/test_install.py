@@ -131,7 +131,7 @@ def test_partial_install_leaves_out_an_extension_that_failed(
 ) -> None:
     job = yard.job()
     Path(job.extensions["toy"]).unlink()
-    with pytest.raises(TorchyardError, match="manifest is not there"):
+    with pytest.raises(TorchyardError, match="manifest does not exist"):
         run.run(job)
     run.run(replace(job, partial=True))
     assert versions(yard.theirs)["torch"] == "2.6.0"

@@ -214,17 +214,17 @@ def test_a_mirror_that_gives_another_file_is_found_out(
     uv = environments.find_uv()
     for one in (uv, None):
         into = PackageInstaller(sys.executable, one, work / "log", work / "site")
-        with pytest.raises(BadArtifactError, match=f"{TRUE} is locked") as told:
+        with pytest.raises(BadArtifactError, match=f"torchyard.lock requires {TRUE}") as told:
             into.install_locked({"iniconfig==2.1.0": (TRUE,)})
         assert "find out who changed the file" in told.value.hint
         assert not list(work.rglob("iniconfig*"))
     # without a lock uv and pip go by the digest of the page
     wanted = "iniconfig==2.1.0"
-    with pytest.raises(FetchError, match="its index says"):
+    with pytest.raises(FetchError, match="its index lists"):
         package_installer.download_distribution(
             DownloadRequest(sys.executable, wanted, liar.url, work / "wheel", work / "log")
         )
-    with pytest.raises(FetchError, match="its index says"):
+    with pytest.raises(FetchError, match="its index lists"):
         PackageInstaller(sys.executable, uv, work / "log", work / "site").install_requirements(
             [wanted]
         )
@@ -234,7 +234,7 @@ def test_a_mirror_that_gives_another_file_is_found_out(
         [wanted]
     )
     assert (work / "theirs" / "iniconfig.py").read_text(encoding="utf-8") == "evil = 1\n"
-    with pytest.raises(BadArtifactError, match=f"{TRUE} is locked"):
+    with pytest.raises(BadArtifactError, match=f"torchyard.lock requires {TRUE}"):
         PackageInstaller(sys.executable, uv, work / "log", work / "site").install_locked(
             {wanted: (TRUE,)}
         )

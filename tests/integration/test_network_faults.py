@@ -68,7 +68,7 @@ def test_a_build_makes_good_what_passes_and_keeps_what_was_there_where_it_lasts(
         env = {**PATIENCE, "PIP_INDEX_URL": url}
         code, said = yard.doit("wheel", env=env)
         assert (code, line.met) == (0, 2), said
-        assert "fetch torch==2.15.0: it came with another sha256; trying again in" in said, said
+        assert "fetch torch==2.15.0: the file has another sha256; trying again in" in said, said
         assert "the connection broke" in said, said
         (wheel,) = (yard.folder / "wheelhouse").glob("torch-*.whl")
         assert digest(wheel) == digest(tmp_path / "made" / wheel.name)

@@ -173,7 +173,7 @@ def test_a_signal_in_the_middle_of_compile_costs_only_what_was_under_way(
     first = bench.news()
     out = bench.yard.must("build")
     assert not compilers_of(bench)
-    assert "left at work" not in out or number == signal.SIGKILL
+    assert "processes of a killed run" not in out or number == signal.SIGKILL
     second = bench.news()
     assert first < compiled_and_linked(*SEVERAL)
     assert first | second == compiled_and_linked(*SEVERAL)

@@ -89,7 +89,7 @@ NO_CARD = replace(LINUX_HOST, gpus=())
 PINNED = replace(LINUX_HOST, gpus=(RTX_3090,), pinned=True)
 GCC_15 = Tool(
     why="g++ here is 15.1, and this CUDA toolkit takes GCC up to 14",
-    todo="apt install g++-14  (it is then found by itself)",
+    todo="apt install g++-14  (torchyard then finds this g++)",
 )
 UNKNOWN: dict[CheckId, Level] = {"torch-checks": "not checked"}
 TORCH_2_11 = BuildTorch(

@@ -31,7 +31,7 @@ class Absent:
 
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
-    of_windows = ("system.job_object", "system.kernel32", "jobs.windows_tokens_io")
+    of_windows = ("system.windows_kernel", "jobs.windows_tokens_io")
     for name in of_windows:
         sys.modules[f"tasks.{name}"] = types.ModuleType(name)
 OTHER = {"tasks.system.posix_group", "tasks.jobs.posix_tokens_io"}

@@ -1,9 +1,4 @@
-"""Run git for a build: checkouts, their state, patches and remote hosts.
-
-git's index decides which files have local changes and what must be fetched; no file tree is walked
-in Python. The user's work is never reset and never cleaned. The caller chooses the ref and when to
-resolve it.
-"""
+"""Run git for a build: checkouts, their state, patches and remote hosts."""
 
 from __future__ import annotations
 
@@ -39,26 +34,9 @@ from tasks.system.git.submodule_updates import (
 )
 
 __all__ = [
-    "GitState",
-    "apply_patch",
-    "can_apply_patch",
-    "clone_at_ref",
-    "copy_reference_clone",
-    "find_conflicts",
-    "is_as_committed",
-    "is_at_ref",
-    "is_checkout",
-    "is_clean",
-    "is_reachable",
-    "list_changed_submodules",
-    "list_local_changes",
-    "list_stale_submodules",
-    "list_unignored_files",
-    "read_commit_time",
-    "read_git_state",
-    "report_newer_commit",
-    "require_merged",
-    "resolve_remote_commit",
-    "restore_patched_files",
-    "update_submodules",
-]
+    "GitState", "apply_patch", "can_apply_patch", "clone_at_ref", "copy_reference_clone",
+    "find_conflicts", "is_as_committed", "is_at_ref", "is_checkout", "is_clean", "is_reachable",
+    "list_changed_submodules", "list_local_changes", "list_stale_submodules",
+    "list_unignored_files", "read_commit_time", "read_git_state", "report_newer_commit",
+    "require_merged", "resolve_remote_commit", "restore_patched_files", "update_submodules",
+]  # fmt: skip

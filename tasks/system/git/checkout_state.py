@@ -13,20 +13,17 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.system import files, shell
-from tasks.system.files import write_atomic
 from tasks.system.git.git_command import build_git_command
 
 _ABSENT = "-"
 _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a file system
-GitQuery = Callable[..., str]  # `capture_git_output` for the tree
 
 
 @dataclass(frozen=True)
@@ -39,34 +36,29 @@ class _UntrackedCache:
     names: list[str]
 
 
-def list_untracked_files(
-    ask: GitQuery, tree: PurePath, place: Path, commit: str, kept: PurePath | None
-) -> list[str]:
-    """Return the paths of the untracked files.
-
-    `ask` runs a git command in the tree, `place` is the repository's git folder, `kept` is the
-    managed cache file. Without `kept`, or if its folder does not exist, the tree is walked each
-    time.
-    """
-    cached = _read_cache(kept)
+def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
+    """Return the untracked files; walk the tree unless the managed file `cache` is up to date."""
+    place, commit = find_git_folder(Path(tree)), read_head_commit(Path(tree)) if cache else ""
+    cached = _read_cache(cache) if cache else None
     if (
         cached
         and cached.commit == commit
         and cached.git == _stamp_git_files(place)
-        and _is_unchanged(tree, cached)
+        and all(_stamp_path(f"{tree}/{name}") == stamp for name, stamp in cached.folders.items())
     ):
         return cached.names
     scan_time = time.time_ns()
-    output = ask("ls-files", "-z", "--others", "--exclude-standard")
-    names = [name for name in output.split("\0") if name]
-    if kept and commit:
-        tracked_folders = ask("ls-tree", "-r", "-d", "-z", "--name-only", commit).split("\0")
-        stamps = _stamp_folders(
-            tree, dict.fromkeys([*tracked_folders, *_list_parent_folders(names)]), scan_time
-        )
+    names = list_git_entries(tree, "ls-files", "--others", "--exclude-standard")
+    if cache and commit and Path(cache).parent.is_dir():
+        tracked_folders = list_git_entries(tree, "ls-tree", "-r", "-d", "--name-only", commit)
+        parents = (str(parent) for name in names for parent in PurePosixPath(name).parents)
+        # The empty name is the tree itself
+        folders = dict.fromkeys([*tracked_folders, "", *(name for name in parents if name != ".")])
+        stamps = _stamp_folders(tree, folders, scan_time)
         git = _stamp_git_files(place, scan_time)
         if all(stamps.values()) and all(git):
-            _write_cache(kept, _UntrackedCache(commit, git, stamps, names))
+            content = asdict(_UntrackedCache(commit, git, stamps, names))
+            files.write_atomic(cache, json.dumps(content))
     return names
 
 
@@ -81,26 +73,12 @@ def _stamp_folders(tree: PurePath, folders: Iterable[str], started: int) -> dict
     return stamps
 
 
-def _list_parent_folders(names: Iterable[str]) -> Iterable[str]:
-    """Return every parent folder of the files, the tree itself ("") included."""
-    for name in names:
-        yield from (str(folder) for folder in PurePosixPath(name).parents if str(folder) != ".")
-    yield ""
-
-
 def _stamp_git_files(place: Path, started: int | None = None) -> list[str]:
     return [_stamp_path(str(place / name), started) for name in ("index", "info/exclude")]
 
 
-def _is_unchanged(tree: PurePath, seen: _UntrackedCache) -> bool:
-    return all(_stamp_path(f"{tree}/{folder}") == stamp for folder, stamp in seen.folders.items())
-
-
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return the time stamp of a path, "-" if it does not exist.
-
-    Return "" if the path could still change after the walk that `started` and keep its time stamp.
-    """
+    """Return a path's time stamp, "-" if it is absent, "" if it is too recent at `started`."""
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
     except OSError:
@@ -110,28 +88,18 @@ def _stamp_path(path: str, started: int | None = None) -> str:
     return f"{status.st_mtime_ns} {status.st_ino}"
 
 
-def _read_cache(kept: PurePath | None) -> _UntrackedCache | None:
+def _read_cache(path: PurePath) -> _UntrackedCache | None:
     try:
-        cache = (
-            _UntrackedCache(**json.loads(Path(kept).read_text(encoding="utf-8"))) if kept else None
-        )
+        cache = _UntrackedCache(**json.loads(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    is_valid = cache and isinstance(cache.folders, dict) and isinstance(cache.names, list)
+    is_valid = isinstance(cache.folders, dict) and isinstance(cache.names, list)
     return cache if is_valid else None
-
-
-def _write_cache(kept: PurePath, seen: _UntrackedCache) -> None:
-    if Path(kept).parent.is_dir():
-        write_atomic(kept, json.dumps(asdict(seen)))
 
 
 @dataclass(frozen=True)
 class GitState:
-    """The state of a checkout.
-
-    `submodules` maps paths to the commits that are checked out there; `edits` is "" when clean.
-    """
+    """The commit, the submodules (path → checked-out commit) and the edits, "" when clean."""
 
     commit: str
     submodules: Mapping[str, str]
@@ -143,19 +111,13 @@ def is_checkout(path: PurePath) -> bool:
     return (Path(path) / ".git").exists()
 
 
-def read_git_state(tree: PurePath, kept: PurePath | None = None) -> GitState:
-    """Return the state of a checkout without writing to the tree; equal states mean equal content.
-
-    One git command lists the local changes by git's index. The submodules and the untracked files
-    are read at the same time. With `kept`, a managed cache file, the untracked files need no walk
-    if no folder changed.
-    """
+def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
+    """Return the state without writing to the tree; the managed file `cache` saves a tree walk."""
     with ThreadPoolExecutor(max_workers=2) as executor:
-        untracked = executor.submit(_hash_untracked_files, tree, kept)
+        untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
         commit, changed = _read_tracked_status(tree)
-        lines = [*changed, *untracked.result()]
-        return GitState(commit, submodules.result(), _hash_lines(lines))
+        return GitState(commit, submodules.result(), _hash_lines([*changed, *untracked.result()]))
 
 
 def is_clean(folder: PurePath) -> bool:
@@ -171,54 +133,49 @@ def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkou
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
+def list_git_entries(tree: PurePath, command: str, *args: str) -> list[str]:
+    """Return the entries that a git command lists, which `-z` separates."""
+    return [entry for entry in capture_git_output(tree, command, "-z", *args).split("\0") if entry]
+
+
 def read_commit_time(tree: PurePath) -> int:
     """Return the time of the checked-out commit, in seconds since 1970; 0 without a commit."""
     try:
-        timestamp = capture_git_output(
-            tree, "show", "-s", "--no-show-signature", "--format=%ct", "HEAD"
-        )
+        argv = ("show", "-s", "--no-show-signature", "--format=%ct", "HEAD")
+        return int(capture_git_output(tree, *argv))
     except CommandFailedError:
         return 0
-    return int(timestamp)
 
 
 def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
-    """Return flag, path and commit of every submodule.
+    """Yield flag, path and commit of every submodule in git's index.
 
     The flag is "-" for a submodule that is not checked out, "+" for another commit than the
-    recorded one and " " for the recorded commit.
-
-    Equivalent to `git submodule status`, which starts several processes for each submodule. This
-    function runs git twice for each repository and reads the commits that are checked out from
-    files.
+    recorded one and " " for the recorded commit. `git submodule status` does the same with several
+    processes for each submodule; this runs git twice and reads the checked-out commits from files.
     """
-    for path, recorded in _read_index_submodules(tree).items():
-        inner = Path(tree) / path
-        head = read_head_commit(inner) if is_checkout(inner) else ""
-        yield ("-" if not head else " " if head == recorded else "+"), path, head or recorded
+    if not (paths := read_submodule_names(tree)):
+        return
+    for entry in list_git_entries(tree, "ls-files", "--stage", "--", *paths):
+        head, _, path = entry.partition("\t")
+        if head.startswith("160000 "):
+            recorded, inner = head.split()[1], Path(tree) / path
+            commit = read_head_commit(inner) if is_checkout(inner) else ""
+            flag = "-" if not commit else " " if commit == recorded else "+"
+            yield flag, path, commit or recorded
 
 
-def _read_index_submodules(tree: PurePath) -> dict[str, str]:
-    """Return the submodules in git's index, path → commit."""
-    paths = _read_gitmodules_paths(tree)
-    if not paths:
-        return {}
-    output = capture_git_output(tree, "ls-files", "--stage", "-z", "--", *paths)
-    entries = (entry.partition("\t") for entry in output.split("\0"))
-    return {path: head.split()[1] for head, _, path in entries if head.startswith("160000 ")}
-
-
-def _read_gitmodules_paths(tree: PurePath) -> list[str]:
-    """Return the submodule paths in .gitmodules."""
+def read_submodule_names(tree: PurePath) -> dict[str, str]:
+    """Return the submodules in .gitmodules, path → name."""
     if not (Path(tree) / ".gitmodules").exists():
-        return []
-    try:
-        output = capture_git_output(
-            tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$"
-        )
-    except CommandFailedError:
-        return []
-    return [entry.partition("\n")[2] for entry in output.split("\0") if entry]
+        return {}
+    argv = ("--file", ".gitmodules", "--get-regexp", r"\.path$")
+    with contextlib.suppress(CommandFailedError):
+        pairs = (entry.partition("\n") for entry in list_git_entries(tree, "config", *argv))
+        return {
+            path: key.removeprefix("submodule.").removesuffix(".path") for key, _, path in pairs
+        }
+    return {}
 
 
 def find_git_folder(tree: Path) -> Path:
@@ -231,33 +188,24 @@ def read_head_commit(tree: Path) -> str:
     """Return the commit that is checked out; "" if there is no commit yet."""
     try:
         head = (find_git_folder(tree) / "HEAD").read_text(encoding="utf-8").strip()
-        return (
-            _read_branch_commit(tree, head.partition(": ")[2]) if head.startswith("ref:") else head
-        )
+        if not head.startswith("ref:"):
+            return head
+        with contextlib.suppress(OSError):  # the branch has no file of its own
+            ref = find_git_folder(tree) / head.partition(": ")[2]
+            return ref.read_text(encoding="utf-8").strip()
+        return capture_git_output(tree, "rev-parse", "HEAD").strip()
     except (OSError, CommandFailedError):
         return ""
 
 
-def _read_branch_commit(tree: Path, ref: str) -> str:
-    """Return the commit of a branch from its ref file, else from `git rev-parse`."""
-    with contextlib.suppress(OSError):
-        return (find_git_folder(tree) / ref).read_text(encoding="utf-8").strip()
-    return capture_git_output(tree, "rev-parse", "HEAD").strip()
-
-
 def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
-    """Return path and commit of the submodules that are checked out, nested ones included.
-
-    The commits that git's index records are not read.
-    """
-    for path in _read_gitmodules_paths(tree):
+    """Yield path and commit of the submodules that are checked out, nested ones included."""
+    for path in read_submodule_names(tree):
         inner = Path(tree) / path
         if is_checkout(inner) and (head := read_head_commit(inner)):
             yield path, head
-            yield from (
-                (f"{path}/{subpath}", commit)
-                for subpath, commit in list_checked_out_submodules(inner)
-            )
+            for nested, commit in list_checked_out_submodules(inner):
+                yield f"{path}/{nested}", commit
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
@@ -268,41 +216,29 @@ def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
     """Return the commit, and a line of the digest for each tracked file with local changes."""
-    text = capture_git_output(
-        tree, "status", "--porcelain=v2", "-z", "--branch", "--no-renames",
+    entries = list_git_entries(
+        tree, "status", "--porcelain=v2", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",
     )  # fmt: skip
-    entries = [entry for entry in text.split("\0") if entry]
     (commit,) = (e.rpartition(" ")[2] for e in entries if e.startswith("# branch.oid "))
-    changed = [entry for entry in entries if not entry.startswith("#")]
-    return commit, [line for entry in changed for line in _format_edit_lines(Path(tree), entry)]
+    lines = []
+    for entry in (entry for entry in entries if not entry.startswith("#")):
+        *fields, name = entry.split(" ", 8 if entry.startswith("1") else 10)
+        path = Path(tree) / name
+        if not fields[2].startswith("S"):
+            lines.append(f"{name}\0{fingerprint_file(path)}\n")
+        elif "M" in fields[2]:
+            lines.append(f"{name}\0{hash_local_edits(path, untracked=False)}\n")
+    return commit, lines
 
 
-def _hash_untracked_files(tree: PurePath, kept: PurePath | None = None) -> list[str]:
-    top = Path(tree)
-    names = list_untracked_files(
-        partial(capture_git_output, tree),
-        tree,
-        find_git_folder(top),
-        read_head_commit(top) if kept else "",
-        kept,
-    )
-    return [f"{name}\0{fingerprint_file(top / name)}\n" for name in names]
+def _hash_untracked_files(tree: PurePath, cache: PurePath | None = None) -> list[str]:
+    names = _list_untracked_files(tree, cache)
+    return [f"{name}\0{fingerprint_file(Path(tree) / name)}\n" for name in names]
 
 
 def _hash_lines(lines: list[str]) -> str:
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest() if lines else ""
-
-
-def _format_edit_lines(tree: Path, entry: str) -> Iterator[str]:
-    """Return the line that one entry of `git status --porcelain=v2` adds to the digest."""
-    kind = entry[0]
-    fields = entry.split(" ", 8 if kind == "1" else 10)
-    path = fields[-1]
-    if not fields[2].startswith("S"):
-        yield f"{path}\0{fingerprint_file(tree / path)}\n"
-    elif "M" in fields[2]:
-        yield f"{path}\0{hash_local_edits(tree / path, untracked=False)}\n"
 
 
 def fingerprint_file(path: Path) -> str:
@@ -322,11 +258,9 @@ def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
     the tree is returned as a folder, with a slash at its end.
     """
     if not Path(scratch).exists():
-        shell.capture_output(
-            build_git_command("init", "--quiet", "--bare", "--", str(scratch), what="list the tree")
-        )
-    git_options = (f"--git-dir={scratch}", f"--work-tree={tree}", "-c", "core.excludesFile=")
-    output = capture_git_output(
-        tree, *git_options, "ls-files", "-z", "--others", "--exclude-standard"
-    )
+        argv = ("init", "--quiet", "--bare", "--", str(scratch))
+        shell.capture_output(build_git_command(*argv, what="list the tree"))
+    options = (f"--git-dir={scratch}", f"--work-tree={tree}", "-c", "core.excludesFile=")
+    listing = ("ls-files", "-z", "--others", "--exclude-standard")
+    output = capture_git_output(tree, *options, *listing)
     return tuple(sorted(entry for entry in output.split("\0") if entry))

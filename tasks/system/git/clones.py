@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import socket
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePath
@@ -48,45 +49,41 @@ class Clone:
     def run_git(self, *args: str, what: str) -> None:
         """Run a git command in the clone."""
         local = git_command.is_local_url(self.url)
-        shell.run_command(
-            git_command.build_git_command(
-                *args, what=what, at=self.tree, mirrors=self.mirrors, log=self.log, local=local
-            )
+        command = git_command.build_git_command(
+            *args, what=what, at=self.tree, mirrors=self.mirrors, log=self.log, local=local
         )
+        shell.run_command(command)
 
     def write_config(self, key: str, value: str) -> None:
         """Store a value in the clone's git configuration."""
-        self.run_git("config", f"torchyard.{key}", value, what="note the checkout")
+        self.run_git("config", f"torchyard.{key}", value, what="record the checkout")
 
     def read_config(self, key: str) -> str:
         """Return a stored value, "" if it is not set."""
-        return capture_git_output(
-            self.tree, "config", "--default", "", "--get", f"torchyard.{key}"
-        ).strip()
+        return _read_git_config(self.tree, f"torchyard.{key}")
 
     def resolve_commit(self, name: str) -> str:
         """Return the commit that a name refers to in the clone, "" if it refers to none."""
+        argv = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         try:
-            output = capture_git_output(
-                self.tree, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"
-            )
+            return capture_git_output(self.tree, *argv).strip()
         except CommandFailedError:
             return ""
-        return output.strip()
 
 
-def fetch_ref(clone: Clone) -> str:
-    """Fetch only the ref and return its commit.
-
-    Fetch everything if the server or the kind of ref does not allow that.
-    """
+def _fetch_ref(clone: Clone) -> str:
+    """Fetch only the ref, or everything if the server does not allow that; return its commit."""
     if clone.ref.startswith("-"):
-        raise FetchError(f'"{clone.ref}" is not a ref')
+        raise FetchError(f'"{clone.ref}" is not a ref: a ref cannot start with "-"')
     full_hash = _COMMIT_HASH.fullmatch(clone.ref)
-    if full_hash and clone.resolve_commit(clone.ref).startswith(clone.ref):
-        return clone.resolve_commit(clone.ref)
+    if full_hash and (commit := clone.resolve_commit(clone.ref)).startswith(clone.ref):
+        return commit
+    # a depth would remove the history of a clone that has its full history
+    depth = () if clone.resolve_commit("HEAD") and not _is_shallow(clone) else ("--depth", "1")
+    argv = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", *depth, "--", "origin")
+    what = f"fetch {clone.ref}"
     try:
-        git_command.retry_git_action(clone.url, lambda: _fetch_single_ref(clone))
+        git_command.retry_git_action(clone.url, lambda: clone.run_git(*argv, clone.ref, what=what))
         return clone.resolve_commit("FETCH_HEAD")
     except CommandFailedError as error:
         if "remote ref" in error.output and not full_hash:
@@ -94,20 +91,12 @@ def fetch_ref(clone: Clone) -> str:
     return _fetch_all_refs(clone)
 
 
-def _fetch_single_ref(clone: Clone) -> None:
-    # a depth would remove the history of a clone that has its full history
-    depth = () if clone.resolve_commit("HEAD") and not _is_shallow(clone) else ("--depth", "1")
-    argv = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", *depth, "--", "origin")
-    clone.run_git(*argv, clone.ref, what=f"fetch {clone.ref}")
-
-
 def _fetch_all_refs(clone: Clone) -> str:
     unshallow = ("--unshallow",) if _is_shallow(clone) else ()
     argv = ("fetch", "--quiet", "--tags", "--no-recurse-submodules", *unshallow, "--", "origin")
+    what = f"fetch {clone.url}"
     try:
-        git_command.retry_git_action(
-            clone.url, lambda: clone.run_git(*argv, what=f"fetch {clone.url}")
-        )
+        git_command.retry_git_action(clone.url, lambda: clone.run_git(*argv, what=what))
     except CommandFailedError as error:
         raise git_command.build_fetch_error(clone.url, error) from error
     commit = clone.resolve_commit(f"origin/{clone.ref}") or clone.resolve_commit(clone.ref)
@@ -121,14 +110,8 @@ def _is_shallow(clone: Clone) -> bool:
 
 
 def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
-    return FetchError(
-        f'{clone.url} has no ref "{clone.ref}"',
-        location=where,
-        hint=f"correct ref in the settings; what there is tells: git ls-remote -- {clone.url}",
-    )
-
-
-_GIT_LOCKS = ("index.lock", "shallow.lock", "config.lock", "HEAD.lock")
+    hint = f"correct ref in the settings; list the refs: git ls-remote -- {clone.url}"
+    return FetchError(f'{clone.url} has no ref "{clone.ref}"', location=where, hint=hint)
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
@@ -147,90 +130,69 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
 ) -> None:
     """Make `dest` a checkout of `url` at `ref` (tag, branch or commit), unless it is one already.
 
-    Only what the ref needs is fetched. Raises `FetchError` if the host does not answer or has no
-    such ref, and `LostEditsError` if the user's edits would be lost; the checkout is then
-    unchanged.
+    Raises `FetchError` if the host does not answer or has no such ref, and `LostEditsError` if the
+    user's edits would be lost; the checkout is then unchanged.
     """
     if is_at_ref(dest, url, ref, submodules):
         return
     clone = Clone(Path(dest), url, ref, submodules, log, mirrors or {})
     _prepare_clone(clone)
     with track_submodule_update(clone.tree):
-        _fetch_and_check_out(clone)
+        commit, head = _fetch_ref(clone), clone.resolve_commit("HEAD")
+        if (interrupted := bool(clone.read_config("pending"))) or commit != head:
+            _check_out_commit(clone, commit, head, interrupted=interrupted)
     if submodules:
         update_submodules(clone.tree, mirrors=mirrors, log=log)
     clone.write_config("checkout", clone.request_line)
 
 
-def _fetch_and_check_out(clone: Clone) -> None:
-    commit = fetch_ref(clone)
-    interrupted = bool(clone.read_config("pending"))
-    if interrupted or commit != clone.resolve_commit("HEAD"):
-        _protect_local_work(clone, interrupted=interrupted)
-        clone.write_config("checkout", "")
-        _check_out_commit(clone, commit, interrupted=interrupted)
+def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
+    """Check out a commit instead of `head`, "" without one.
 
-
-def _check_out_commit(clone: Clone, commit: str, *, interrupted: bool) -> None:
+    Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
+    its changes are saved in a ref instead.
+    """
+    if head:
+        clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
+    if head and interrupted:
+        save_changes_in_ref(clone.tree)
+    elif head and hash_local_edits(clone.tree, untracked=False):
+        message = f"checking out {clone.ref} would overwrite your uncommitted edits"
+        raise git_command.build_lost_edits_error(clone.tree, message)
+    clone.write_config("checkout", "")
     clone.write_config("pending", commit)
-    force = ("--force",) if interrupted or not clone.resolve_commit("HEAD") else ()
+    force = ("--force",) if interrupted or not head else ()
     argv = ("checkout", "--quiet", "--detach", *force, commit, "--")
     try:
         git_command.guard_local_edits(
             clone.tree, lambda: clone.run_git(*argv, what=f"check out {clone.ref}")
         )
-    except LostEditsError:
-        clone.write_config(
-            "pending", ""
-        )  # git refused before it changed anything: not an interruption
+    except LostEditsError:  # git refused before it changed anything: not an interruption
+        clone.write_config("pending", "")
         raise
     clone.write_config("pending", "")
 
 
 def _prepare_clone(clone: Clone) -> None:
     files.create_owned_folder(clone.tree.parent)
-    if clone.tree.exists() and any(clone.tree.iterdir()) and not is_checkout(clone.tree):
+    if clone.tree.exists() and files.has_content(clone.tree) and not is_checkout(clone.tree):
         raise NotOwnedError(
-            "this folder holds something that is no git checkout",
+            "this folder is not empty and is not a git checkout",
             location=str(clone.tree),
-            hint="move it away, then run the same command again",
+            hint="move the folder away, then run the same command again",
         )
     clone.tree.mkdir(exist_ok=True)
-    _remove_clone_locks(clone)
+    folder = clone.tree / ".git"
+    # The locks of a killed git are certainly stale only if no checkout has finished in this clone
+    if folder.exists() and (not (folder / "config").exists() or not clone.read_config("checkout")):
+        for name in ("index.lock", "shallow.lock", "config.lock", "HEAD.lock"):
+            (folder / name).unlink(missing_ok=True)
     if is_checkout(clone.tree):
         repair_interrupted_update(clone.tree)
-    clone.run_git("init", "--quiet", what="make the clone")
-    clone.run_git("config", "remote.origin.url", clone.url, what="make the clone")
-    fetched = "+refs/heads/*:refs/remotes/origin/*"
-    clone.run_git("config", "remote.origin.fetch", fetched, what="make the clone")
-
-
-def _remove_clone_locks(clone: Clone) -> None:
-    """Remove the locks of a killed git.
-
-    They are certainly stale only if no checkout has finished in this clone.
-    """
-    folder = clone.tree / ".git"
-    if folder.exists() and (not (folder / "config").exists() or not clone.read_config("checkout")):
-        for name in _GIT_LOCKS:
-            (folder / name).unlink(missing_ok=True)
-
-
-def _protect_local_work(clone: Clone, *, interrupted: bool) -> None:
-    """Raise `LostEditsError` if there are uncommitted edits; save an interrupted checkout in a ref.
-
-    An interrupted checkout looks edited, so its changes are saved instead of refused.
-    """
-    head = clone.resolve_commit("HEAD")
-    if not head:
-        return
-    clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
-    if interrupted:
-        save_changes_in_ref(clone.tree)
-    elif hash_local_edits(clone.tree, untracked=False):
-        raise git_command.build_lost_edits_error(
-            clone.tree, f"there are uncommitted edits, which checking out {clone.ref} would lose"
-        )
+    refs = "+refs/heads/*:refs/remotes/origin/*"
+    clone.run_git("init", "--quiet", what="create the clone")
+    clone.run_git("config", "remote.origin.url", clone.url, what="create the clone")
+    clone.run_git("config", "remote.origin.fetch", refs, what="create the clone")
 
 
 # Of a submodule: its index and its logs belong to the other work tree
@@ -243,89 +205,72 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     Copy the objects of the first of `others` that is a finished clone of `url`, its submodules
     included, to `dest`. Return the path of that clone; "" without one, or if `dest` exists.
     """
-    if Path(dest).exists():
+    folder = Path(dest)
+    if folder.exists() or not (reference := next(_find_finished_clones(others, url), None)):
         return ""
-    reference = next((Path(other) for other in others if _is_finished_clone(other, url)), None)
-    if reference is None:
-        return ""
-    temporary = Path(dest).with_name(f".{Path(dest).name}.seed")
+    temporary = folder.with_name(f".{folder.name}.seed")
     files.create_owned_folder(temporary.parent)
     files.remove_owned(temporary)  # of a run that was killed
     temporary.mkdir()
     try:
         _copy_repository(temporary, reference / ".git")
-        files.replace_path(temporary, Path(dest))
+        files.replace_path(temporary, folder)
     except (OSError, shutil.Error, CommandFailedError):  # everything can be fetched instead
         files.remove_owned(temporary)
         return ""
     return str(reference)
 
 
-def _is_finished_clone(other: PurePath, url: str) -> bool:
-    return (
-        (Path(other) / ".git").is_dir()
-        and is_checkout(other)
-        and _read_git_config(other, "remote.origin.url") == url
-        and _read_git_config(other, "torchyard.checkout") != ""
-    )
+def _find_finished_clones(trees: Iterable[PurePath], url: str) -> Iterator[Path]:
+    for tree in map(Path, trees):
+        if (
+            (tree / ".git").is_dir()
+            and _read_git_config(tree, "remote.origin.url") == url
+            and _read_git_config(tree, "torchyard.checkout") != ""
+        ):
+            yield tree
 
 
 def _read_git_config(tree: PurePath, key: str) -> str:
     return capture_git_output(tree, "config", "--default", "", "--get", key).strip()
 
 
-def _copy_repository(landing: Path, near: Path) -> None:
-    """Copy the objects and submodules of a clone.
-
-    Store the commit that is checked out there in a ref, so that its objects are not fetched again.
-    """
-    shell.run_command(
-        git_command.build_git_command("init", "--quiet", what="make the clone", at=landing)
-    )
+def _copy_repository(dest: Path, source: Path) -> None:
+    """Copy the objects of the git folder `source` to a new repository; keep its HEAD in a ref."""
+    what = "create the clone"
+    capture_git_output(dest, "init", "--quiet", what=what)
     for name in ("objects", "modules"):
-        if (near / name).is_dir():
+        if (source / name).is_dir():
             shutil.copytree(
-                near / name,
-                landing / ".git" / name,
+                source / name,
+                dest / ".git" / name,
                 copy_function=_link_or_copy_object,
                 ignore=shutil.ignore_patterns(*_EXCLUDED_FILES),
                 dirs_exist_ok=True,
             )
-    if (near / "shallow").is_file():
-        shutil.copyfile(near / "shallow", landing / ".git" / "shallow")
-    head = capture_git_output(near.parent, "rev-parse", "HEAD").strip()
-    shell.run_command(
-        git_command.build_git_command(
-            "update-ref", "refs/torchyard/seed", head, what="make the clone", at=landing
-        )
-    )
+    if (source / "shallow").is_file():
+        shutil.copyfile(source / "shallow", dest / ".git" / "shallow")
+    head = capture_git_output(source.parent, "rev-parse", "HEAD").strip()
+    capture_git_output(dest, "update-ref", "refs/torchyard/seed", head, what=what)
 
 
 def _link_or_copy_object(source: str, target: str) -> None:
     """Hard-link object files, which git never modifies; copy all other files."""
     if "objects" in Path(source).parts:
-        try:
+        with contextlib.suppress(OSError):  # another disk, or a file system without hard links
             Path(target).hardlink_to(source)
-        except OSError:  # another disk, or a file system without hard links
-            shutil.copy2(source, target)
-    else:
-        shutil.copy2(source, target)
+            return
+    shutil.copy2(source, target)
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
-    """Return the commit of a tag, a branch or HEAD; "" if the repository has no ref with that name.
-
-    A commit hash has no ref either. Raises `CommandFailedError` if the repository does not answer.
-    """
+    """Return the commit of a tag, a branch or HEAD; "" if the repository has no such ref."""
+    argv = ("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}")
+    local = git_command.is_local_url(url)
     command = git_command.build_git_command(
-        *("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}"),
-        what=f"ask {url} for {ref}",
-        mirrors=mirrors,
-        local=git_command.is_local_url(url),
+        *argv, what=f"ask {url} for {ref}", mirrors=mirrors, local=local
     )
-    lines = (
-        line.split("\t") for line in shell.capture_output(command).splitlines() if "\t" in line
-    )
+    lines = map(str.split, shell.capture_output(command).splitlines())
     commits = {name: commit for commit, name in lines}
     tag = f"refs/tags/{ref}"
     names = (ref, f"{tag}^{{}}", tag, f"refs/heads/{ref}")
@@ -333,41 +278,26 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print that the ref has a newer commit than torchyard.lock.
-
-    Only local repositories are checked: the network is not used.
-    """
-    if (
-        not locked
-        or locked.startswith(ref)
-        or not git_command.is_local_url(apply_mirror(url, mirrors))
-    ):
+    """Print that a local repository has a newer commit of the ref than torchyard.lock."""
+    is_local = git_command.is_local_url(apply_mirror(url, mirrors))
+    if not locked or locked.startswith(ref) or not is_local:
         return
-    try:
-        newest = resolve_remote_commit(url, ref, mirrors)
-    except CommandFailedError:
-        return  # the repository may be gone, while the locked commit may be available locally
-    if newest not in ("", locked):
-        print_line(f"torchyard.lock holds {ref} at {locked[:7]}; newer: doit lock --update")
+    # The repository may be gone, while the locked commit may be available locally
+    with contextlib.suppress(CommandFailedError):
+        if resolve_remote_commit(url, ref, mirrors) not in ("", locked):
+            print_line(
+                f"{ref} has a newer commit than torchyard.lock ({locked[:7]}); "
+                "to update the lock, run: doit lock --update"
+            )
 
 
-_DEFAULT_PORTS = {
-    "https": 443,
-    "http": 80,
-    "ssh": 22,
-    "git+ssh": 22,
-    "git": 9418,
-    "socks5": 1080,
-    "socks5h": 1080,
-}
+_DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22, "git+ssh": 22, "git": 9418}
+_DEFAULT_PORTS |= {"socks5": 1080, "socks5h": 1080}
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def is_reachable(url: str, timeout: float = 1.0) -> bool:
-    """Return True if the URL's host, or its proxy, accepts a TCP connection in `timeout` seconds.
-
-    A path on this machine is reachable if it exists.
-    """
+    """Return True if a local path exists, or the host or its proxy accepts a TCP connection."""
     if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
     host, port = resolve_host_port(url)
@@ -375,10 +305,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return host and port that a client of `url` connects to first.
-
-    ("", 0) if git does not accept `url` as a URL.
-    """
+    """Return the host and port that a client connects to first; ("", 0) if this is no git URL."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)

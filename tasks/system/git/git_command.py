@@ -51,23 +51,17 @@ def build_git_command(
     that its submodules may come from this machine too.
     """
     options = [*_GIT_OPTIONS]
-    if local or any(is_local_url(mirror) for mirror in (mirrors or {}).values()):
+    if local or any(map(is_local_url, (mirrors or {}).values())):
         options.append("protocol.file.allow=always")
     argv = ("git", *(part for option in options for part in ("-c", option)), *args)
-    return Command(
-        argv, {**_build_git_env(at), **build_url_rewrites(mirrors or {})}, what, cwd=at, log=log
-    )
-
-
-def _build_git_env(at: PurePath | None) -> dict[str, str]:
-    env = shell.build_host_env()
-    env.update(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C")
+    env = {**shell.build_host_env(), "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     if at is not None:
         env["GIT_CEILING_DIRECTORIES"] = str(Path(at).absolute().parent)
-    return env
+    env |= {"LC_ALL": "C", **_build_url_rewrites(mirrors or {})}
+    return Command(argv, env, what, cwd=at, log=log)
 
 
-def build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
+def _build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
     """Return git's insteadOf rules as environment variables, which submodule commands inherit."""
     env = {"GIT_CONFIG_COUNT": str(len(mirrors))} if mirrors else {}
     for number, (prefix, mirror) in enumerate(sorted(mirrors.items())):
@@ -85,10 +79,7 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run a network action at most three times, and only while the failure may be temporary.
-
-    Raises `FetchError` if no attempt succeeds, `CommandFailedError` if the failure is permanent.
-    """
+    """Run a network action at most three times; raise `FetchError` after temporary failures."""
     try:
         network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
     except CommandFailedError as error:
@@ -107,16 +98,15 @@ def _find_git_retry_reason(error: Exception) -> str:
 def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
     """Return the error of a fetch that failed."""
     if network_access.is_offline():
-        hint = "make the bundle again: doit bundle. What it holds is in its bundle.json"
-        message = f"{url} cannot be had from the bundle: {error.message}"
-        return FetchError(message, location=error.location, hint=hint)
-    return FetchError(
-        f"{url} cannot be fetched: {error.message}",
-        location=error.location,
-        hint="check the URL, the network and the proxy, or give a mirror in the settings "
-        "(mirrors), and run the same command again: it goes on where it stopped; "
-        f"{OFFLINE_HINT}",
-    )
+        message = f"the bundle does not contain {url}: {error.message}"
+        hint = "create the bundle again: doit bundle; its bundle.json lists what it contains"
+    else:
+        message = f"git cannot fetch {url}: {error.message}"
+        hint = (
+            "check the URL, the network and the proxy, or set a mirror in the settings (mirrors); "
+            f"then run the same command again to continue the fetch; {OFFLINE_HINT}"
+        )
+    return FetchError(message, location=error.location, hint=hint)
 
 
 def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
@@ -124,37 +114,21 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
     try:
         action()
     except CommandFailedError as error:
-        if "overwritten by checkout" in error.output:
-            raise _build_overwrite_error(tree, error) from error
-        raise
+        if "overwritten by checkout" not in error.output:
+            raise
+        # git names the submodule after the list of files
+        submodule = _SUBMODULE_PATH.search(error.output)
+        checkout = Path(tree) / submodule["path"] if submodule else tree
+        overwritten = _OVERWRITTEN_FILES.search(error.output)
+        if not overwritten:
+            raise build_lost_edits_error(checkout, error.message) from error
+        names = format_short_list([name.strip() for name in overwritten["names"].splitlines()], 5)
+        message = f"{error.exit_description}: git would overwrite your changes in: {names}"
+        stash = "stash -u" if "untracked" in overwritten["which"] else "stash"
+        raise build_lost_edits_error(checkout, message, stash=stash) from error
 
 
-def _build_overwrite_error(tree: PurePath, error: CommandFailedError) -> LostEditsError:
-    """Return the error with the files and their repository.
-
-    git names the submodule after the list of files.
-    """
-    overwritten, submodule = (
-        _OVERWRITTEN_FILES.search(error.output),
-        _SUBMODULE_PATH.search(error.output),
-    )
-    checkout = Path(tree) / submodule["path"] if submodule else tree
-    if not overwritten:
-        return build_lost_edits_error(checkout, error.message)
-    names = format_short_list([name.strip() for name in overwritten["names"].splitlines()], 5)
-    message = (
-        f"{error.exit_description}: what you have in these files would be overwritten: {names}"
-    )
-    return build_lost_edits_error(
-        checkout, message, stash="stash -u" if "untracked" in overwritten["which"] else "stash"
-    )
-
-
-def build_lost_edits_error(tree: PurePath, what: str, stash: str = "stash") -> LostEditsError:
+def build_lost_edits_error(tree: PurePath, message: str, stash: str = "stash") -> LostEditsError:
     """Return the error that refuses to overwrite the user's work."""
-    return LostEditsError(
-        what,
-        location=str(tree),
-        hint=f"commit them, or put them away (git -C {tree} {stash}), and run the same command "
-        "again",
-    )
+    hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
+    return LostEditsError(message, location=str(tree), hint=hint)

@@ -7,13 +7,14 @@ can own it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError, LostEditsError, TorchyardError
@@ -22,12 +23,13 @@ from tasks.system.git.checkout_state import (
     capture_git_output,
     find_git_folder,
     is_checkout,
+    list_git_entries,
     list_submodule_status,
+    read_submodule_names,
 )
 from tasks.system.git.git_command import build_git_command
 from tasks.system.output import print_line, print_warning
 
-_NOTE_FILE = "torchyard-under-way.json"
 _NOTE_INTERVAL = 1.0  # seconds
 
 
@@ -60,54 +62,26 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 def find_note_path(tree: PurePath) -> Path:
     """Return the path of the note."""
-    return find_git_folder(Path(tree)) / _NOTE_FILE
+    return find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
-def write_update_note(tree: PurePath, now: UpdateNote) -> None:
+def write_update_note(tree: PurePath, note: UpdateNote) -> None:
     """Write the note atomically."""
-    files.write_atomic(find_note_path(tree), json.dumps(asdict(now)))
+    files.write_atomic(find_note_path(tree), json.dumps(asdict(note)))
 
 
-def find_last_write_time(tree: PurePath, last: UpdateNote) -> float:
+def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
     """Return the last time at which managed git can have written, in seconds since 1970."""
-    return (
-        last.ended
-        if last.ended is not None
-        else find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
-    )
-
-
-@contextmanager
-def keep_note_current(tree: PurePath) -> Iterator[None]:
-    """Update the modification time of the note every second during the block."""
-    over, path = threading.Event(), find_note_path(tree)
-
-    def touch_note() -> None:
-        while not over.wait(_NOTE_INTERVAL):
-            with contextlib.suppress(OSError):
-                os.utime(path)
-
-    beating = threading.Thread(target=touch_note, name="git under way", daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        over.set()
-        beating.join()
+    if note.ended is not None:
+        return note.ended
+    return find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
 
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
     """Return where git keeps the repository of each submodule, path → folder."""
-    if not (tree / ".gitmodules").exists():
-        return {}
-    output = capture_git_output(
-        tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$"
-    )
-    pairs = (entry.partition("\n") for entry in output.split("\0") if entry)
-    modules = find_git_folder(tree) / "modules"
     return {
-        path: modules / key.removeprefix("submodule.").removesuffix(".path")
-        for key, _, path in pairs
+        path: find_git_folder(tree) / "modules" / name
+        for path, name in read_submodule_names(tree).items()
     }
 
 
@@ -131,41 +105,34 @@ def read_submodule_head(inner: Path) -> str:
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
     """Return True if another git was active after the managed one: HEAD or the index is newer."""
-    git_folder = find_git_folder(inner)
-    git_files = (git_folder / name for name in ("HEAD", "index", "logs/HEAD"))
+    git_files = (find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD"))
     return any(path.exists() and path.stat().st_mtime > until for path in git_files)
 
 
-def find_user_changed_submodules(tree: Path, last: UpdateNote) -> frozenset[str]:
-    """Return the submodules, nested ones included, that the user moved since the interruption.
+def find_user_changed_submodules(
+    top: Path, note: UpdateNote, tree: Path | None = None, above: str = ""
+) -> Iterator[str]:
+    """Yield the submodules, nested ones included, that the user moved since the interruption.
 
     Such a submodule is neither at the recorded commit nor where the managed git found or left it.
-    The paths are relative to the top.
+    The paths are relative to `top`; `above` is the path of `tree` with a slash.
     """
-    return frozenset(_find_user_changes(tree, tree, last, ""))
-
-
-def _find_user_changes(top: Path, tree: Path, last: UpdateNote, above: str) -> Iterator[str]:
+    tree = tree or top
     for flag, path, _ in list_submodule_status(tree):
         inner, full = tree / path, f"{above}{path}"
         if flag == "-" or not is_checkout(inner) or not is_complete_checkout(inner):
             continue
-        if flag == "+" and not _is_expected_head(top, inner, full, last):
+        if flag == "+" and not _is_expected_head(top, inner, full, note):
             yield full
-        yield from _find_user_changes(top, inner, last, f"{full}/")
+        yield from find_user_changed_submodules(top, note, inner, f"{full}/")
 
 
-def _is_expected_head(top: Path, inner: Path, path: str, last: UpdateNote) -> bool:
-    """Return True if the user did not move a submodule that is not at the recorded commit.
-
-    It is then where it was before the update, or where the interrupted clone left it.
-    """
-    if path in last.heads:
-        return last.heads[path] == read_submodule_head(inner)
-    is_cloned = any(
-        path == fresh_path or path.startswith(f"{fresh_path}/") for fresh_path in last.fresh
-    )
-    return is_cloned and not has_git_activity_since(inner, find_last_write_time(top, last))
+def _is_expected_head(top: Path, inner: Path, path: str, note: UpdateNote) -> bool:
+    """Return True if a submodule is where it was before the update or where the clone left it."""
+    if path in note.heads:
+        return note.heads[path] == read_submodule_head(inner)
+    is_cloned = any(f"{path}/".startswith(f"{fresh}/") for fresh in note.fresh)
+    return is_cloned and not has_git_activity_since(inner, find_last_write_time(top, note))
 
 
 _INTERRUPTED_REF = "refs/torchyard/interrupted"
@@ -173,137 +140,99 @@ _NAMES_PER_COMMAND = 100  # names in one command: its length is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """Repair a partial checkout at `path`, unless the user changed it after `until`.
-
-    `until` is in seconds since 1970.
-    """
+    """Repair a partial checkout at `path`, unless the user changed it after the time `until`."""
     inner = tree / path
     if not is_checkout(inner):
         return
     _remove_blocking_files(tree, inner)
     if not (names := list_changed_files(inner)):
         return
-    differing = [
-        name
-        for name in _list_differing_files(tree, inner, names)
-        if _has_file_content(inner / name)
-    ]
+    try:
+        options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
+        commit = _read_recorded_commit(tree, inner)
+        differing = set(list_git_entries(inner, "diff", "--name-only", *options, commit))
+    except CommandFailedError:  # that commit was not fetched yet
+        differing = set(names)
+    edited = [name for name in names if name in differing and _has_file_content(inner / name)]
     if has_git_activity_since(inner, until) or any(
-        _read_mtime(inner / name) > until for name in differing
+        (inner / name).lstat().st_mtime > until for name in edited
     ):
         print_warning(
-            f"{inner} was changed after its update was cut off, and is left as it is; see "
-            f"git -C {inner} status; git -C {inner} checkout -- FILE brings a file back"
+            f"{inner} changed after its update was interrupted, so torchyard does not repair its "
+            f"files; list the changes: git -C {inner} status; restore a file: "
+            f"git -C {inner} checkout -- FILE"
         )
     elif files.is_owned(tree):
         save_changes_in_ref(inner)
-        capture_git_output(inner, "reset", "--quiet", "--hard", what="put in order")
+        capture_git_output(inner, "reset", "--quiet", "--hard", what="repair the checkout")
     else:
-        _restore_missing_files(inner, names, differing)
+        _restore_missing_files(inner, names, edited)
 
 
-def list_changed_files(inner: Path) -> tuple[str, ...]:
+def list_changed_files(inner: Path) -> list[str]:
     """Return the tracked files with local changes."""
     options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
-    output = capture_git_output(inner, "status", "--porcelain", "-z", *options)
-    return tuple(entry[3:] for entry in output.split("\0") if entry)
+    return [entry[3:] for entry in list_git_entries(inner, "status", "--porcelain", *options)]
 
 
 def save_changes_in_ref(inner: Path) -> None:
     """Save the content of changed tracked files in a new ref."""
-    command = build_git_command("stash", "create", what="keep the interrupted checkout", at=inner)
+    command = build_git_command("stash", "create", what="save the interrupted checkout", at=inner)
     if commit := shell.capture_output(command).strip():
-        ref = _find_free_ref(inner)
+        argv = ("for-each-ref", "--format=%(refname)", "refs/torchyard")
+        existing_refs = capture_git_output(inner, *argv).split()
+        numbered = (f"{_INTERRUPTED_REF}-{number}" for number in itertools.count(2))
+        refs = itertools.chain([_INTERRUPTED_REF], numbered)
+        ref = next(ref for ref in refs if ref not in existing_refs)
         capture_git_output(inner, "update-ref", ref, commit)
-        print_line(f"{inner}: what the interrupted checkout held is in {ref}")
+        print_line(f"{inner}: saved the files of the interrupted checkout in {ref}")
 
 
-def _find_free_ref(inner: Path) -> str:
-    existing_refs = set(
-        capture_git_output(inner, "for-each-ref", "--format=%(refname)", "refs/torchyard").split()
-    )
-    ref, number = _INTERRUPTED_REF, 2
-    while ref in existing_refs:
-        ref, number = f"{_INTERRUPTED_REF}-{number}", number + 1
-    return ref
-
-
-def _restore_missing_files(inner: Path, names: tuple[str, ...], others: list[str]) -> None:
-    """Restore files that git wrote or removed in the user's clone.
-
-    Raises `LostEditsError` if there are other changed files.
-    """
-    if others or not _is_in_head(inner, names):
+def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
+    """Restore missing files of a user's clone; raise `LostEditsError` if other files changed."""
+    if edited or not set(names) <= set(
+        list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
+    ):
         raise LostEditsError(
-            "its update was cut off, and whose these files are cannot be told: "
-            + ", ".join((others or list(names))[:5]),
+            "the update of this submodule was interrupted, and these files may be your edits: "
+            + ", ".join((edited or names)[:5]),
             location=str(inner),
-            hint=f"look at them (git -C {inner} diff HEAD); then keep them (git -C {inner} commit "
-            f"-a, or stash), or bring back what was committed (git -C {inner} checkout --force "
-            "HEAD), and run the same command again",
+            hint=f"look at the changes (git -C {inner} diff HEAD); then keep them "
+            f"(git -C {inner} commit -a, or stash), or restore the committed files "
+            f"(git -C {inner} checkout --force HEAD), and run the same command again",
         )
+    checkout = ("--literal-pathspecs", "checkout", "--quiet", "HEAD", "--")
     for first in range(0, len(names), _NAMES_PER_COMMAND):
-        batch = names[first : first + _NAMES_PER_COMMAND]
-        capture_git_output(
-            inner, "--literal-pathspecs", "checkout", "--quiet", "HEAD", "--", *batch
-        )
-    print_line(f"{inner}: files that the interrupted checkout left out are back")
-
-
-def _is_in_head(inner: Path, names: tuple[str, ...]) -> bool:
-    tracked = capture_git_output(inner, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
-    return set(names) <= set(tracked)
-
-
-def _list_differing_files(tree: Path, inner: Path, names: tuple[str, ...]) -> list[str]:
-    """Return the files that differ from the commit that the parent repository records."""
-    try:
-        recorded_commit = _read_recorded_commit(tree, inner)
-        options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
-        output = capture_git_output(inner, "diff", "--name-only", "-z", *options, recorded_commit)
-    except CommandFailedError:  # that commit was not fetched yet
-        return list(names)
-    return [name for name in names if name in set(output.split("\0"))]
+        capture_git_output(inner, *checkout, *names[first : first + _NAMES_PER_COMMAND])
+    print_line(f"{inner}: restored the files that the interrupted checkout did not write")
 
 
 def _read_recorded_commit(tree: Path, inner: Path) -> str:
+    """Return the commit that the parent repository records for a submodule."""
     superproject = next(parent for parent in inner.parents if parent == tree or is_checkout(parent))
     name = inner.relative_to(superproject).as_posix()
-    return capture_git_output(
-        superproject, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", name
-    ).split()[1]
+    argv = ("--literal-pathspecs", "ls-files", "--stage", "-z", "--", name)
+    return capture_git_output(superproject, *argv).split()[1]
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block the checkout of the recorded commit.
-
-    Only files that are identical to those of that commit, or empty, are removed.
-    """
+    """Remove untracked files that are empty or the same as in the recorded commit."""
     try:
-        recorded_commit = _read_recorded_commit(tree, inner)
+        commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
-        output = capture_git_output(
-            inner, "diff", "--name-only", "-z", *options, "HEAD", recorded_commit
-        )
+        added = list_git_entries(inner, "diff", "--name-only", *options, "HEAD", commit)
     except CommandFailedError:  # that commit was not fetched yet
         return
-    tracked = set(capture_git_output(inner, "ls-files", "-z").split("\0"))
-    names = [name for name in output.split("\0") if name and name not in tracked]
-    for name in names:
+    tracked = set(list_git_entries(inner, "ls-files"))
+    for name in added:
         path = inner / name
-        if (
-            path.is_file()
-            and not path.is_symlink()
-            and _is_same_as_commit(inner, name, recorded_commit)
+        is_untracked = name not in tracked and path.is_file() and not path.is_symlink()
+        if is_untracked and (
+            not _has_file_content(path)
+            or capture_git_output(inner, "hash-object", "--", name)
+            == capture_git_output(inner, "rev-parse", f"{commit}:{name}")
         ):
             path.unlink()
-
-
-def _is_same_as_commit(inner: Path, name: str, commit: str) -> bool:
-    if not _has_file_content(inner / name):
-        return True
-    blob_id = capture_git_output(inner, "hash-object", "--", name).strip()
-    return blob_id == capture_git_output(inner, "rev-parse", f"{commit}:{name}").strip()
 
 
 def _has_file_content(path: Path) -> bool:
@@ -311,34 +240,26 @@ def _has_file_content(path: Path) -> bool:
     return path.is_symlink() or (path.exists() and path.stat().st_size > 0)
 
 
-def _read_mtime(path: Path) -> float:
-    return path.lstat().st_mtime
-
-
-def remove_stale_locks(tree: PurePath, last: UpdateNote) -> None:
-    """Remove the locks that an interrupted managed git left, if no git is running.
-
-    They are from between its start and its SIGKILL; a git that exited removed its locks. Other
-    locks are reported.
-    """
-    locks = tuple(_find_update_locks(tree, last))
-    if not locks:
-        return
-    if last.ended is None and not _is_git_running(Path(tree)):
-        for lock in locks:
-            lock.unlink(missing_ok=True)
-        return
+def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
+    """Remove the locks of a killed managed git if no git is running; report other locks."""
+    locks = tuple(_find_update_locks(tree, note))
+    is_stale = bool(locks) and note.ended is None and not _is_git_running(Path(tree))
     for lock in locks:
-        print_warning(f"{lock} may be another git's: remove it when no git is at work in {tree}")
+        if is_stale:
+            lock.unlink(missing_ok=True)
+        else:
+            print_warning(
+                f"another git may use {lock}; remove this file when no git is running in {tree}"
+            )
 
 
-def _find_update_locks(tree: PurePath, last: UpdateNote) -> Iterator[Path]:
-    place, until = find_note_path(tree).parent, find_last_write_time(tree, last)
+def _find_update_locks(tree: PurePath, note: UpdateNote) -> Iterator[Path]:
+    place, until = find_note_path(tree).parent, find_last_write_time(tree, note)
     for lock in place.rglob("*.lock"):
         if "worktrees" in lock.relative_to(place).parts:
             continue  # of another work tree, which the managed git did not use
         with contextlib.suppress(FileNotFoundError):
-            if last.began is not None and last.began - 1 <= lock.stat().st_mtime <= until:
+            if note.began is not None and note.began - 1 <= lock.stat().st_mtime <= until:
                 yield lock
 
 
@@ -363,29 +284,41 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an interrupted update, then note that the submodules `paths` are being changed."""
+    """Repair an interrupted update; note during the block that `paths` are being changed."""
     repair_interrupted_update(tree)
-    top, start_time = Path(tree), time.time()
+    top = Path(tree)
     present = tuple(_list_present_submodules(top, paths))
-    clean = tuple(
+    fresh = [
+        path
+        for path, repository in find_submodule_repositories(top).items()
+        if path in paths and not files.has_content(top / path) and not repository.exists()
+    ]
+    clean = [
         path
         for path in present
         if is_complete_checkout(top / path) and not list_changed_files(top / path)
-    )
+    ]
     heads = {path: read_submodule_head(top / path) for path in present}
-    note = UpdateNote(
-        paths, tuple(_list_uncloned_submodules(top, paths)), clean, None, heads, start_time
-    )
+    note = UpdateNote(paths, fresh, clean, None, heads, time.time())
     write_update_note(tree, note)
+    over, note_path = threading.Event(), find_note_path(tree)
+
+    def touch_note() -> None:
+        while not over.wait(_NOTE_INTERVAL):
+            with contextlib.suppress(OSError):
+                os.utime(note_path)
+
+    thread = threading.Thread(target=touch_note, name="git update note", daemon=True)
+    thread.start()
     try:
-        with keep_note_current(tree):
-            yield
+        yield
     except TorchyardError:
-        write_update_note(
-            tree, UpdateNote(note.paths, note.fresh, note.clean, time.time(), heads, start_time)
-        )
+        write_update_note(tree, replace(note, ended=time.time()))
         raise
-    find_note_path(tree).unlink(missing_ok=True)
+    finally:
+        over.set()
+        thread.join()
+    note_path.unlink(missing_ok=True)
 
 
 def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
@@ -399,86 +332,64 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
     note = read_update_note(tree)
     if note is None:
         return tuple(paths)
-    user_changed = find_user_changed_submodules(Path(tree), note)
-    recorded = {path for _, path, _ in list_submodule_status(tree)}
-    parents = {
+    user_changed = [f"{path}/" for path in find_user_changed_submodules(Path(tree), note)]
+    unchanged = {
         path
-        for path in recorded
-        for changed in user_changed
-        if f"{changed}/".startswith(f"{path}/")
+        for _, path, _ in list_submodule_status(tree)
+        if not any(changed.startswith(f"{path}/") for changed in user_changed)
     }
-    return tuple(path for path in paths if path in recorded - parents)
+    return tuple(path for path in paths if path in unchanged)
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Repair an interrupted update, so that git can continue.
-
-    Raises `LostEditsError` if only the user can decide about a file.
-    """
-    note = read_update_note(tree)
+    """Repair an interrupted update; raise `LostEditsError` if only the user can decide."""
+    note, top = read_update_note(tree), Path(tree)
     if note is None:
         return
     remove_stale_locks(tree, note)
     until = find_last_write_time(tree, note)
     for path in note.fresh:
-        _repair_fresh_clone(Path(tree), path, until)
-    user_changed = find_user_changed_submodules(Path(tree), note)
+        _repair_fresh_clone(top, path, until)
+    user_changed = set(find_user_changed_submodules(top, note))
     for path in note.clean:
         if path not in user_changed:
-            repair_partial_checkout(Path(tree), path, until)
+            repair_partial_checkout(top, path, until)
 
 
 def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    """Return the submodules that are checked out, and their nested submodules."""
+    """Yield the submodules that are checked out, and their nested submodules."""
     for path in paths:
         inner = tree / path
         if is_checkout(inner):
             yield path
-            yield from (
-                f"{path}/{nested_path}"
-                for nested_path in _list_present_submodules(
-                    inner, tuple(find_submodule_repositories(inner))
-                )
-            )
-
-
-def _list_uncloned_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    for path, repository in find_submodule_repositories(tree).items():
-        inner = tree / path
-        is_empty = not inner.is_dir() or not any(inner.iterdir())
-        if path in paths and is_empty and not repository.exists():
-            yield path
+            nested = tuple(read_submodule_names(inner))
+            yield from (f"{path}/{name}" for name in _list_present_submodules(inner, nested))
 
 
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
-    """Repair a submodule that did not exist before the interrupted update.
-
-    An incomplete clone is removed and cloned again.
-    """
+    """Repair a submodule that the interrupted update cloned: remove an incomplete clone."""
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_checkout(inner) and is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
-        for nested_path in find_submodule_repositories(inner):
+        for nested_path in read_submodule_names(inner):
             _repair_fresh_clone(inner, nested_path, until)
     elif repository and (repository.exists() or is_checkout(inner)):
-        print_line(f"{path} had been cloned in part: it is cloned anew")
+        print_line(f"{path}: the clone is incomplete; git clones the submodule again")
         is_unmodified = is_checkout(inner) and not _has_newer_files(inner, until)
-        _clear_folder(inner, ".git", ours=is_unmodified)
-        _clear_folder(repository, "HEAD", ours=not _has_newer_files(repository, until))
+        _clear_folder(inner, ".git", is_unmodified=is_unmodified)
+        _clear_folder(repository, "HEAD", is_unmodified=not _has_newer_files(repository, until))
 
 
-def _clear_folder(place: Path, last: str, *, ours: bool) -> None:
+def _clear_folder(place: Path, last: str, *, is_unmodified: bool) -> None:
     """Remove an incomplete clone, or rename it if it may contain the user's work."""
-    if not place.is_dir() or not any(place.iterdir()):
+    if not place.is_dir() or not files.has_content(place):
         return
-    if ours:
+    if is_unmodified:
         files.remove_tree(place, last=last)
         return
-    number = 1
-    while (aside := place.with_name(f"{place.name}.{number}")).exists():
-        number += 1
-    place.rename(aside)
-    print_warning(f"what was in {place} is now {aside}; remove it when nothing in it is needed")
+    renamed = files.find_free_path(place.parent, f"{place.name}.")
+    place.rename(renamed)
+    print_warning(f"renamed {place} to {renamed}; remove that folder when you need no file in it")
 
 
 def _has_newer_files(place: Path, until: float) -> bool:

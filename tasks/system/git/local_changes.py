@@ -26,6 +26,7 @@ from tasks.system.git.checkout_state import (
     find_git_folder,
     is_checkout,
     list_checked_out_submodules,
+    list_git_entries,
     read_head_commit,
 )
 from tasks.system.git.git_command import build_git_command
@@ -36,20 +37,16 @@ _NON_COMMIT_ENTRY = re.compile(
     r"|.*: fast-forward$",
     re.IGNORECASE,
 )
-_STATUS_OPTIONS = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes in words, () without local changes.
-
-    `patches` are torchyard's patches in the tree.
-    """
+    """Return the kinds of local changes in words; `patches` are torchyard's patches in the tree."""
     try:
         if not read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
         return tuple(dict.fromkeys(_iterate_change_kinds(Path(tree), patches)))
     except (CommandFailedError, MissingToolError, OSError):
-        return ("what git cannot read",)
+        return ("files that git cannot read",)
 
 
 def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
@@ -65,25 +62,21 @@ def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[s
 
 
 def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
-    """Return True if the tree has edits other than the patches, or staged changes.
-
-    The tree is compared with a copy of the index that includes the patches.
-    """
-    staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree))
+    """Return True if the tree has staged changes, or edits other than the patches."""
+    real_index = find_git_folder(tree) / "index"
+    staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree, real_index))
+    apply = ("apply", "--cached", "--whitespace=nowarn", "--")
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
-        shutil.copyfile(find_git_folder(tree) / "index", index)
+        shutil.copyfile(real_index, index)
         for patch in patches:
-            _capture_with_index(
-                tree, index, "apply", "--cached", "--whitespace=nowarn", "--", str(patch)
-            )
+            _capture_with_index(tree, index, *apply, str(patch))
         return staged or any(entry[1] != " " for entry in _read_status_entries(tree, index))
 
 
-def _read_status_entries(tree: Path, index: Path | None = None) -> list[str]:
-    output = _capture_with_index(
-        tree, index or find_git_folder(tree) / "index", "status", *_STATUS_OPTIONS
-    )
+def _read_status_entries(tree: Path, index: Path) -> list[str]:
+    options = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
+    output = _capture_with_index(tree, index, "status", *options)
     return [entry for entry in output.split("\0") if entry]
 
 
@@ -97,10 +90,9 @@ def _has_local_commits(tree: Path) -> bool:
     """Return True if a commit was made here that no known remote branch has."""
     log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     entries = (line.partition(" ") for line in log)
-    local_commits = {commit for commit, _, action in entries if not _NON_COMMIT_ENTRY.match(action)}
-    return bool(local_commits) and bool(
-        capture_git_output(tree, "rev-list", "-n1", *sorted(local_commits), "--not", "--remotes")
-    )
+    commits = sorted({commit for commit, _, kind in entries if not _NON_COMMIT_ENTRY.match(kind)})
+    argv = ("rev-list", "-n1", *commits, "--not", "--remotes")
+    return bool(commits and capture_git_output(tree, *argv))
 
 
 # What git keeps in its folder while an operation is in progress. A rebase that stops also leaves
@@ -113,7 +105,6 @@ _GIT_OPERATIONS = (
     ("CHERRY_PICK_HEAD", "cherry-pick"),
     ("REVERT_HEAD", "revert"),
 )
-_MOST_PATHS, _MOST_REPOSITORIES = 5, 3
 
 
 @dataclass(frozen=True)
@@ -125,45 +116,41 @@ class MergeConflicts:
 
     def __str__(self) -> str:
         count = "1 file has" if len(self.paths) == 1 else f"{len(self.paths)} files have"
-        return f"{count} merge conflicts: {format_short_list(self.paths, _MOST_PATHS)}"
+        return f"{count} merge conflicts: {format_short_list(self.paths, 5)}"
 
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
     """Return the conflicts of a checkout and its submodules, None without conflicts."""
     top = Path(tree)
-    if not is_checkout(top) or not (paths := _list_unmerged_paths(top)):
+    if not is_checkout(top):
         return None
+    try:
+        entries = list_git_entries(top, "ls-files", "--stage", "--recurse-submodules")
+    except CommandFailedError:  # an older git, or .gitmodules itself has conflicts
+        entries = list_git_entries(top, "ls-files", "--unmerged")
+    pairs = (entry.partition("\t") for entry in entries)
+    paths = sorted({path for head, _, path in pairs if not head.endswith(" 0")})
     repositories = dict.fromkeys(
         next(folder for folder in (top / path).parents if is_checkout(folder)) for path in paths
     )
-    hints = [_build_conflict_hint(repository) for repository in repositories]
-    return MergeConflicts(tuple(paths), format_short_list(hints, _MOST_REPOSITORIES, "; "))
+    hint = format_short_list([_build_conflict_hint(folder) for folder in repositories], 3, "; ")
+    return MergeConflicts(tuple(paths), hint) if paths else None
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise `TorchyardError` with the setting `where` if the checkout has merge conflicts.
-
-    Warn about an operation in progress that has no conflicts.
-    """
+    """Raise an error at the setting `where` for merge conflicts; warn about other operations."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     top = Path(tree)
-    if is_checkout(top) and (abort_command := _find_abort_command(top)):
-        name = abort_command.split()[0]
-        git = f"git -C {_quote_folder(top)} {abort_command}"
+    if not is_checkout(top):
+        return
+    operation, is_bisect = _find_operation(top), (find_git_folder(top) / "BISECT_LOG").exists()
+    if operation or is_bisect:
+        end = f"{operation} --abort" if operation else "bisect reset"
         print_warning(
-            f"git {name} is in progress in {tree}: the files are built as they are now; "
-            f"to end it, run {git}"
+            f"git {operation or 'bisect'} is in progress in {tree}: the files are built as they "
+            f"are now; to end it, run git -C {_quote_folder(top)} {end}"
         )
-
-
-def _list_unmerged_paths(tree: Path) -> list[str]:
-    try:
-        output = capture_git_output(tree, "ls-files", "--stage", "--recurse-submodules", "-z")
-    except CommandFailedError:  # an older git, or .gitmodules itself has conflicts
-        output = capture_git_output(tree, "ls-files", "--unmerged", "-z")
-    entries = (entry.partition("\t") for entry in output.split("\0") if entry)
-    return sorted({path for head, _, path in entries if not head.endswith(" 0")})
 
 
 def _find_operation(repository: Path) -> str:
@@ -171,40 +158,29 @@ def _find_operation(repository: Path) -> str:
     return next((name for mark, name in _GIT_OPERATIONS if (place / mark).exists()), "")
 
 
-def _find_abort_command(repository: Path) -> str:
-    """Return the git arguments that end the operation in progress, "" if there is no operation."""
-    if operation := _find_operation(repository):
-        return f"{operation} --abort"
-    return "bisect reset" if (find_git_folder(repository) / "BISECT_LOG").exists() else ""
-
-
 def _build_conflict_hint(repository: Path) -> str:
     """Return how to finish or undo the operation in conflict; git records none for `stash pop`."""
     git, operation = f"git -C {_quote_folder(repository)}", _find_operation(repository)
     if not operation:
-        return f"resolve them, then {git} add FILE; {git} status lists them"
+        return f"resolve the conflicts, then run {git} add FILE; {git} status lists the files"
     undo, go_on = f"{git} {operation} --abort", f"{git} {operation} --continue"
-    return f"undo it with {undo}, or resolve them and {go_on}"
+    return f"undo the {operation} with {undo}, or resolve the conflicts and run {go_on}"
 
 
 def _quote_folder(folder: Path) -> str:
     return f'"{folder}"' if " " in str(folder) else str(folder)
 
 
-_BACKUP_LIST, _BACKUP_FILES, _ASIDE_FOLDER = "files.txt", "files", "aside"
+_BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """Keep a backup of the files that the patch changes in a managed folder during the block.
-
-    Raises `TorchyardError` if the patch names a file outside of the tree.
-    """
+    """Keep a backup of the files that the patch changes in a managed folder during the block."""
     restore_patched_files(tree, folder)
-    existing = {
-        name: _is_file_or_link(Path(tree) / name) for name in list_patched_files(tree, patch)
-    }
-    for name in (name for name, exists in existing.items() if exists):
+    names = list_patched_files(tree, patch)
+    existing = {name: _is_file_or_link(Path(tree) / name) for name in names}
+    for name in (name for name in names if existing[name]):
         _link_or_copy_file(Path(tree) / name, folder / _BACKUP_FILES / name)
     files.write_atomic(folder / _BACKUP_LIST, json.dumps(existing))
     try:
@@ -216,28 +192,25 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files that an interrupted patch changed.
-
-    Files that were edited since are copied to a separate folder, which is reported.
-    """
-    existing = _read_backup_list(folder)
-    aside = _find_free_folder(folder.with_name(_ASIDE_FOLDER))
+    """Restore the files of an interrupted patch; report copies of files with later edits."""
+    existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
+    aside = files.find_free_path(folder.with_name("aside"))
     missing = [
         name
         for name, existed in existing.items()
-        if existed and not _is_file_or_link(folder / _BACKUP_FILES / name)
+        if existed and not _is_file_or_link(backup / name)
     ]
     for name in (name for name in existing if name not in missing):
-        _restore_file(Path(tree) / name, folder / _BACKUP_FILES / name, aside / name)
+        _restore_file(Path(tree) / name, backup / name, aside / name)
     if missing:
         print_warning(
-            f"a patch was cut off in {tree}, and what it changed cannot be put back, since nothing "
-            f"of it is in {folder / _BACKUP_FILES}: {', '.join(missing)}; see git -C {tree} diff"
+            f"a patch in {tree} was interrupted, and torchyard cannot restore its files, because "
+            f"{backup} lacks {', '.join(missing)}; list the changes: git -C {tree} diff"
         )
     elif existing:
-        print_line(f"a patch was cut off in {tree}: its files are as they were before it")
+        print_line(f"a patch in {tree} was interrupted; torchyard restored the files of the patch")
     if aside.exists():
-        print_warning(f"what these files held instead is in {aside}: edits made since are there")
+        print_warning(f"some of these files had other edits; their previous content is in {aside}")
     _remove_backup(folder)
 
 
@@ -246,45 +219,28 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
-        output = shell.capture_output(
-            build_git_command(*argv, what=f"read patch {patch.name}", at=tree)
-        )
+        output = capture_git_output(tree, *argv, what=f"read patch {patch.name} in")
         names.update(entry.split("\t", 2)[2] for entry in output.split("\0") if entry)
     for name in names:
-        if not _is_inside_tree(Path(tree), name):
+        pure = (PurePosixPath(name), PureWindowsPath(name))
+        real = (Path(tree) / name).parent.resolve()
+        is_inside = real.is_relative_to(Path(tree).resolve())
+        if not is_inside or any(path.anchor or ".." in path.parts for path in pure):
             raise TorchyardError(
                 f"this patch changes a file outside of {tree}: {name}",
                 location=str(patch),
-                hint="take that file out of the patch",
+                hint="remove that file from the patch",
             )
     return sorted(names)
 
 
-def _is_inside_tree(tree: Path, name: str) -> bool:
-    pure = PurePosixPath(name), PureWindowsPath(name)
-    if any(path.anchor or ".." in path.parts for path in pure):
-        return False
-    return (tree / name).parent.resolve().is_relative_to(tree.resolve())
-
-
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
     """Return whether each file existed before the patch."""
-    path = folder / _BACKUP_LIST
-    if not path.is_file():
-        return {}
-    text = path.read_text(encoding="utf-8")
+    path, backup = folder / _BACKUP_LIST, folder / _BACKUP_FILES
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
         return dict(json.loads(text))
-    return {
-        name: _is_file_or_link(folder / _BACKUP_FILES / name) for name in text.split("\n") if name
-    }
-
-
-def _find_free_folder(aside: Path) -> Path:
-    number = 1
-    while (aside / str(number)).exists():
-        number += 1
-    return aside / str(number)
+    return {name: _is_file_or_link(backup / name) for name in text.split("\n") if name}
 
 
 def _restore_file(path: Path, before: Path, aside: Path) -> None:
@@ -336,34 +292,24 @@ def _remove_backup(folder: Path) -> None:
 def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
     """Return True if the patch can be applied; with `reverse`, if it can be reverted."""
     try:
-        shell.capture_output(
-            _build_patch_command(tree, patch, "--check", *_build_direction_option(reverse))
-        )
+        shell.capture_output(_build_patch_command(tree, patch, reverse, "--check"))
     except CommandFailedError:
         return False
     return True
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Return True if git sees no change in any file of the patch.
-
-    The user reverted the patch, or a commit contains it now. False if the tree is not a checkout.
-    """
+    """Return True if git sees no change in the files of the patch; False without a checkout."""
     if not is_checkout(tree):
         return False
-    repositories = [path for path, _ in list_checked_out_submodules(tree)]
-    return not any(
-        _read_file_status(tree, name, repositories) for name in list_patched_files(tree, patch)
-    )
-
-
-def _read_file_status(tree: PurePath, name: str, repositories: Sequence[str]) -> str:
-    inner = max((path for path in repositories if name.startswith(f"{path}/")), key=len, default="")
-    checkout, relative_name = Path(tree) / inner, name.removeprefix(f"{inner}/")
-    options = ("--porcelain", "--ignored", "--untracked-files=all")
-    return capture_git_output(
-        checkout, "--literal-pathspecs", "status", *options, "--", relative_name
-    )
+    submodules = [path for path, _ in list_checked_out_submodules(tree)]
+    status = ("--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all")
+    for name in list_patched_files(tree, patch):
+        parents = (path for path in submodules if name.startswith(f"{path}/"))
+        inner = max(parents, key=len, default="")
+        if capture_git_output(Path(tree) / inner, *status, "--", name.removeprefix(f"{inner}/")):
+            return False
+    return True
 
 
 def apply_patch(
@@ -379,17 +325,12 @@ def apply_patch(
     With `keep`, a managed folder, `restore_patched_files` also restores the tree after a SIGKILL.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
-        shell.run_command(
-            _build_patch_command(tree, patch, *_build_direction_option(reverse), log=log)
-        )
-
-
-def _build_direction_option(reverse: bool) -> tuple[str, ...]:
-    return ("--reverse",) if reverse else ()
+        shell.run_command(_build_patch_command(tree, patch, reverse, log=log))
 
 
 def _build_patch_command(
-    tree: PurePath, patch: PurePath, *options: str, log: PurePath | None = None
+    tree: PurePath, patch: PurePath, reverse: bool, *options: str, log: PurePath | None = None
 ) -> Command:
-    argv = ("apply", "--whitespace=nowarn", *options, "--", str(patch))
+    direction = ("--reverse",) if reverse else ()
+    argv = ("apply", "--whitespace=nowarn", *options, *direction, "--", str(patch))
     return build_git_command(*argv, what=f"patch {patch.name}", at=tree, log=log)

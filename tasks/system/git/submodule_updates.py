@@ -1,19 +1,20 @@
-"""Update submodules to the recorded commits, and only those that are missing or outdated.
-
-A submodule that the user moved is not changed. A submodule is outdated, and not moved by the user,
-if it is where the tree recorded it when the tree was last read: a pull did not update it.
-"""
+"""Update submodules that are missing or that a pull left outdated; those the user moved stay."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError
 from tasks.system import shell
 from tasks.system.git import git_command
-from tasks.system.git.checkout_state import capture_git_output, list_submodule_status
+from tasks.system.git.checkout_state import (
+    capture_git_output,
+    list_git_entries,
+    list_submodule_status,
+)
 from tasks.system.git.interrupted_update import (
     exclude_user_changes,
     list_unfinished_submodules,
@@ -25,36 +26,25 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules that are missing, outdated or left by an interrupted update.
-
-    A submodule is outdated if it is at the commit that `seen`, a commit of the tree, records;
-    `seen` is "" if there is no such commit.
-    """
+    """Return submodules that are missing, interrupted, or where the commit `seen` records them."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
-    return tuple(dict.fromkeys((*list_unfinished_submodules(tree), *_find_stale_paths(tree, seen))))
-
-
-def _find_stale_paths(tree: PurePath, seen: str) -> Iterator[str]:
-    previous = _read_tree_submodules(tree, seen) if seen else {}
-    for flag, path, commit in list_submodule_status(tree):
-        if flag == "-" or (flag == "+" and previous.get(path) == commit):
-            yield path
+    entries: list[str] = []
+    with contextlib.suppress(CommandFailedError):  # that commit may be gone
+        entries = list_git_entries(tree, "ls-tree", "-r", seen) if seen else []
+    pairs = (entry.partition("\t") for entry in entries if entry.startswith("160000 "))
+    previous = {path: head.split()[2] for head, _, path in pairs}
+    stale = (
+        path
+        for flag, path, commit in list_submodule_status(tree)
+        if flag == "-" or (flag == "+" and previous.get(path) == commit)
+    )
+    return tuple(dict.fromkeys((*list_unfinished_submodules(tree), *stale)))
 
 
 def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
     """Return the submodules that are not at the commit that the tree records."""
     return tuple(path for flag, path, _ in list_submodule_status(tree) if flag == "+")
-
-
-def _read_tree_submodules(tree: PurePath, commit: str) -> dict[str, str]:
-    """Return the submodules in a commit of the tree, path → commit; {} if that commit is gone."""
-    try:
-        output = capture_git_output(tree, "ls-tree", "-r", "-z", commit)
-    except CommandFailedError:
-        return {}
-    entries = (entry.partition("\t") for entry in output.split("\0") if entry.startswith("160000 "))
-    return {path: head.split()[2] for head, _, path in entries}
 
 
 def update_submodules(
@@ -64,18 +54,15 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out submodules recursively: those of `paths`, or all. Existing files are kept.
-
-    Raises `FetchError` if a host does not answer, `LostEditsError` if the user's files are in the
-    way.
-    """
+    """Check out the submodules `paths`, or all, recursively; existing files are kept."""
     if not (Path(tree) / ".gitmodules").exists():
         return
     requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
     updatable = exclude_user_changes(tree, requested)
     if user_changed := sorted(set(requested) - set(updatable)):
         print_warning(
-            f"left where they were moved after an update was cut off: {', '.join(user_changed)}"
+            "you moved these submodules after an interrupted update, so torchyard does not update "
+            f"them: {', '.join(user_changed)}"
         )
     with track_submodule_update(tree, updatable):
         if updatable:
@@ -85,38 +72,30 @@ def update_submodules(
 def _run_submodule_update(
     tree: PurePath, paths: Sequence[str], mirrors: Mapping[str, str] | None, log: PurePath | None
 ) -> None:
-    local = git_command.is_local_url(
-        capture_git_output(tree, "config", "--default", "", "--get", "remote.origin.url").strip()
-    )
+    url = capture_git_output(tree, "config", "--default", "", "--get", "remote.origin.url").strip()
     where = ("--", *paths) if paths else ()
+
+    def report_retry(line: str) -> None:  # git retries a clone once
+        if retry := _CLONE_RETRY.match(line):
+            print_line(f"{retry['what'].rpartition('/')[2]}: the clone failed; git tries again")
 
     def update_at_depth(*depth: str) -> None:
         argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
-        what = "fetch the submodules"
+        local, what = git_command.is_local_url(url), "fetch the submodules"
         step = git_command.build_git_command(
             *argv, what=what, at=tree, mirrors=mirrors, log=log, local=local
         )
-        git_command.guard_local_edits(tree, lambda: shell.run_command(step, _report_clone_retry))
+        git_command.guard_local_edits(tree, lambda: shell.run_command(step, report_retry))
 
     sync = ("submodule", "--quiet", "sync", "--recursive", *where)
     shell.run_command(
         git_command.build_git_command(*sync, what="read the submodules' URLs", at=tree, log=log)
     )
-    try:
+    # A server may refuse a commit that no branch points to, or any shallow clone
+    with contextlib.suppress(CommandFailedError):
         git_command.retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
-    except CommandFailedError:
-        # a server may refuse a commit that no branch points to, or any shallow clone
-        _update_with_history(update_at_depth)
-
-
-def _report_clone_retry(line: str) -> None:
-    """Print that git retries a clone, which git does automatically once."""
-    if retry := _CLONE_RETRY.match(line):
-        print_line(f"{retry['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
-
-
-def _update_with_history(update: Callable[[], None]) -> None:
+        return
     try:
-        git_command.retry_git_action("a submodule", update)
+        git_command.retry_git_action("a submodule", update_at_depth)
     except CommandFailedError as error:
         raise git_command.build_fetch_error("a submodule", error) from error

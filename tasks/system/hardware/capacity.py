@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -45,45 +45,38 @@ class _CgroupMount:
 
 
 def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
-    """Return the control groups that can limit this process's memory, the nearest first.
-
-    () on a system without control groups.
-    """
+    """Return the control groups that can limit this process's memory, the nearest first."""
     try:
-        mounts = tuple(
-            _parse_cgroup_mounts((proc / "self" / "mountinfo").read_text(encoding="utf-8"))
-        )
-        paths = dict(_parse_cgroup_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
+        mount_text = (proc / "self" / "mountinfo").read_text(encoding="utf-8")
+        path_text = (proc / "self" / "cgroup").read_text(encoding="utf-8")
     except OSError:
         return ()
+    # A chroot mounts the same tree again: keep the first mount
+    mounts: dict[tuple[int, str, PurePosixPath], _CgroupMount] = {}
+    for mount in _parse_cgroup_mounts(mount_text):
+        mounts.setdefault((mount.version, mount.device, mount.root), mount)
     return tuple(
         group
-        for version, path in paths.items()
-        for mount in _drop_repeated_mounts(mount for mount in mounts if mount.version == version)
+        for version, path in dict(_parse_cgroup_paths(path_text)).items()
+        for mount in mounts.values()
+        if mount.version == version
         for group in _list_parent_groups(mount, path)
         if any((group.folder / name).exists() for name in _LIMIT_FILES[version])
     )
 
 
-def measure_memory(above: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the memory limit that leaves the least available memory now.
-
-    `above` comes from `find_control_groups`, which a running process calls once.
-    """
-    return min(_list_memory_readings(above, proc), key=lambda memory: memory.available_mib)
+def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
+    """Return the memory limit that leaves the least available memory now."""
+    return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
-def find_memory_limit(above: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
-    """Return the lowest memory limit.
-
-    This value is the same in every run, while `measure_memory` returns the limit that leaves the
-    least memory at the moment.
-    """
-    return min(memory.limit_mib for memory in _list_memory_readings(above, proc))
+def find_memory_limit(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
+    """Return the lowest memory limit, which is the same in every run."""
+    return min(memory.limit_mib for memory in _list_memory_readings(groups, proc))
 
 
-def _list_memory_readings(above: tuple[ControlGroup, ...], proc: Path) -> list[MemoryReading]:
-    return [_read_machine_memory(proc), *filter(None, map(_read_group_memory, above))]
+def _list_memory_readings(groups: tuple[ControlGroup, ...], proc: Path) -> list[MemoryReading]:
+    return [_read_machine_memory(proc), *filter(None, map(_read_group_memory, groups))]
 
 
 def _read_machine_memory(proc: Path) -> MemoryReading:
@@ -105,29 +98,20 @@ def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
     used = _read_number(group.folder / _USAGE_FILES[group.version])
     if limit is None or used is None:
         return None
-    idle = _read_inactive_bytes(group.folder, _INACTIVE_KEYS[group.version])
-    return MemoryReading(
-        limit // _BYTES_PER_MIB, max(0, limit - max(0, used - idle)) // _BYTES_PER_MIB
-    )
+    inactive, key = 0, _INACTIVE_KEYS[group.version]
+    with contextlib.suppress(OSError):
+        text = (group.folder / "memory.stat").read_text(encoding="ascii")
+        inactive = next((int(rest) for name, _, rest in _split_lines(text, " ") if name == key), 0)
+    available = max(0, limit - max(0, used - inactive))
+    return MemoryReading(limit // _BYTES_PER_MIB, available // _BYTES_PER_MIB)
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, None for "max" or if there is no such file.
-
-    cgroup v1 writes no limit as 2**63 minus a page, which is never the lowest limit.
-    """
+    """Return the number in a file, None for "max" or no file; v1 writes no limit as about 2**63."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-def _read_inactive_bytes(folder: Path, name: str) -> int:
-    with contextlib.suppress(OSError):
-        for key, _, rest in _split_lines((folder / "memory.stat").read_text(encoding="ascii"), " "):
-            if key == name:
-                return int(rest)
-    return 0
 
 
 def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
@@ -145,34 +129,22 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Parse lines of mountinfo, whose format is in proc_pid_mountinfo(5).
-
-    `31 23 0:28 ROOT POINT options … - TYPE source superoptions`
-    """
+    """Parse `31 23 0:28 ROOT POINT options … - TYPE source superoptions`, proc_pid_mountinfo(5)."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()
-        device, root, point = (_unescape_field(field) for field in mount_fields.split()[2:5])
+        device, root, point = (
+            _ESCAPED_CHARACTER.sub(lambda code: chr(int(code[1], 8)), field)
+            for field in mount_fields.split()[2:5]
+        )
         if kind == "cgroup2":
             yield _CgroupMount(device, PurePosixPath(root), Path(point), 2)
         elif kind == "cgroup" and "memory" in options.split(","):
             yield _CgroupMount(device, PurePosixPath(root), Path(point), 1)
 
 
-def _unescape_field(field: str) -> str:
-    return _ESCAPED_CHARACTER.sub(lambda code: chr(int(code[1], 8)), field)
-
-
-def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
-    """Return the mounts without those that mount the same tree again, as for a chroot."""
-    unique: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
-    for mount in mounts:
-        unique.setdefault((mount.device, mount.root), mount)
-    return unique.values()
-
-
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
-    """Return the group's folder and all folders above it within the mount.
+    """Yield the group's folder and all folders above it within the mount.
 
     In a container, the path may be that of the host although only the container's part is mounted,
     or the other way round. The mounted folder is then the group itself.
@@ -201,9 +173,8 @@ def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     of a compiler, if it is known to be more than usual; `most` replaces the number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
-    return max(
-        1, min(most or count_usable_cores(), available // max(CUDA_COMPILER_MIB, compiler_mib))
-    )
+    by_memory = available // max(CUDA_COMPILER_MIB, compiler_mib)
+    return max(1, min(most or count_usable_cores(), by_memory))
 
 
 def count_processors() -> int:
@@ -212,10 +183,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels `most` compilers may compile at once, at least one.
-
-    The number depends on the memory limit and not on the available memory: the value is stored,
-    and the available memory changes.
-    """
+    """Return how many flash-attention kernels to compile at once, by the stable memory limit."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

@@ -1,10 +1,4 @@
-"""Probe this machine: GPUs, CUDA toolkits and the Python interpreter.
-
-A probe is fast enough for loading a plan, works offline and writes nothing. The GPUs come from the
-driver, never from a table of names. An installed torch is read from its files, since importing
-torch takes seconds. `write_host_pin` stores the result, so that a GPU that is added or removed
-rebuilds nothing.
-"""
+"""Probe this machine offline for GPUs, CUDA toolkits and Python, and pin the result."""
 
 from __future__ import annotations
 
@@ -18,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
-from tasks.core.model import Command, Gpu, Host, InstalledToolkit, Interpreter, System
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter, System
 from tasks.system import interpreters, manifests, shell
 from tasks.system.hardware import toolchain
 
@@ -42,56 +36,46 @@ class HostPin:
     host: Host
 
 
-def read_host(asked: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
+def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
     """Return the pinned host facts if the settings are the same; probe what they do not cover.
 
-    The interpreter is probed again if it is gone: an upgrade may have removed it.
-
-    Without `run`, start no program: read versions only from files, if the files contain them.
+    The interpreter is probed again if it is gone: an upgrade may have removed it. Without `run`,
+    start no program: read versions only from files, if the files contain them.
     """
     try:
-        pinned_host = manifests.read_manifest(pin, HostPin)
+        pinned = manifests.read_manifest(pin, HostPin)
     except TorchyardError:
-        return _probe_host(asked, list_gpus() if run else _list_gpus_by_library(), run=run)
-    if pinned_host.asked == asked and not Path(pinned_host.host.python.path).exists():
-        return replace(
-            pinned_host.host, python=_resolve_interpreter(asked.python, run=run), pinned=False
-        )
-    if pinned_host.asked == asked:
-        return replace(
-            pinned_host.host, python=_refresh_torch(pinned_host.host.python), pinned=True
-        )
-    return _probe_host(asked, pinned_host.host.gpus, run=run)
+        from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
+
+        return _probe_host(query, list_gpus() if run else nvidia.query_driver(run=False).gpus, run)
+    host, python = pinned.host, pinned.host.python
+    if pinned.asked != query:
+        return _probe_host(query, host.gpus, run)
+    if not Path(python.path).exists():
+        return replace(host, python=_resolve_interpreter(query.python, run), pinned=False)
+    if python.torch:  # the user manages it, so it is never pinned
+        torch = interpreters.find_torch([Path(python.torch.folder).parent])
+        python = replace(python, torch=torch)
+    return replace(host, python=python, pinned=True)
 
 
-def write_host_pin(path: PurePath, asked: HostQuery, found: Host) -> None:
-    """Store `found` as the host facts for every later plan."""
-    manifests.write_manifest(path, HostPin(asked, _set_pinned(found, pinned=False)))
+def write_host_pin(path: PurePath, query: HostQuery, host: Host) -> None:
+    """Store the host facts for every later plan."""
+    manifests.write_manifest(path, HostPin(query, replace(host, pinned=False)))
 
 
-def _set_pinned(found: Host, *, pinned: bool) -> Host:
-    return Host(found.system, found.machine, found.python, found.gpus, found.toolkits, pinned)
-
-
-def _probe_host(asked: HostQuery, gpus: tuple[Gpu, ...], *, run: bool) -> Host:
+def _probe_host(query: HostQuery, gpus: tuple[Gpu, ...], run: bool) -> Host:
     return Host(
         system=_SYSTEM_NAMES.get(sys.platform, "linux"),
         machine=platform.machine().lower().replace("amd64", "x86_64"),
-        python=_resolve_interpreter(asked.python, run=run),
+        python=_resolve_interpreter(query.python, run),
         gpus=gpus,
-        toolkits=tuple(_find_toolkits(asked.toolkit_path, run=run)),
+        toolkits=tuple(_find_toolkits(query.toolkit_path, run=run)),
     )
 
 
-def _resolve_interpreter(asked: str, *, run: bool) -> Interpreter:
-    return interpreters.find_interpreter(asked) if run else interpreters.read_interpreter(asked)
-
-
-def _refresh_torch(python: Interpreter) -> Interpreter:
-    """Read the installed torch again: the user manages it, so it is never pinned."""
-    if python.torch is None:
-        return python
-    return replace(python, torch=interpreters.find_torch([Path(python.torch.folder).parent]))
+def _resolve_interpreter(python: str, run: bool) -> Interpreter:
+    return interpreters.find_interpreter(python) if run else interpreters.read_interpreter(python)
 
 
 def list_gpus() -> tuple[Gpu, ...]:
@@ -101,18 +85,8 @@ def list_gpus() -> tuple[Gpu, ...]:
     return nvidia.query_driver().gpus
 
 
-def _list_gpus_by_library() -> tuple[Gpu, ...]:
-    """Return the GPUs without running nvidia-smi."""
-    from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
-
-    return nvidia.query_driver(run=False).gpus
-
-
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
-    """Return the toolkits: the user's choice, those in the environment, then the usual places.
-
-    In the usual places, the newest is first.
-    """
+    """Yield the toolkits: the user's choice, those in the environment, then the usual places."""
     visited: set[Path] = set()
     for candidate in _list_toolkit_folders(path):
         home = candidate.expanduser().absolute()
@@ -120,9 +94,8 @@ def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]
             continue  # a wrapper in /usr/local/bin does not make /usr/local a toolkit
         if version := read_nvcc_version(home) if run else read_toolkit_version(home):
             visited.add(home.resolve())
-            yield InstalledToolkit(
-                str(home), version, asked=bool(path) and candidate == Path(path or "")
-            )
+            is_chosen = path is not None and path != "" and candidate == Path(path)
+            yield InstalledToolkit(str(home), version, asked=is_chosen)
 
 
 def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
@@ -131,39 +104,25 @@ def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
     if nvcc := shutil.which("nvcc"):
         yield Path(nvcc).resolve().parent.parent
     if sys.platform == "win32":
-        program_files = Path(os.environ.get("PROGRAMFILES", r"C:\Program Files"))
-        yield from sorted(
-            (program_files / "NVIDIA GPU Computing Toolkit/CUDA").glob("v*"), reverse=True
-        )
+        folder = Path(os.environ.get("PROGRAMFILES", r"C:\Program Files"))
+        yield from sorted(folder.glob("NVIDIA GPU Computing Toolkit/CUDA/v*"), reverse=True)
     else:
         yield from (Path("/usr/local/cuda"), Path("/usr/lib/cuda"), Path("/opt/cuda"))
         yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
 
 
 def read_nvcc_version(home: Path) -> str:
-    """Return the full version that a toolkit's nvcc prints ("13.0.88").
-
-    "" if there is no nvcc that runs.
-    """
+    """Return the version that a toolkit's nvcc prints ("13.0.88"), "" if no nvcc runs."""
     nvcc = toolchain.build_nvcc_path(str(home))
     if not Path(nvcc).exists():
         return ""
-    try:
-        text = shell.capture_output(
-            Command((nvcc, "--version"), shell.build_host_env(), "ask nvcc its version")
-        )
-    except (CommandFailedError, MissingToolError):
-        return ""
+    text = shell.try_capture(nvcc, "--version", what="ask nvcc its version") or ""
     match = re.search(r"V(\d+\.\d+\.\d+)", text)
     return match[1] if match else ""
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return the version of a toolkit without running nvcc.
-
-    This is nvcc's version from version.json, else the release from cuda.h ("13.0.0"). "" if there
-    is no nvcc, or neither file has a version.
-    """
+    """Return nvcc's version from version.json, else the release from cuda.h ("13.0.0"), else ""."""
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:

@@ -1,8 +1,4 @@
-"""Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports.
-
-An installation has the toolset of its release, and older ones if the user added them. Which
-versions fit is in config/knowledge.
-"""
+"""Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.deps_model import CompilerLimits, MsvcEnvironment, Program
-from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.errors import MissingToolError
 from tasks.core.model import Command
 from tasks.knowledge.host_compilers import (
     MSVC_INSTALL_COMMAND,
@@ -56,10 +52,7 @@ class VisualStudioInstallation:
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """A compiler with the version of its toolset, and its installation.
-
-    `why` is a sentence if this is not the default choice.
-    """
+    """A compiler and its installation; `why` is a sentence if this is not the default choice."""
 
     cl: Program
     installation: VisualStudioInstallation
@@ -68,35 +61,32 @@ class ChosenToolset:
     @property
     def setup_name(self) -> str:
         """Return the name of the setup, without version parts that change without the compiler."""
-        vs, release = self.installation, format_major_minor(self.installation.version)
-        return (
-            f"vcvarsall x64 of {vs.name} {release}, toolset {format_major_minor(self.cl.version)}"
-        )
+        release = format_major_minor(self.installation.version)
+        toolset = format_major_minor(self.cl.version)
+        return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
 
 
 def run_vswhere(*options: str) -> list[Any] | None:
     """Return vswhere's rows for every edition, as in its JSON; None if vswhere cannot be run."""
     programs = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
-    vswhere = programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
-    argv = (str(vswhere), "-products", "*", *options, "-format", "json", "-utf8")
-    command = Command(
-        argv, shell.build_host_env(), "look for Visual Studio", timeout=_VSWHERE_TIMEOUT
-    )
+    vswhere = str(programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe")
+    argv = (vswhere, "-products", "*", *options, "-format", "json", "-utf8")
+    text = shell.try_capture(*argv, what="look for Visual Studio", timeout=_VSWHERE_TIMEOUT)
+    if text is None:
+        return None
     try:
-        rows = json.loads(shell.capture_output(command) or "[]")
-    except (CommandFailedError, MissingToolError, ValueError):
+        rows = json.loads(text or "[]")
+    except ValueError:
         return None
     return rows if isinstance(rows, list) else None
 
 
 def find_installations() -> tuple[VisualStudioInstallation, ...]:
     """Return the installations with the C++ tools, the newest first; () without vswhere."""
-    installations = [
-        _build_installation(row) for row in run_vswhere("-requires", REQUIRED_COMPONENT) or ()
-    ]
-    return tuple(
-        sorted(installations, key=lambda item: parse_version_numbers(item.version), reverse=True)
-    )
+    rows = map(parse_vswhere_row, run_vswhere("-requires", REQUIRED_COMPONENT) or ())
+    found = [VisualStudioInstallation(*row, _list_toolsets(row[2])) for row in rows]
+    found.sort(key=lambda item: parse_version_numbers(item.version), reverse=True)
+    return tuple(found)
 
 
 def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
@@ -106,31 +96,29 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
     `MissingToolError` if there is no supported toolset.
     """
     installations = find_installations()
-    prompt_toolsets = _find_prompt_toolsets(installations)
-    installed_toolsets = [
+    prompt = _find_prompt_toolsets(installations)
+    installed = [
         _ToolsetCandidate(item, toolset) for item in installations for toolset in item.toolsets
     ]
-    candidates = [*prompt_toolsets, *installed_toolsets]
+    candidates = [*prompt, *installed]
     if not candidates:
         raise MissingToolError("there is no C++ compiler here", hint=MSVC_INSTALL_COMMAND)
-    selected = next(
-        (candidate for candidate in candidates if not candidate.explain_refusal(limits)), None
-    )
-    reason = candidates[0].explain_refusal(limits)
-    if selected is None:
-        raise MissingToolError(
-            reason, location=candidates[0].installation.path, hint=_build_install_hint(limits)
+    chosen = next((item for item in candidates if not item.explain_refusal(limits)), None)
+    why = candidates[0].explain_refusal(limits)
+    if chosen is None:
+        hint = (
+            f"install MSVC build tools up to v14.{limits.msvc[1] - 1901 if limits.msvc else 0} "
+            "(Visual Studio Installer → Modify → Individual components), or choose a newer "
+            "toolkit.version"
         )
-    default = next(
-        (candidate for candidate in installed_toolsets if not candidate.explain_refusal(limits)),
-        selected,
-    )
-    if selected in prompt_toolsets and (selected.installation.path, selected.version) != (
-        default.installation.path,
-        default.version,
-    ):
-        reason = "this is its developer prompt"
-    return selected.build_chosen_toolset(reason)
+        raise MissingToolError(why, location=candidates[0].installation.path, hint=hint)
+    default = next((item for item in installed if not item.explain_refusal(limits)), chosen)
+    if chosen in prompt and chosen.identity != default.identity:
+        why = "doit runs in the developer prompt of this toolset"
+    name, version = chosen.installation.name, chosen.installation.version
+    cl = Program(chosen.installation.build_cl_path(chosen.version), chosen.version)
+    used = f"{name} {version} with toolset {chosen.version} is used"
+    return ChosenToolset(cl, chosen.installation, f"{why}: {used}" if why else "")
 
 
 @dataclass(frozen=True)
@@ -141,59 +129,36 @@ class _ToolsetCandidate:
     version: str
     name: str = ""
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.installation.path, self.version
+
     def explain_refusal(self, limits: CompilerLimits) -> str:
         name = self.name or f"{self.installation.name} {self.installation.version}"
         return explain_compiler_rejection(limits, HostCompiler(name, "msvc", self.version))
 
-    def build_chosen_toolset(self, why: str) -> ChosenToolset:
-        used = (
-            f"{self.installation.name} {self.installation.version} with toolset "
-            f"{self.version} is used"
-        )
-        cl = Program(self.installation.build_cl_path(self.version), self.version)
-        return ChosenToolset(cl, self.installation, f"{why}: {used}" if why else "")
 
-
-def _find_prompt_toolsets(here: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
+def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
     """Return the toolset of the current developer prompt, then the others of its installation.
 
     vswhere may not know that installation. A prompt for 32 bits has compilers for x64 as well.
     """
-    folder = os.environ.get("VSINSTALLDIR", "")
+    folder, version = os.environ.get("VSINSTALLDIR", ""), os.environ.get("VSCMD_VER", "")
     if not folder:
         return []
-    version = os.environ.get("VSCMD_VER", "")
-    installation = VisualStudioInstallation(
-        "Visual Studio", version, folder, _list_toolsets(Path(folder, *_TOOLSETS_FOLDER))
-    )
-    installation = next((item for item in here if Path(item.path) == Path(folder)), installation)
+    unknown = VisualStudioInstallation("Visual Studio", version, folder, _list_toolsets(folder))
+    installation = next((item for item in known if Path(item.path) == Path(folder)), unknown)
     first = os.environ.get("VCTOOLSVERSION", "")
-    others = [
-        _ToolsetCandidate(installation, toolset)
-        for toolset in installation.toolsets
-        if toolset != first
-    ]
+    toolsets = sorted(installation.toolsets, key=lambda toolset: toolset != first)
     name = "the compiler of this developer prompt"
-    return (
-        [_ToolsetCandidate(installation, first, name), *others]
-        if first in installation.toolsets
-        else others
-    )
-
-
-def _build_install_hint(limits: CompilerLimits) -> str:
-    minor = limits.msvc[1] - 1901 if limits.msvc else 0
-    return (
-        f"Visual Studio Installer → Modify → Individual components → MSVC build tools up to "
-        f"v14.{minor}, or choose a newer toolkit.version"
-    )
+    return [
+        _ToolsetCandidate(installation, toolset, name if toolset == first else "")
+        for toolset in toolsets
+    ]
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Return name, version and folder of a vswhere row.
-
-    The version is the one that Visual Studio shows, 17.14.36, from the row's catalog.
-    """
+    """Return name, version as Visual Studio shows it (17.14.36), and folder of a vswhere row."""
     catalog = row.get("catalog")
     display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
     version = display_version or row.get("installationVersion", "")
@@ -201,17 +166,10 @@ def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
     return str(name), str(version), str(path)
 
 
-def _build_installation(row: dict[str, object]) -> VisualStudioInstallation:
-    name, version, path = parse_vswhere_row(row)
-    return VisualStudioInstallation(
-        name, version, path, _list_toolsets(Path(path, *_TOOLSETS_FOLDER))
-    )
-
-
-def _list_toolsets(folder: Path) -> tuple[str, ...]:
-    if not folder.is_dir():
-        return ()
-    names = [entry.name for entry in folder.iterdir() if (entry / _CL_PATH).is_file()]
+def _list_toolsets(path: str) -> tuple[str, ...]:
+    """Return the versions of an installation's toolsets, the newest first."""
+    compilers = Path(path, *_TOOLSETS_FOLDER).glob(str(Path("*") / _CL_PATH))
+    names = [compiler.parents[3].name for compiler in compilers]
     return tuple(sorted(names, key=parse_version_numbers, reverse=True))
 
 
@@ -223,10 +181,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables before and after the line `OUTPUT_SEPARATOR`; both {} without that line.
-
-    Names that begin with `=` are cmd's current folder on each drive.
-    """
+    """Return the variables before and after the line `OUTPUT_SEPARATOR`, {} without that line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}
@@ -242,21 +197,16 @@ def _parse_variables(lines: list[str]) -> dict[str, str]:
 def compare_environments(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the new or changed variables without PATH, and the folders prepended to PATH.
-
-    Windows ignores the case of names.
-    """
+    """Return the new or changed variables without PATH, and the folders prepended to PATH."""
     old = {name.upper(): value for name, value in before.items()}
     changed = {name: value for name, value in after.items() if old.get(name.upper()) != value}
-    path = {name.upper(): value for name, value in changed.items()}.get("PATH", "")
+    path = next((value for name, value in changed.items() if name.upper() == "PATH"), "")
     variables = {
-        name: value for name, value in changed.items() if _is_stable_variable(name.upper())
+        name: value
+        for name, value in sorted(changed.items())
+        if name.upper() != "PATH" and not name.upper().startswith(_VOLATILE_VARIABLES)
     }
-    return dict(sorted(variables.items())), _find_prepended_folders(old.get("PATH", ""), path)
-
-
-def _is_stable_variable(name: str) -> bool:
-    return name != "PATH" and not name.startswith(_VOLATILE_VARIABLES)
+    return variables, _find_prepended_folders(old.get("PATH", ""), path)
 
 
 def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
@@ -276,40 +226,40 @@ def normalize_folder(folder: str) -> str:
 
 
 _VCVARS_TIMEOUT = 120.0  # seconds: a cold disk and a virus scanner need many of them
-_SHOWN_LINES = 3  # lines of its output
 _MODIFY_HINT = (
-    "Visual Studio Installer → Modify → Desktop development with C++, with its MSVC build tools "
-    "for x64 and a Windows SDK; then the same command again"
+    "install Desktop development with C++, with its MSVC build tools for x64 and a Windows SDK "
+    "(Visual Studio Installer → Modify); then run the same command again"
 )
 
 
-def capture_msvc_environment(taken: ChosenToolset) -> MsvcEnvironment:
+def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     """Return the variables that vcvarsall sets for x64 and this toolset.
 
     vcvarsall also exits with 0 if it failed. Raises `MissingToolError` with its output if the
     compiler or the Windows SDK is missing from the environment.
     """
-    call_command = f"call .\\vcvarsall.bat x64 -vcvars_ver={taken.cl.version}"
-    text = _run_cmd(
-        taken, "/u", f"set&echo {OUTPUT_SEPARATOR}&{call_command} >nul 2>nul&set", "utf-16-le"
-    )
+    call = f"call .\\vcvarsall.bat x64 -vcvars_ver={toolset.cl.version}"
+    line = f"set&echo {OUTPUT_SEPARATOR}&{call} >nul 2>nul&set"
+    text = _run_cmd(toolset, "/u", line, "utf-16-le")
     variables, folders = compare_environments(*parse_set_output(text))
-    problem = _find_missing_part(taken, variables, folders)
-    if problem:
-        output = _summarize_cmd_output(_run_cmd(taken, "/a", f"{call_command} 2>&1", "utf-8"))
-        raise MissingToolError(
-            f"{problem}: {output}" if output else problem,
-            location=_find_vcvars_script(taken),
-            hint=_MODIFY_HINT,
-        )
-    return MsvcEnvironment(taken.setup_name, variables, folders)
+    names = {name.upper() for name in variables}
+    cl_folder = normalize_folder(dirname(toolset.cl.path))
+    if "VCTOOLSINSTALLDIR" not in names or cl_folder not in map(normalize_folder, folders):
+        problem = f"vcvarsall.bat did not set up toolset {toolset.cl.version} for x64"
+    elif "WINDOWSSDKDIR" not in names:
+        problem = "vcvarsall.bat found no Windows SDK"
+    else:
+        return MsvcEnvironment(toolset.setup_name, variables, folders)
+    output = _run_cmd(toolset, "/a", f"{call} 2>&1", "utf-8")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("[ERROR")]
+    shown = "; ".join((errors or lines)[-3:])
+    message = f"{problem}: {shown}" if shown else problem
+    raise MissingToolError(message, location=toolset.installation.vcvarsall, hint=_MODIFY_HINT)
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with only the system folders in PATH, and without telemetry.
-
-    vcvarsall looks for reg and findstr in PATH. For its telemetry it would start PowerShell.
-    """
+    """Return `env` with only the system folders in PATH (for reg), and without telemetry."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -318,47 +268,23 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """Return a file of the captured Windows SDK, "" without an SDK.
-
-    The file disappears, or its path changes, with the SDK.
-    """
+    """Return a file whose path changes with the captured Windows SDK, "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # as text: these end with a backslash, and may be read on another system
     return rf"{folder}Include\{version}um\Windows.h" if folder and version else ""
 
 
-def _run_cmd(taken: ChosenToolset, output: str, line: str, encoding: str) -> str:
+def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
     """Run a cmd line in the folder of the script and return the output.
 
     The folder's name can then contain characters that cmd would interpret in a command line.
     Quotes around that name would have to be escaped, which cmd does not support.
     """
     env = build_clean_environment(shell.build_host_env())
-    cmd = env.get("COMSPEC", "cmd.exe")
+    argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
+    folder = Path(toolset.installation.vcvarsall).parent
     step_name = "ask vcvarsall for the environment of MSVC"
-    argv, folder = (cmd, "/d", output, "/s", "/c", line), Path(_find_vcvars_script(taken)).parent
     return shell.capture_output(
         Command(argv, env, step_name, cwd=folder, timeout=_VCVARS_TIMEOUT, encoding=encoding)
     )
-
-
-def _find_vcvars_script(taken: ChosenToolset) -> str:
-    return taken.installation.vcvarsall
-
-
-def _find_missing_part(
-    taken: ChosenToolset, variables: Mapping[str, str], folders: tuple[str, ...]
-) -> str:
-    names = {name.upper() for name in variables}
-    with_cl = normalize_folder(dirname(taken.cl.path))
-    if "VCTOOLSINSTALLDIR" not in names or with_cl not in map(normalize_folder, folders):
-        return f"vcvarsall.bat did not set up toolset {taken.cl.version} for x64"
-    return "" if "WINDOWSSDKDIR" in names else "vcvarsall.bat found no Windows SDK"
-
-
-def _summarize_cmd_output(text: str) -> str:
-    """Return the errors in the output, else its last lines."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("[ERROR")]
-    return "; ".join((errors or lines)[-_SHOWN_LINES:])

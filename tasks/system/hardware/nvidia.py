@@ -1,9 +1,4 @@
-"""Query the NVIDIA driver for its version and GPUs.
-
-NVML (https://docs.nvidia.com/deploy/nvml-api) is used, and nvidia-smi if that library cannot be
-used. A GPU that does not answer does not hide the others. If a driver is present but cannot be
-queried, the reason is reported, since that differs from having no GPU.
-"""
+"""Query the NVIDIA driver by NVML, else by nvidia-smi, and report why it does not answer."""
 
 from __future__ import annotations
 
@@ -16,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.core.errors import CommandFailedError, MissingToolError
-from tasks.core.model import Command, Gpu
+from tasks.core.model import Gpu
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.system import shell
 
@@ -28,22 +22,16 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """Return the driver's answer, normally within milliseconds; an empty one without a driver.
-
-    Without `run`, do not fall back to nvidia-smi.
-    """
+    """Return the driver's answer, empty without a driver; without `run`, do not use nvidia-smi."""
     if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
-    missing_driver_codes = (
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-    )
+    no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        trouble = "" if error.value in missing_driver_codes else str(error)
+        trouble = "" if error.value in no_driver else str(error)
         return _query_nvidia_smi(trouble) if run else NvidiaDriver(trouble=trouble)
     try:
         return _query_nvml(pynvml)
@@ -55,18 +43,10 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return True if Linux can load NVML, always True elsewhere.
-
-    Importing pynvml without need takes longer than reading all other host facts. On other systems
-    only pynvml knows where the library is.
-    """
-    if sys.platform != "linux":
-        return True
-    try:
-        ctypes.CDLL(_NVML_LIBRARY)
-    except OSError:
-        return False
-    return True
+    """Return True if Linux can load NVML, since importing pynvml is slow; True elsewhere."""
+    with contextlib.suppress(OSError):
+        return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
+    return False
 
 
 def _query_nvml(nvml: Any) -> NvidiaDriver:
@@ -79,10 +59,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, None if it does not answer (it fell off the bus).
-
-    The size is 0 for GPUs that share the system's memory (GB10, Jetson) and report none.
-    """
+    """Return a GPU, None if it does not answer; the size is 0 if it shares the system's memory."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -93,33 +70,25 @@ def _read_gpu(nvml: Any, index: int) -> Gpu | None:
     return Gpu(name, f"{major}.{minor}", int(memory) // 2**20)
 
 
-def _read_or_default(nvml: Any, ask: Callable[[], Any], otherwise: Any) -> Any:
+def _read_or_default(nvml: Any, read: Callable[[], Any], default: Any) -> Any:
     try:
-        return ask()
+        return read()
     except nvml.NVMLError:
-        return otherwise
+        return default
 
 
-def _decode_text(told: str | bytes) -> str:
-    return told.decode() if isinstance(told, bytes) else str(told)
+def _decode_text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
     """Return the answer of nvidia-smi, or the library's `trouble` if nvidia-smi also fails."""
     program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
-    if not program:
+    argv, what = (program, *_QUERY_OPTIONS), "ask nvidia-smi for cards"
+    text = shell.try_capture(*argv, what=what, timeout=_NVIDIA_SMI_TIMEOUT) if program else None
+    if text is None:
         return NvidiaDriver(trouble=trouble)
-    command = Command(
-        (program, *_QUERY_OPTIONS),
-        shell.build_host_env(),
-        "ask nvidia-smi for cards",
-        timeout=_NVIDIA_SMI_TIMEOUT,
-    )
-    try:
-        lines = shell.capture_output(command).splitlines()
-    except (CommandFailedError, MissingToolError):
-        return NvidiaDriver(trouble=trouble)
-    rows = [_parse_gpu_row(line) for line in lines if line.strip()]
+    rows = [_parse_gpu_row(line) for line in text.splitlines() if line.strip()]
     gpus = tuple(gpu for gpu in rows if gpu)
     return NvidiaDriver(gpus=gpus, lost=len(rows) - len(gpus))
 

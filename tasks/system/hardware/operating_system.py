@@ -6,7 +6,6 @@ import getpass
 import os
 import platform
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,10 +14,7 @@ from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 
 
 def list_system_names() -> tuple[str, ...]:
-    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`.
-
-    () if they cannot be read.
-    """
+    """Return the system's names, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`."""
     fixed_names = {"win32": ("windows",), "darwin": ("macos",)}
     if sys.platform in fixed_names:
         return fixed_names[sys.platform]
@@ -30,11 +26,10 @@ def list_system_names() -> tuple[str, ...]:
     return (*filter(None, [release]), os_release["ID"], *os_release.get("ID_LIKE", "").split())
 
 
-def format_install_command(asked: str, **words: str) -> str:
+def format_install_command(package: str, **words: str) -> str:
     """Return the result of `package_managers.format_install_hint` for this system."""
-    return package_managers.format_install_hint(
-        load_knowledge(KNOWLEDGE_FOLDER), list_system_names(), asked, **words
-    )
+    knowledge = load_knowledge(KNOWLEDGE_FOLDER)
+    return package_managers.format_install_hint(knowledge, list_system_names(), package, **words)
 
 
 def list_home_folders() -> tuple[str, ...]:
@@ -48,13 +43,10 @@ def list_home_folders() -> tuple[str, ...]:
 
 def list_user_names() -> tuple[str, ...]:
     """Return the names of the current user, including the user who ran sudo."""
-    return tuple(dict.fromkeys(filter(None, _iterate_user_names())))
-
-
-def _iterate_user_names() -> Iterator[str]:
-    yield from (os.environ.get(name, "") for name in ("SUDO_USER", "USER", "USERNAME", "LOGNAME"))
+    names = [os.environ.get(name, "") for name in ("SUDO_USER", "USER", "USERNAME", "LOGNAME")]
     with suppress(OSError, KeyError, ImportError):  # a user id without a name, in a container
-        yield getpass.getuser()
+        names.append(getpass.getuser())
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def list_host_names() -> tuple[str, ...]:

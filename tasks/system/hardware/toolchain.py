@@ -1,8 +1,4 @@
-"""Identify tools by real path and version, choose compilers, and assemble a CUDA home.
-
-A compiler that was upgraded in place has the same path and another version. A compiler that is
-called by another name (`cc`, `gcc-13`) resolves to the same path.
-"""
+"""Identify tools by real path and version, choose compilers, and assemble a CUDA home."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from tasks.core.deps_model import CompilerLimits, Program
-from tasks.core.errors import CommandFailedError, MissingToolError
-from tasks.core.model import Command
+from tasks.core.errors import MissingToolError
 from tasks.knowledge.host_compilers import CompilerKind, HostCompiler, explain_compiler_rejection
 from tasks.system import files, shell
 from tasks.system.hardware import msvc_toolsets
@@ -28,11 +23,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return the identity of `toolchain.cxx` and similar from its path.
-
-    A version is its own identity, and so is an interpreter, whose links lead to another
-    environment.
-    """
+    """Return the identity of `toolchain.cxx` and similar; other values are their own identity."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
@@ -63,30 +54,16 @@ def build_nvcc_path(home: str) -> str:
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """Return the output lines with a version number: GCC's first line, nvcc's release and build.
-
-    "" if the program does not support --version (cl.exe).
-    """
-    command = Command((program, "--version"), shell.build_host_env(), f"ask {program} its version")
-    try:
-        lines = shell.capture_output(command).splitlines()
-    except (CommandFailedError, MissingToolError):
-        return ""
-    version_lines = " ".join(line.strip() for line in lines if _VERSION_NUMBER.search(line))
-    return version_lines.removeprefix(
-        f"{Path(program).name} "
-    )  # GCC begins with the name it was called by
-
-
-_OLDEST_NUMBERS = {"gcc": 9, "clang": 7}  # of the numbered names to look for
+    """Return the output lines with a version number; "" if --version fails (cl.exe)."""
+    text = shell.try_capture(program, "--version", what=f"ask {program} its version") or ""
+    lines = (line.strip() for line in text.splitlines() if _VERSION_NUMBER.search(line))
+    # GCC begins with the name it was called by
+    return " ".join(lines).removeprefix(f"{Path(program).name} ")
 
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """The C and the C++ compiler.
-
-    `why` is a sentence if they are not the default ones; `msvc` is their toolset on Windows.
-    """
+    """The C and C++ compilers; `why` explains another choice, `msvc` is the Windows toolset."""
 
     cc: Program
     cxx: Program
@@ -95,7 +72,9 @@ class CompilerPair:
     msvc: msvc_toolsets.ChosenToolset | None = None
 
 
-def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimits) -> CompilerPair:
+def choose_compilers(
+    requested: tuple[str | None, str | None], limits: CompilerLimits
+) -> CompilerPair:
     """Return the compilers that `limits` allows.
 
     These are only the requested ones (CC, CXX) if set, else the first of gcc, cc, gcc-N, clang and
@@ -104,20 +83,19 @@ def choose_compilers(asked: tuple[str | None, str | None], limits: CompilerLimit
     if sys.platform == "win32":
         selection = msvc_toolsets.choose_toolset(limits)
         return CompilerPair(selection.cl, selection.cl, "msvc", selection.why, selection)
+    cc, cxx = requested
     rejection = ""
-    for cc, cxx in [(asked[0] or asked[1], asked[1])] if asked[1] else _list_compiler_names(limits):
-        programs = (_inspect_compiler(cc), _inspect_compiler(cxx))
-        if not programs[0] or not programs[1]:
+    for c_name, cxx_name in [(cc or cxx, cxx)] if cxx else _list_compiler_names(limits):
+        inspections = (_inspect_compiler(c_name), _inspect_compiler(cxx_name))
+        if not inspections[0] or not inspections[1]:
             continue
-        (c, _), (cplusplus, kind) = programs[0], programs[1]
-        reason = explain_compiler_rejection(limits, HostCompiler(str(cxx), kind, cplusplus.version))
-        if not reason:
-            selection = f"{cxx} ({cplusplus.version}) is used"
-            return CompilerPair(
-                c, cplusplus, kind, f"{rejection}: {selection}" if rejection else ""
-            )
+        (c, _), (cplusplus, kind) = inspections[0], inspections[1]
+        compiler = HostCompiler(str(cxx_name), kind, cplusplus.version)
+        if not (reason := explain_compiler_rejection(limits, compiler)):
+            used = f"{rejection}: {cxx_name} ({cplusplus.version}) is used" if rejection else ""
+            return CompilerPair(c, cplusplus, kind, used)
         rejection = rejection or reason
-    raise _build_compiler_error(asked[1], limits, rejection)
+    raise _build_compiler_error(cxx, limits, rejection)
 
 
 def find_program(name: str) -> Program | None:
@@ -131,45 +109,25 @@ def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
     product = scratch / f"links-with-{library}"
     empty = "NUL" if sys.platform == "win32" else "/dev/null"
     argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
-    try:
-        shell.capture_output(Command(argv, shell.build_host_env(), f"look for {library}"))
-    except (CommandFailedError, MissingToolError):
-        return False
+    can_link = shell.try_capture(*argv, what=f"look for {library}") is not None
     product.unlink(missing_ok=True)
-    return True
+    return can_link
 
 
 def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
+    """Yield the names to look for: numbered ones, the newest first, only below an upper limit."""
     yield from (("gcc", "g++"), ("cc", "c++"))
-    yield from ((f"gcc-{n}", f"g++-{n}") for n in _list_compiler_numbers("gcc", limits.gcc_max))
+    yield from ((f"gcc-{n}", f"g++-{n}") for n in range(limits.gcc_max or 0, 8, -1))
     yield "clang", "clang++"
-    yield from (
-        (f"clang-{n}", f"clang++-{n}") for n in _list_compiler_numbers("clang", limits.clang_max)
-    )
-
-
-def _list_compiler_numbers(kind: CompilerKind, newest: int | None) -> range:
-    """Return the numbers of compiler names to look for, the newest first.
-
-    Empty without an upper limit: the unnumbered name is then the newest already.
-    """
-    return range(newest, _OLDEST_NUMBERS[kind] - 1, -1) if newest else range(0)
+    yield from ((f"clang-{n}", f"clang++-{n}") for n in range(limits.clang_max or 0, 6, -1))
 
 
 def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
-    """Return a compiler's path, version and kind.
-
-    The kind comes from the version output: c++, or a compiler cache's g++, can be a link to
-    anything.
-    """
-    path = shutil.which(name) if name else None
-    if not path:
+    """Return path, version and kind; the kind is from the output: c++ can link to anything."""
+    if not (path := shutil.which(name) if name else None):
         return None
-    try:
-        text = shell.capture_output(
-            Command((path, "--version"), shell.build_host_env(), f"ask {name} its version")
-        )
-    except (CommandFailedError, MissingToolError):
+    text = shell.try_capture(path, "--version", what=f"ask {name} its version")
+    if text is None:
         return None
     version_match = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
     names = f"{Path(path).resolve().name} {text.partition(chr(10))[0]}"
@@ -178,26 +136,23 @@ def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
 
 
 def _build_compiler_error(
-    asked: str | None, limits: CompilerLimits, refused: str
+    requested: str | None, limits: CompilerLimits, rejection: str
 ) -> MissingToolError:
-    if asked:
-        message = f"the compiler {asked} is not there"
+    if requested:
         return MissingToolError(
-            refused or message,
+            rejection or f"there is no compiler {requested}",
             location="build.env.CXX",
-            hint="name another one, or take the line out: one that is taken is then looked for",
+            hint="set CXX to another compiler, or remove CXX: torchyard then looks for a supported "
+            "compiler",
         )
-    if not refused:
-        return MissingToolError(
-            "there is no C++ compiler here", hint=format_install_command("compiler")
-        )
-    if limits.gcc_max:
-        return MissingToolError(
-            refused,
-            hint=f"{format_install_command('newest-gcc', gcc=str(limits.gcc_max))}  (it is "
-            "then found by itself), or choose a newer toolkit.version",
-        )
-    return MissingToolError(refused, hint=f"install a g++ of {limits.gcc_min} or later")
+    if not rejection:
+        hint = format_install_command("compiler")
+        return MissingToolError("there is no C++ compiler here", hint=hint)
+    if not limits.gcc_max:
+        return MissingToolError(rejection, hint=f"install a g++ of {limits.gcc_min} or later")
+    install = format_install_command("newest-gcc", gcc=str(limits.gcc_max))
+    hint = f"{install}  (torchyard then finds this g++), or choose a newer toolkit.version"
+    return MissingToolError(rejection, hint=hint)
 
 
 _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
@@ -208,13 +163,20 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
+
+    def link_or_copy(original: str, copy: str) -> None:
+        try:
+            os.link(original, copy)
+        except OSError:
+            shutil.copy2(original, copy)
+
     files.remove_owned(home)
     tree = files.create_owned_folder(home)
-    _copy_programs(toolkit / "bin", tree / "bin")
+    shutil.copytree(toolkit / "bin", tree / "bin", copy_function=link_or_copy)
     (tree / "nvvm").symlink_to(toolkit / "nvvm")
     (tree / "lib64").mkdir()
     (tree / "lib").symlink_to("lib64")
-    _link_headers(toolkit, tree)
+    _link_headers(toolkit, tree / "include")
     link_new_libraries(site_packages, home)
     return tree
 
@@ -225,9 +187,9 @@ def find_packages_root(site_packages: PurePath) -> Path:
         if nvcc.stem == "nvcc" and nvcc.suffix in {"", ".exe"}:
             return nvcc.parent.parent
     raise MissingToolError(
-        "the CUDA packages that were installed hold no nvcc",
+        "the installed CUDA packages contain no nvcc",
         location=str(site_packages),
-        hint="choose toolkit.version 13.0 or later: older packages lack it",
+        hint="choose toolkit.version 13.0 or later: older packages contain no nvcc",
     )
 
 
@@ -235,17 +197,12 @@ def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
     """Link libraries that were installed later: torch brings cuBLAS and others for extensions."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
-    lib64 = Path(home) / "lib64"
-    for library in _list_libraries(Path(site_packages)):
+    site, lib64 = Path(site_packages), Path(home) / "lib64"
+    folders = [find_packages_root(site), *(site / "nvidia" / name for name in _LIBRARY_PACKAGES)]
+    for library in (path for folder in folders for path in sorted(folder.glob("lib/lib*"))):
         _link_if_missing(lib64 / library.name, str(library))
         if ".so." in library.name:
             _link_if_missing(lib64 / f"{library.name.partition('.so.')[0]}.so", library.name)
-
-
-def _list_libraries(site_packages: Path) -> Iterator[Path]:
-    yield from sorted(find_packages_root(site_packages).glob("lib/lib*"))
-    for name in _LIBRARY_PACKAGES:
-        yield from sorted(site_packages.glob(f"nvidia/{name}/lib/lib*"))
 
 
 def _link_if_missing(place: Path, to: str) -> None:
@@ -253,31 +210,13 @@ def _link_if_missing(place: Path, to: str) -> None:
         place.symlink_to(to)
 
 
-def _copy_programs(source: Path, dest: Path) -> None:
-    def link_or_copy(original: str, copy: str) -> None:
-        try:
-            os.link(original, copy)
-        except OSError:
-            shutil.copy2(original, copy)
-
-    shutil.copytree(source, dest, copy_function=link_or_copy)
-
-
-def _link_headers(toolkit: Path, tree: Path) -> None:
-    """Link the headers, as one folder if all are in one folder.
-
-    Headers of packages that are installed later then appear automatically. Otherwise link each
-    header.
-    """
-    folders = [
-        toolkit / "include",
-        *(toolkit.parent / name / "include" for name in _LIBRARY_PACKAGES),
-    ]
-    present = [folder for folder in folders if folder.is_dir()]
+def _link_headers(toolkit: Path, include: Path) -> None:
+    """Link the headers, if possible as one folder, so that later packages appear in it."""
+    packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
+    present = [path / "include" for path in packages if (path / "include").is_dir()]
     if len(present) == 1:
-        (tree / "include").symlink_to(present[0])
+        include.symlink_to(present[0])
         return
-    (tree / "include").mkdir()
-    for folder in present:
-        for header in sorted(folder.iterdir()):
-            _link_if_missing(tree / "include" / header.name, str(header))
+    include.mkdir()
+    for header in (header for folder in present for header in sorted(folder.iterdir())):
+        _link_if_missing(include / header.name, str(header))

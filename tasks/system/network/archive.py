@@ -1,8 +1,4 @@
-"""Unpack source archives, but only if every member stays inside the target folder.
-
-An archive is refused before anything is written if a member is absolute, escapes with "..", links
-out of the tree or is a device. tarfile's data filter (PEP 706) also checks each tar member.
-"""
+"""Unpack source archives, but only if every member stays inside the target folder."""
 
 from __future__ import annotations
 
@@ -35,34 +31,31 @@ class ArchiveMember:
     size: int = 0
 
 
-def explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
+def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
     """Return why a member must not be unpacked, "" if it may be."""
     if member.kind == "device":
         return "is a device"
     place = _resolve_inside(member.name)
     if place is None:
-        return "lies outside of the tree"
+        return "is outside of the target folder"
     if any(str(folder) in links for folder in PurePosixPath(place).parents):
-        return "lies behind a link"
+        return "has a path through a link"
     if member.kind in ("symlink", "hardlink"):
         start = PurePosixPath(place).parent if member.kind == "symlink" else _ARCHIVE_TOP
         if _resolve_inside(member.link, start, links) is None:
-            return f'links out of the tree, to "{member.link}"'
+            return f'links to "{member.link}", which is outside of the target folder'
     return ""
 
 
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return the path of `name` in the tree in one spelling.
-
-    None if the path is absolute, escapes the tree or passes through one of `links`: after a link,
-    ".." means another folder.
-    """
+    """Return one spelling of `name` in the tree; None if it escapes or passes one of `links`."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
     for part in PureWindowsPath(name).parts:
+        # After a link, ".." means another folder
         if "/".join(parts) in links or (part == ".." and not parts):
             return None
         if part == "..":
@@ -72,7 +65,6 @@ def _resolve_inside(
     return "/".join(parts)
 
 
-_MIB = 2**20
 _DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, LZMAError),
     *(RuntimeError, NotImplementedError, OSError),
@@ -89,48 +81,41 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
         raise FileExistsError(target)
     # the end of a tar may look like that of a zip inside of it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
-    members = _list_members(source, is_zip=is_zip)
-    _refuse_escapes(source, members)
-    files.require_disk_space(
-        target.parent,
-        sum(member.size for member in members) // _MIB + 1,
-        f"unpacking {source.name}",
-    )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unpack_folder = target.with_name(f".{target.name}.unpacking")
-    shutil.rmtree(unpack_folder, ignore_errors=True)  # of a run that was killed
-    unpack_folder.mkdir()
     try:
-        _unpack_archive(source, unpack_folder, is_zip=is_zip)
-        entries = list(unpack_folder.iterdir())
-        files.replace_path(
-            entries[0] if len(entries) == 1 and entries[0].is_dir() else unpack_folder, target
-        )
-    finally:
-        shutil.rmtree(unpack_folder, ignore_errors=True)
-
-
-def _list_members(source: Path, *, is_zip: bool) -> list[ArchiveMember]:
-    try:
-        return list(_list_zip_members(source) if is_zip else _list_tar_members(source))
+        members = list(_list_zip_members(source) if is_zip else _list_tar_members(source))
     except _DAMAGE_ERRORS as error:
         raise _build_archive_error(source, f"cannot be read as an archive: {error}") from error
+    links = {_resolve_inside(member.name) for member in members if member.kind == "symlink"}
+    for member in members:
+        if reason := _explain_escape(member, links):
+            raise _build_archive_error(source, f'has the member "{member.name}", which {reason}')
+    needed_mib = sum(member.size for member in members) // 2**20 + 1
+    files.require_disk_space(target.parent, needed_mib, f"unpacking {source.name}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = target.with_name(f".{target.name}.unpacking")
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    folder.mkdir()
+    try:
+        _unpack_archive(source, folder, is_zip=is_zip)
+        entries = list(folder.iterdir())
+        top = entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
+        files.replace_path(top, target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_TAR_KINDS: dict[bytes, MemberKind] = {
+    tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "symlink",
+    tarfile.LNKTYPE: "hardlink",
+}
 
 
 def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
     with tarfile.open(source) as tar:
         for info in tar:
-            yield ArchiveMember(info.name, _classify_tar_member(info), info.linkname, info.size)
-
-
-def _classify_tar_member(info: tarfile.TarInfo) -> MemberKind:
-    if info.isdir():
-        return "folder"
-    if info.issym():
-        return "symlink"
-    if info.islnk():
-        return "hardlink"
-    return "file" if info.isreg() else "device"
+            kind = _TAR_KINDS.get(info.type) or ("file" if info.isreg() else "device")
+            yield ArchiveMember(info.name, kind, info.linkname, info.size)
 
 
 def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
@@ -138,39 +123,32 @@ def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
         for info in archive.infolist():
             mode = stat.S_IFMT(info.external_attr >> 16)
             if info.is_dir():
-                yield ArchiveMember(info.filename, "folder", "", 0)
+                yield ArchiveMember(info.filename, "folder")
             elif mode == stat.S_IFLNK:
-                yield ArchiveMember(info.filename, "symlink", archive.read(info).decode(), 0)
+                yield ArchiveMember(info.filename, "symlink", archive.read(info).decode())
             else:
                 kind: MemberKind = "file" if mode in (0, stat.S_IFREG) else "device"
                 yield ArchiveMember(info.filename, kind, "", info.file_size)
 
 
-def _refuse_escapes(source: Path, members: list[ArchiveMember]) -> None:
-    links = {_resolve_inside(member.name) for member in members if member.kind == "symlink"}
-    for member in members:
-        if reason := explain_escape(member, links):
-            raise _build_archive_error(source, f'its member "{member.name}" {reason}')
-
-
-def _unpack_archive(source: Path, landing: Path, *, is_zip: bool) -> None:
+def _unpack_archive(source: Path, dest: Path, *, is_zip: bool) -> None:
     try:
         if is_zip:
-            _unpack_zip(source, landing)
+            _unpack_zip(source, dest)
         else:
             with tarfile.open(source) as tar:
                 tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
-                tar.extractall(landing)  # noqa: S202 - every member was judged
+                tar.extractall(dest)  # noqa: S202 - every member was checked
     except _DAMAGE_ERRORS as error:
         raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
 
 
-def _unpack_zip(source: Path, landing: Path) -> None:
+def _unpack_zip(source: Path, dest: Path) -> None:
     """Unpack a zip with modes and links, which Python's zipfile ignores."""
     with zipfile.ZipFile(source) as archive:
-        archive.extractall(landing)  # noqa: S202 - every member was judged
+        archive.extractall(dest)  # noqa: S202 - every member was checked
         for info in archive.infolist():
-            mode, path = info.external_attr >> 16, landing / info.filename
+            mode, path = info.external_attr >> 16, dest / info.filename
             if stat.S_ISLNK(mode):
                 _create_link(path, archive.read(info).decode())
             elif stat.S_ISREG(mode):
@@ -189,10 +167,9 @@ def _create_link(path: Path, to: str) -> None:
         (shutil.copytree if link_target.is_dir() else shutil.copy2)(link_target, path)
 
 
-def _build_archive_error(source: Path, what: str) -> BadArtifactError:
+def _build_archive_error(source: Path, problem: str) -> BadArtifactError:
     return BadArtifactError(
-        f"{source.name} {what}",
+        f"{source.name} {problem}; torchyard unpacked no file of this archive",
         location=str(source),
-        hint="take the archive from where it was released, and check its sha256; "
-        "nothing of this one was unpacked",
+        hint="download the archive again from its release page, and compare its sha256",
     )

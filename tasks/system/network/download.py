@@ -1,8 +1,4 @@
-"""Download a file by URL or path and check its sha256; the file is complete or absent.
-
-A partial download is kept next to the target (`NAME.part`) and resumed if the server supports
-that.
-"""
+"""Download a file and check its sha256; a partial download (`NAME.part`) is resumed."""
 
 from __future__ import annotations
 
@@ -11,14 +7,12 @@ import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path, PurePath
-from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from tasks.core.errors import OFFLINE_HINT, FetchError, redact_secrets
 from tasks.system import files
 from tasks.system.network import network_access
 
-_URL_SCHEMES = ("https", "http", "file")
 _CHUNK_BYTES = 2**20
 _READ_TIMEOUT = 60.0  # seconds without a byte
 _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
@@ -27,18 +21,17 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download `source` (https, http or file URL, or a path) to `dest`, unless it exists.
-
-    Raises `FetchError` if the download fails or its digest is not `sha256`; such a file is not
-    kept.
-    """
-    target, url = Path(dest), _build_url(source)
+    """Download a URL or path to `dest`, unless it exists; raise `FetchError` for another sha256."""
+    target, is_url = Path(dest), "://" in source or source.startswith("file:")
+    url = source if is_url else Path(source).absolute().as_uri()
+    if urlsplit(url).scheme not in ("https", "http", "file"):
+        hint = "write a path, or a URL that begins with https:, http: or file:"
+        raise FetchError(f"torchyard cannot download {source}", hint=hint)
     if sha256 and target.is_file() and files.read_artifact(target).sha256 == sha256:
         return target
     if network_access.is_offline() and not url.startswith("file:"):
-        raise FetchError(
-            f"{url} is not in the bundle", location="offline", hint="make it again: doit bundle"
-        )
+        hint = "create the bundle again: doit bundle"
+        raise FetchError(f"{url} is not in the bundle", location="offline", hint=hint)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
@@ -49,23 +42,18 @@ def download_file(
     return target
 
 
-def _build_url(source: str) -> str:
-    url = (
-        source
-        if "://" in source or source.startswith("file:")
-        else Path(source).absolute().as_uri()
-    )
-    if urlsplit(url).scheme not in _URL_SCHEMES:
-        raise FetchError(
-            f"{source} cannot be fetched", hint=f"give a path, or one of {', '.join(_URL_SCHEMES)}"
-        )
-    return url
-
-
 class _WrongDigestError(FetchError):
-    """A download has another digest than `sha256`; `found` is its digest."""
+    """A download has another digest than expected; `found` is its digest."""
 
-    found = ""
+    def __init__(self, url: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{url} has the wrong sha256: expected {expected}, found {found}; torchyard removed "
+            "the downloaded file",
+            hint="compare the expected digest with that of the release; if they are the same, a "
+            "server on the way changes the file: run the same command again, or set another mirror "
+            "(source.mirrors)",
+        )
+        self.found = found
 
 
 def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePath | None) -> None:
@@ -75,7 +63,10 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
         except _CONNECTION_ERRORS as error:
             _append_to_log(log, f"error: {error}")
             raise
-        _check_digest(part, sha256, url)
+        digest = files.read_artifact(part).sha256
+        if sha256 and digest != sha256:
+            part.unlink()
+            raise _WrongDigestError(url, sha256, digest)
 
     seen_digests = {""}  # digests of wrong files
 
@@ -87,20 +78,19 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")
             seen_digests.add(error.found)
-            return "" if is_repeated else "it came with another sha256"
-        return (
-            str(error) if isinstance(error, _CONNECTION_ERRORS) and not _is_permanent(error) else ""
-        )
+            return "" if is_repeated else "the file has another sha256"
+        is_temporary = isinstance(error, _CONNECTION_ERRORS) and not _is_permanent(error)
+        return str(error) if is_temporary else ""
 
     try:
         network_access.retry_action(redact_secrets(url), download_once, explain_retry)
     except _CONNECTION_ERRORS as error:
-        resume_note = ": it goes on where this stopped" if sha256 and part.exists() else ""
+        resume_note = " to continue the download" if sha256 and part.exists() else ""
         raise FetchError(
-            f"{url} cannot be fetched: {error}",
+            f"torchyard cannot download {url}: {error}",
             location=str(log or ""),
-            hint="check the URL, the network and the proxy, or give a mirror in the settings "
-            f"(source.mirrors), and run the same command again{resume_note}; {OFFLINE_HINT}",
+            hint="check the URL, the network and the proxy, or set a mirror (source.mirrors); "
+            f"then run the same command again{resume_note}; {OFFLINE_HINT}",
         ) from error
 
 
@@ -120,8 +110,14 @@ def _fetch_part(url: str, part: Path) -> None:
     try:
         with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as response:
             is_resumed = getattr(response, "status", None) == 206
+            length, received = getattr(response, "length", None), 0
             with part.open("ab" if is_resumed else "wb") as stream:
-                _copy_stream(response, stream)
+                while chunk := response.read(_CHUNK_BYTES):
+                    received += len(chunk)
+                    stream.write(chunk)
+                    files.require_disk_space(part.parent, 64, "the download")
+            if length is not None and received < length:
+                raise http.client.IncompleteRead(b"", length - received)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the part is longer than the file on the server: start again
             part.unlink(missing_ok=True)
@@ -129,43 +125,15 @@ def _fetch_part(url: str, part: Path) -> None:
 
 
 def _build_request(url: str) -> urllib.request.Request:
-    """Build a request with the login of the URL in a header, which no other host gets.
-
-    urllib takes user and password for a part of the host and prints them in its error.
-    """
+    """Build a request with the login of the URL in a header, which no other host gets."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
-    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - _url judged the scheme
+    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
     if login:
         credentials = base64.b64encode(unquote(login).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {credentials}")
     return request
-
-
-def _copy_stream(answer: IO[bytes], stream: IO[bytes]) -> None:
-    length = getattr(answer, "length", None)
-    received = 0
-    while chunk := answer.read(_CHUNK_BYTES):
-        received += len(chunk)
-        stream.write(chunk)
-        files.require_disk_space(PurePath(stream.name).parent, 64, "the download")
-    if length is not None and received < length:
-        raise http.client.IncompleteRead(b"", length - received)
-
-
-def _check_digest(part: Path, sha256: str | None, url: str) -> None:
-    digest = files.read_artifact(part).sha256
-    if sha256 and digest != sha256:
-        part.unlink()
-        error = _WrongDigestError(
-            f"{url} has the wrong sha256: expected {sha256}, found {digest}",
-            hint="take the digest from the release itself; where it is that, something on the way "
-            "changes or cuts the file: run the same command again, or ask another mirror "
-            "(source.mirrors). What came was not kept",
-        )
-        error.found = digest
-        raise error
 
 
 def _append_to_log(log: PurePath | None, text: str) -> None:

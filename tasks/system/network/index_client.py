@@ -124,11 +124,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords; options with a password become variables.
-
-    The variables are those of both clients. uv prefers an option to its variable; pip combines
-    both, except for --index-url.
-    """
+    """Return the arguments without passwords; options with a password become variables of both."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -144,13 +140,15 @@ def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) 
 
 def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
     """Return the indexes with a login in pip's files as variables, which take precedence."""
+    names = [name for name in _PIP_FILE_INDEXES if name not in env]
     settings = {
-        name: package_indexes.read_pip_file_setting(key) for name, key in _PIP_FILE_INDEXES.items()
+        name: package_indexes.read_pip_file_setting(_PIP_FILE_INDEXES[name]) for name in names
     }
-    variables = {
-        name: " ".join(value.split()) for name, value in settings.items() if name not in env
+    return {
+        name: " ".join(value.split())
+        for name, value in settings.items()
+        if _LOGIN_URL.search(value)
     }
-    return {name: value for name, value in variables.items() if _LOGIN_URL.search(value)}
 
 
 def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
@@ -174,18 +172,15 @@ def _read_user_netrc(env: Mapping[str, str]) -> str:
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
     candidates = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
     file = next((path for path in candidates if path.is_file()), None)
-    if not file:
-        return ""
-    try:
-        netrc.netrc(file)
-        return f"{file.read_text(encoding='utf-8')}\n\n"
-    except (netrc.NetrcParseError, OSError, UnicodeError):
-        return ""
+    with contextlib.suppress(netrc.NetrcParseError, OSError, UnicodeError):
+        if file and netrc.netrc(file):
+            return f"{file.read_text(encoding='utf-8')}\n\n"
+    return ""
 
 
 _CERTIFICATE_HINT = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
-    "to your organisation's bundle"
+    "to the certificate bundle of your organisation"
 )
 _NO_ANSWER_HINT = (
     "the package index did not answer: check the network, proxy and index settings "
@@ -193,64 +188,53 @@ _NO_ANSWER_HINT = (
     f"{OFFLINE_HINT}"
 )
 _CONNECTION_HINT = (
-    "the connection to the package index broke or stalled, again and again: run the same command "
-    "again, and what came whole is not fetched again. On a slow line a longer wait helps "
-    "(UV_HTTP_TIMEOUT, PIP_DEFAULT_TIMEOUT, in seconds), or a nearer index: mirrors in the settings"
+    "run the same command again to continue: complete files are not fetched again; on a slow "
+    "connection, set a longer timeout in seconds (UV_HTTP_TIMEOUT, PIP_DEFAULT_TIMEOUT) or a "
+    "nearer index (mirrors in the settings)"
 )
 _DAMAGED_HINT = (
-    "the transfer was damaged, or a proxy or mirror changes files: run the same command again; "
-    "where it stays so, ask the index itself and trust no file of the other"
+    "run the same command again; if the error remains, a proxy or mirror changes files: use the "
+    "original index, and trust no file of the proxy or mirror"
 )
 _NO_VERSION_HINT = "the index has no such version for this Python and platform"
 _CONFLICT_HINT = (
     "change one of the two: set another version (torch.version, toolkit.version, "
-    "requires: of an extension), or take another release of the package that requires it"
+    "requires: of an extension), or use another release of the package that requires it"
 )
 _NOT_BUNDLED_HINT = (
-    "the bundle that offline names does not hold it: build where there is a network, and make the "
-    "bundle again there: doit build, then doit bundle --dest"
+    "the bundle in the setting offline does not contain this package: on a machine with a network, "
+    "build and create the bundle again: doit build, then doit bundle --dest"
 )
 
+_BROKEN_SIGNS = (
+    *("incomplete-download", "error decoding response body", "error reading a body"),
+    *("IncompleteRead", "end of file before message length", "Connection broken:"),
+    "Connection reset by peer",
+)
+_NO_ANSWER_SIGNS = (
+    *("Failed to fetch", "error sending request", "Could not connect", "Max retries exceeded"),
+    *("connection broken by", "NewConnectionError", "Temporary failure in name resolution"),
+    *("ConnectTimeoutError", "dns error"),
+)
+_TIMEOUT_SIGNS = ("network timeout", "Read timed out", "ReadTimeoutError")
+_DAMAGE_SIGNS = ("Bad CRC", "Failed to extract archive", "BadZipFile")
+_VERSION_SIGNS = ("No solution found", "No matching distribution", "Could not find a version")
 # The hint for each message of a resolver or downloader, and the reason for a retry: "" if a retry
 # does not help, since both have tried to connect several times. The first match is used.
 _FAILURE_KINDS = (
     (_CERTIFICATE_HINT, "", ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
-    (
-        _CONNECTION_HINT,
-        "the connection stalled",
-        ("network timeout", "Read timed out", "ReadTimeoutError"),
-    ),
-    (
-        _CONNECTION_HINT,
-        "the connection broke",
-        ("incomplete-download", "error decoding response body", "error reading a body"),
-    ),
-    (
-        _CONNECTION_HINT,
-        "the connection broke",
-        ("IncompleteRead", "end of file before message length"),
-    ),
-    (_CONNECTION_HINT, "the connection broke", ("Connection broken:", "Connection reset by peer")),
-    (_DAMAGED_HINT, "what came is damaged", ("Bad CRC", "Failed to extract archive", "BadZipFile")),
-    (_NO_ANSWER_HINT, "", ("Failed to fetch", "error sending request", "Could not connect")),
-    (_NO_ANSWER_HINT, "", ("Max retries exceeded", "connection broken by", "NewConnectionError")),
-    (
-        _NO_ANSWER_HINT,
-        "",
-        ("Temporary failure in name resolution", "ConnectTimeoutError", "dns error"),
-    ),
-    (
-        _NO_VERSION_HINT,
-        "",
-        ("No solution found", "No matching distribution", "Could not find a version"),
-    ),
+    (_CONNECTION_HINT, "the connection stalled", _TIMEOUT_SIGNS),
+    (_CONNECTION_HINT, "the connection broke", _BROKEN_SIGNS),
+    (_DAMAGED_HINT, "the downloaded file is damaged", _DAMAGE_SIGNS),
+    (_NO_ANSWER_HINT, "", _NO_ANSWER_SIGNS),
+    (_NO_VERSION_HINT, "", _VERSION_SIGNS),
 )
 
 # uv: Hash mismatch for `a==1` / Expected: sha256:X / Computed: sha256:Y; pip: a==1 from URL: /
 # Expected sha256 X / Got Y, or "unknown package:" where it is the index that names X
 _HASH_MISMATCH = re.compile(
     r"(?:Hash mismatch for `(?P<uv>[^`]+)`|^\s*(?P<pip>\S+==\S+|unknown package)(?: .*?)?:$)"
-    r"(?P<wanted>.*?)(?:Computed:|Got)\s*(?:sha256:)?(?P<found>[0-9a-f]{64})",
+    r"(?P<expected>.*?)(?:Computed:|Got)\s*(?:sha256:)?(?P<found>[0-9a-f]{64})",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -263,74 +247,55 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
-    """Return a resolver's or downloader's failure as a specific error.
-
-    The kinds are: no answer, no such version, two conflicting requirements, a wrong digest. Any
-    other failure is returned unchanged.
-    """
-    text = _read_failure_text(error)
+    """Return a failure as a specific error: no answer, no version, a conflict, a wrong digest."""
+    text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
-        return _build_hash_error(mismatch, error.location, locked="--require-hashes" in text)
+        return _build_hash_error(mismatch, where, locked="--require-hashes" in text)
     if conflict := find_conflict(text.splitlines()):
         message = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
-        return FetchError(message, location=error.location, hint=_CONFLICT_HINT)
-    for hint, _, signs in _FAILURE_KINDS:
-        if any(sign in text for sign in signs):
-            remedy = _NOT_BUNDLED_HINT if network_access.is_offline() else hint
-            return FetchError(
-                error.message, location=error.location, hint=_add_failed_host(remedy, text)
-            )
-    return error
-
-
-def _add_failed_host(remedy: str, text: str) -> str:
-    """Add the host that did not answer, without its login: another index may have answered."""
+        return FetchError(message, location=where, hint=_CONFLICT_HINT)
+    kinds = (hint for hint, _, signs in _FAILURE_KINDS if any(sign in text for sign in signs))
+    if not (hint := next(kinds, "")):
+        return error
+    hint = _NOT_BUNDLED_HINT if network_access.is_offline() else hint
+    # Name the host, without its login: another index may have answered
     hosts = [match["uv"] or match["pip"] for match in _FAILED_HOST.finditer(text)]
-    if remedy != _NO_ANSWER_HINT or not hosts:
-        return remedy
-    return remedy.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
+    if hint == _NO_ANSWER_HINT and hosts:
+        hint = hint.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
+    return FetchError(error.message, location=where, hint=hint)
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Return why a retry may help after a failure of uv or pip, "" if it will not help.
-
-    `error` may be the result of `explain_client_failure`.
-    """
+    """Return why a retry may help after a failure of uv or pip, "" if it will not help."""
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
     text = _read_failure_text(failed)
     if _HASH_MISMATCH.search(text):
-        return "it came with another sha256"
+        return "the file has another sha256"
     kinds = (reason for _, reason, signs in _FAILURE_KINDS if any(sign in text for sign in signs))
     return next(kinds, "")
 
 
 def _read_failure_text(error: CommandFailedError) -> str:
-    """Return the message and the output of the command.
-
-    Retries that the client reported are not included: they may have succeeded.
-    """
+    """Return message and output without the client's own retries, which may have succeeded."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
 
 
 def _build_hash_error(
-    told: re.Match[str], where: str, *, locked: bool
+    mismatch: re.Match[str], where: str, *, locked: bool
 ) -> BadArtifactError | FetchError:
-    expected = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
-    name = told["uv"] or told["pip"]
+    expected = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", mismatch["expected"])))
+    name, found = mismatch["uv"] or mismatch["pip"], mismatch["found"]
     if not locked:
-        what = "a file" if name == "unknown package" else name
-        return FetchError(
-            f"{what} came with sha256 {told['found']}, and its index says {expected}",
-            location=where,
-            hint=_DAMAGED_HINT,
-        )
+        subject = "a downloaded file" if name == "unknown package" else name
+        message = f"{subject} has sha256 {found}, but its index lists {expected}"
+        return FetchError(message, location=where, hint=_DAMAGED_HINT)
     return BadArtifactError(
-        f"the index gives {name} with sha256 {told['found']}, and {expected} is locked",
+        f"the index provides {name} with sha256 {found}, but torchyard.lock requires {expected}",
         location=where,
-        hint="find out who changed the file. To take it all the same: "
+        hint="find out who changed the file; to accept the changed file, run: "
         "TORCHYARD__LOCK=false doit build, then doit lock",
     )
 
@@ -369,11 +334,7 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip.
-
-    `env` is the whole environment; if None, the host's environment with the client's variables is
-    used. A failure is explained by its kind. A failure that may be temporary is retried once.
-    """
+    """Run uv or pip in `env`, by default the host's; explain a failure and retry it once."""
     host = shell.build_installer_env()
     client_env = add_client_defaults(host if env is None else env, find_pip_file_defaults())
     retry_reasons: list[str] = []
@@ -393,48 +354,35 @@ def run_index_client(
             raise explain_client_failure(error) from error
 
     def record_retry_reason(error: Exception) -> str:
-        reason = find_retry_reason(error)
-        retry_reasons.append(reason)
-        return reason
+        retry_reasons.append(find_retry_reason(error))
+        return retry_reasons[-1]
 
-    network_access.retry_action(
-        what, run_once, record_retry_reason, network_access.RETRY_PAUSES[:1]
-    )
+    pauses = network_access.RETRY_PAUSES[:1]
+    network_access.retry_action(what, run_once, record_retry_reason, pauses)
 
 
 def find_pip_file_defaults() -> frozenset[str]:
     """Return the variables in `CLIENT_DEFAULTS` that the user has set in pip's files."""
-    return frozenset(
-        name
-        for name, keys in _PIP_FILE_KEYS.items()
-        if package_indexes.read_pip_file_setting(*keys)
-    )
+    read = package_indexes.read_pip_file_setting
+    return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 
 
-def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment with our defaults for timeouts and retries.
-
-    Variables that the user has set, in `env` or elsewhere (the names in `said`), are not changed.
-    """
-    overridden = {
-        name
-        for name in CLIENT_DEFAULTS
-        if name in said or _ALTERNATIVE_NAMES.get(name, name) in env
+def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
+    """Return `env` with default timeouts and retries; those `configured` elsewhere are kept."""
+    defaults = {
+        name: value
+        for name, value in CLIENT_DEFAULTS.items()
+        if name not in configured and _ALTERNATIVE_NAMES.get(name, name) not in env
     }
-    return {
-        **{name: value for name, value in CLIENT_DEFAULTS.items() if name not in overridden},
-        **env,
-    }
+    return {**defaults, **env}
 
 
 def format_retry_message(line: str, what: str) -> str:
     """Return a message for a retry that uv or pip printed; "" for other lines."""
+    problem = "the connection broke or stalled"
     if match := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(match["url"]).path)).name
-        return f"{name or what}: the connection broke or stalled; uv fetches it again"
+        return f"{name or what}: {problem}; uv fetches the file again"
     if match := _PIP_RESUME.search(line):
-        return (
-            f"{what}: the connection broke or stalled; pip goes on at {match['have']} of "
-            + (match["all"])
-        )
+        return f"{what}: {problem}; pip continues at {match['have']} of {match['all']}"
     return ""

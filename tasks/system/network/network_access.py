@@ -18,26 +18,26 @@ _T = TypeVar("_T")
 
 
 def retry_action(
-    what: str,
+    subject: str,
     action: Callable[[], _T],
-    passing: Callable[[Exception], str],
+    find_reason: Callable[[Exception], str],
     pauses: tuple[float, ...] | None = None,
 ) -> _T:
-    """Run an action; run it again after each pause while `passing` returns a reason to retry.
+    """Run an action; run it again after each pause while `find_reason` returns a reason to retry.
 
     The last exception is raised. A pause is random, up to 50 % longer than given: machines that
     lost a server at the same moment do not all return at the same moment.
     """
-    waits = RETRY_PAUSES if pauses is None else pauses
-    for number, pause in enumerate(waits, 2):
+    pauses = RETRY_PAUSES if pauses is None else pauses
+    for number, pause in enumerate(pauses, 2):
         try:
             return action()
         except Exception as error:
-            if not (reason := passing(error)):
+            if not (reason := find_reason(error)):
                 raise
         seconds = pause * (1 + random.random() / 2)  # noqa: S311 - no secret
         print_line(
-            f"{what}: {reason}; trying again in {seconds:.0f} s ({number} of {len(waits) + 1})"
+            f"{subject}: {reason}; trying again in {seconds:.0f} s ({number} of {len(pauses) + 1})"
         )
         time.sleep(seconds)
     return action()

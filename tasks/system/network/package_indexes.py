@@ -8,6 +8,7 @@ refuses them.
 from __future__ import annotations
 
 import configparser
+import itertools
 import json
 import os
 import sys
@@ -21,7 +22,6 @@ from tasks.system.network import network_access
 
 UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)
-_PIP_SECTIONS = ("install", "download", "global")  # of the commands that are run, then of all
 _SYSTEM_CONFIG = Path("/etc")
 _PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
 
@@ -33,33 +33,24 @@ def find_pip_index() -> str:
 
 def find_uv_index() -> str:
     """Return uv's index URL from its variables, else from its files; "" if not set."""
-    return _read_first_variable(UV_INDEX_VARIABLES) or next(
-        filter(None, map(_read_uv_default_index, list_uv_files())), ""
-    )
+    file_indexes = filter(None, map(_read_uv_default_index, list_uv_files()))
+    return _read_first_variable(UV_INDEX_VARIABLES) or next(file_indexes, "")
 
 
 def read_uv_indexes() -> dict[str, str]:
     """Return the URL of each named index in uv's files; the first of a name is used."""
-    tables = [
-        table for path in list_uv_files() for table in _list_index_tables(_read_uv_settings(path))
-    ]
+    settings = map(_read_uv_settings, list_uv_files())
+    tables = [table for document in settings for table in _list_index_tables(document)]
     return {
         str(table["name"]): str(table.get("url")) for table in reversed(tables) if "name" in table
     }
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """Return the value of the first of these keys in pip's files, "" if not set.
-
-    Only the sections of the commands that torchyard runs, and `global`, are read.
-    """
+    """Return the value of the first of these keys in pip's files, "" if not set."""
     contents = [*map(_read_pip_file, list_pip_files())]
-    values = (
-        settings.get(f"{section}.{key}")
-        for section in _PIP_SECTIONS
-        for settings in contents
-        for key in keys
-    )
+    places = itertools.product(("install", "download", "global"), contents, keys)
+    values = (settings.get(f"{section}.{key}") for section, settings, key in places)
     return next(filter(None, values), "")
 
 
@@ -68,10 +59,7 @@ def _read_first_variable(variables: Iterable[str]) -> str:
 
 
 def _read_pip_file(path: Path) -> dict[str, str]:
-    """Return the settings of a pip file, `section.key` → value.
-
-    Keys are normalized as in pip: index_url and --index-url are the same as index-url.
-    """
+    """Return a pip file's settings, `section.key` → value, with keys normalized as in pip."""
     parser = configparser.RawConfigParser()
     try:
         parser.read(path, encoding="utf-8")
@@ -87,22 +75,17 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 def _read_uv_default_index(path: Path) -> str:
     """Return the default [[index]], else `index-url` of [pip], else `index-url`."""
     settings = _read_uv_settings(path)
-    default = [
-        table.get("url") for table in _list_index_tables(settings) if table.get("default") is True
-    ]
-    candidates = (
-        *default,
-        _select_table(settings, "pip").get("index-url"),
-        settings.get("index-url"),
-    )
+    tables = _list_index_tables(settings)
+    default = [table.get("url") for table in tables if table.get("default") is True]
+    pip_index = _select_table(settings, "pip").get("index-url")
+    candidates = (*default, pip_index, settings.get("index-url"))
     return next((url for url in candidates if url and isinstance(url, str)), "")
 
 
 def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
     tables = settings.get("index")
-    return (
-        [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
-    )
+    entries = tables if isinstance(tables, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _read_uv_settings(path: Path) -> dict[str, Any]:
@@ -111,20 +94,17 @@ def _read_uv_settings(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
         return {}
-    return (
-        _select_table(_select_table(document, "tool"), "uv")
-        if path.name == "pyproject.toml"
-        else document
-    )
+    is_project = path.name == "pyproject.toml"
+    return _select_table(_select_table(document, "tool"), "uv") if is_project else document
 
 
-def _select_table(told: dict[str, Any], key: str) -> dict[str, Any]:
-    table = told.get(key)
+def _select_table(settings: dict[str, Any], key: str) -> dict[str, Any]:
+    table = settings.get(key)
     return table if isinstance(table, dict) else {}
 
 
 def list_pip_files() -> Iterator[Path]:
-    """Return pip's files, the highest precedence first; none if PIP_CONFIG_FILE disables them."""
+    """Yield pip's files, the highest precedence first; none if PIP_CONFIG_FILE disables them."""
     config_file = os.environ.get("PIP_CONFIG_FILE", "")
     if config_file == os.devnull:
         return
@@ -132,50 +112,39 @@ def list_pip_files() -> Iterator[Path]:
         yield Path(config_file)
     yield Path(sys.prefix) / _PIP_FILE
     if not Path(config_file).is_file():
-        yield from _list_user_pip_files()
+        home, config = _find_home_folders()
+        if roaming := os.environ.get("APPDATA"):
+            yield Path(roaming) / "pip" / _PIP_FILE
+        yield from (config / "pip" / _PIP_FILE, home / _OLD_PIP_FOLDER / _PIP_FILE)
     yield _SYSTEM_CONFIG / _PIP_FILE
     for folder in reversed([*_list_shared_folders()]):
         yield folder / "pip" / _PIP_FILE
 
 
-def _list_user_pip_files() -> Iterator[Path]:
-    home, config = _find_home_folders()
-    if roaming := os.environ.get("APPDATA"):
-        yield Path(roaming) / "pip" / _PIP_FILE
-    yield from (config / "pip" / _PIP_FILE, home / _OLD_PIP_FOLDER / _PIP_FILE)
-
-
 def list_uv_files() -> Iterator[Path]:
-    """Return uv's files, the highest precedence first; none if UV_NO_CONFIG disables them.
-
-    uv is run in the current folder.
-    """
+    """Yield uv's files, the highest precedence first; none if UV_NO_CONFIG disables them."""
     if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
         return
     if config_file := os.environ.get("UV_CONFIG_FILE"):
         yield Path(config_file)
         return
-    current_folder = Path.cwd()
-    yield from [
-        *filter(None, map(_find_project_uv_file, (current_folder, *current_folder.parents)))
-    ][:1]
+    folders = (Path.cwd(), *Path.cwd().parents)
+    names = ("uv.toml", "pyproject.toml")
+    project_files = (folder / name for folder in folders for name in names)
+    yield from itertools.islice(filter(_is_uv_file, project_files), 1)
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "uv" / "uv.toml"
     yield _find_home_folders()[1] / "uv" / "uv.toml"
     shared = (folder / "uv" / "uv.toml" for folder in (*_list_shared_folders(), _SYSTEM_CONFIG))
-    yield from [path for path in shared if path.is_file()][:1]
+    yield from itertools.islice(filter(Path.is_file, shared), 1)
 
 
-def _find_project_uv_file(folder: Path) -> Path | None:
-    """Return the folder's file with uv settings, which then hides those of its parent folders."""
-    if (uv_file := folder / "uv.toml").is_file():
-        return uv_file
-    project = folder / "pyproject.toml"
-    return project if project.is_file() and _read_uv_settings(project) else None
+def _is_uv_file(path: Path) -> bool:
+    return path.is_file() and (path.name == "uv.toml" or bool(_read_uv_settings(path)))
 
 
 def _list_shared_folders() -> Iterator[Path]:
-    """Return the machine-wide configuration folders, the highest precedence for uv first."""
+    """Yield the machine-wide configuration folders, the highest precedence for uv first."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
     folders = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
@@ -194,11 +163,9 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
     """From now on, let uv and pip use these mirrors; a default index that the user set stays."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
     place = apply_index_mirror(DEFAULT_INDEX, mirrors)
-    if place == DEFAULT_INDEX:
-        return
-    if not find_uv_index():
+    if place != DEFAULT_INDEX and not find_uv_index():
         os.environ["UV_DEFAULT_INDEX"] = place
-    if not find_pip_index():
+    if place != DEFAULT_INDEX and not find_pip_index():
         os.environ["PIP_INDEX_URL"] = place
 
 
@@ -206,19 +173,15 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
     """Return the options that add an index URL or a folder of wheels to the default index."""
     if not index or network_access.is_offline():
         return ()
-    place = _resolve_index_place(index)
+    place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
     return ("--find-links", place) if Path(place).is_dir() else ("--extra-index-url", place)
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
     """Return the options that use only this index; "" is the default index."""
-    if not index or network_access.is_offline():
-        return ()
-    place = _resolve_index_place(index)
-    if Path(place).is_dir():
-        return ("--no-index", "--find-links", place)
-    return ("--index-url", place)
-
-
-def _resolve_index_place(index: str) -> str:
-    return apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
+    match build_extra_index_options(index):
+        case ("--find-links", place):
+            return ("--no-index", "--find-links", place)
+        case (_, place):
+            return ("--index-url", place)
+    return ()

@@ -31,7 +31,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
         ("target:\n  gpus:\n    - RTX 5090\n    - RTX 9999", "4: target.gpus: "),
         ("target:\n  gpus: ['13.0']", "2: target.gpus: "),
         ("# a card without a wheel\ntarget: {gpus: ['3.5']}", "2: target.gpus: no official wheel"),
-        ("python: '3.99'", "1: python: there is no Python 3.99"),
+        ("python: '3.99'", "1: python: torchyard found no Python 3.99"),
         ("python: /absent/python", "1: python: "),
         ("torch:\n  version: '9.9.9'", "2: torch.version: "),
         ("torch:\n  strategy: existing", "2: torch.strategy: /usr/bin/python3 holds no torch"),

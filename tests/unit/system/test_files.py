@@ -51,7 +51,7 @@ def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Pa
     assert pipe.is_fifo()
     files.write_user_file(tmp_path / "a" / "new.json", "made")
     assert (tmp_path / "a" / "new.json").read_text(encoding="utf-8") == "made"
-    with pytest.raises(TorchyardError, match="cannot be written"):
+    with pytest.raises(TorchyardError, match="cannot write this file"):
         files.write_user_file(tmp_path, "over a folder")
 
 
@@ -95,7 +95,7 @@ def test_a_folder_of_a_persons_own_is_refused(tmp_path: Path) -> None:
         create_owned_folder(tmp_path)
     assert str(told.value) == (
         f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
-        "  → move it away, or choose another place in the settings"
+        "  → move the folder away, or choose another path in the settings"
     )
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -110,7 +110,7 @@ def test_the_cache_tag_of_another_tool_is_not_ours(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("", encoding="utf-8")
     for folder in (tmp_path / "build", tmp_path / "build" / "p"):
-        with pytest.raises(NotOwnedError, match="a file is in its way"):
+        with pytest.raises(NotOwnedError, match="a file is in the way"):
             create_owned_folder(folder)
 
 
@@ -190,7 +190,7 @@ def test_what_is_read_at_that_moment_is_replaced_after_it(tmp_path: Path) -> Non
 
 @windows_only
 def test_a_drive_that_is_not_there_is_told() -> None:
-    with pytest.raises(TorchyardError, match="there is no such drive"):
+    with pytest.raises(TorchyardError, match="drive of this path does not exist"):
         create_owned_folder(Path("Q:/build"))
     with pytest.raises(FileNotFoundError):
         files.require_disk_space(Path("Q:/build"), 1, "it")
@@ -255,7 +255,8 @@ def test_a_lock_that_another_process_holds_names_it(
         pass
     assert str(told.value) == (
         f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
-        f"  → wait for it to finish, or end process {holder.pid}, then run the same command again"
+        f"  → wait until that run ends, or end process {holder.pid}; "
+        "then run the same command again"
     )
 
 

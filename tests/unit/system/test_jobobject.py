@@ -113,7 +113,7 @@ def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.Monkey
     def forbidden(_: int) -> int:
         raise PermissionError("access is denied")
 
-    monkeypatch.setattr("tasks.system.job_object._create_job_for", forbidden)
+    monkeypatch.setattr("tasks.system.windows_kernel._create_job_for", forbidden)
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
         shell.run_command(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)

@@ -94,6 +94,6 @@ def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"
     monkeypatch.setattr(process_group, "end_leftover_processes", lambda _: ((), ("ninja",)))
-    with pytest.raises(BusyError, match="left ninja at work"), files.lock_folder(tmp_path):
+    with pytest.raises(BusyError, match="of a killed run: ninja"), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"

@@ -47,7 +47,7 @@ def test_a_withdrawn_manifest_is_gone(tmp_path: Path) -> None:
     with pytest.raises(TorchyardError) as told:
         manifests.read_manifest(tmp_path / "wheel.json", Outcome)
     assert str(told.value) == (
-        f"{tmp_path / 'wheel.json'}: this manifest is not there\n  → run doit build"
+        f"{tmp_path / 'wheel.json'}: this manifest does not exist\n  → run doit build"
     )
 
 
@@ -71,7 +71,7 @@ def test_a_manifest_that_cannot_be_read_is_told_with_the_way_on(
         manifests.read_manifest(path, Outcome)
     assert str(told.value) == (
         f"{path}: this manifest cannot be read ({problems} problems)\n"
-        "  → remove it and run doit build: wheel is then made again"
+        "  → remove this file, then run doit build to create wheel again"
     )
 
 

@@ -158,7 +158,7 @@ NO_ANSWER = (
 OF_I = NO_ANSWER.replace("did not answer", "did not answer (i)")
 NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
-    "to your organisation's bundle"
+    "to the certificate bundle of your organisation"
 )
 NO_VERSION = "the index has no such version for this Python and platform"
 
@@ -283,14 +283,14 @@ def test_a_python_without_venv_is_told_with_the_command(
 
     def fail(_: Command) -> None:
         raise CommandFailedError(
-            "make the build environment failed (exit 1)", code=1, location="l:2"
+            "create the build environment failed (exit 1)", code=1, location="l:2"
         )
 
     runs.then = fail
     with pytest.raises(MissingToolError) as told:
         environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert str(told.value) == (
-        "l:2: make the build environment failed (exit 1)\n"
+        "l:2: create the build environment failed (exit 1)\n"
         "  → sudo apt install python3-venv python3-dev"
     )
 

@@ -252,7 +252,7 @@ def test_second_run_reports_busy_once_and_fails_no_stage(bench: Bench) -> None:
     assert "Failed" not in shown
     assert [line.split() for line in shown.splitlines() if "Busy" in line] == [["Busy", "trial"]]
     assert shown.count("is using this folder") == 1
-    assert f"end process {os.getpid()}, then run the same command again" in shown
+    assert f"end process {os.getpid()}; then run the same command again" in shown
 
 
 def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench) -> None:

@@ -85,7 +85,7 @@ def test_missing_commit_is_a_missing_ref(upstream: Path, dest: Path) -> None:
 
 
 def test_missing_repository_is_told_and_not_tried_again(tmp_path: Path, dest: Path) -> None:
-    with pytest.raises(FetchError, match="cannot be fetched"):
+    with pytest.raises(FetchError, match="git cannot fetch"):
         git.clone_at_ref(str(tmp_path / "nowhere"), "main", dest)
 
 
@@ -131,7 +131,7 @@ def test_other_ref_over_edits_is_refused_and_touches_nothing(upstream: Path, des
     git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "a").write_text("edited\n", encoding="utf-8")
     before = git.read_git_state(dest)
-    with pytest.raises(LostEditsError, match="main would lose"):
+    with pytest.raises(LostEditsError, match="main would overwrite"):
         git.clone_at_ref(str(upstream), "main", dest)
     assert git.read_git_state(dest) == before
 
@@ -141,7 +141,7 @@ def test_untracked_file_in_the_way_is_refused(upstream: Path, dest: Path) -> Non
     git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "b").write_text("mine\n", encoding="utf-8")
     for _ in range(2):
-        with pytest.raises(LostEditsError, match=r"overwritten: b\n") as caught:
+        with pytest.raises(LostEditsError, match=r"overwrite your changes in: b\n") as caught:
             git.clone_at_ref(str(upstream), "main", dest)
         assert f"git -C {dest} stash -u" in caught.value.hint
     assert (dest / "b").read_text(encoding="utf-8") == "mine\n"
@@ -258,9 +258,9 @@ def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_hol
     run(dest, "pull", "--quiet", str(with_submodule), "main")
     edited = dest / "third_party/part/code"
     edited.write_text("mine\n", encoding="utf-8")
-    with pytest.raises(LostEditsError, match=r"overwritten: code\n") as caught:
+    with pytest.raises(LostEditsError, match=r"overwrite your changes in: code\n") as caught:
         git.update_submodules(dest, ("third_party/part",))
-    assert f"git -C {edited.parent} stash)" in caught.value.hint
+    assert f"git -C {edited.parent} stash;" in caught.value.hint
     assert edited.read_text(encoding="utf-8") == "mine\n"
 
 

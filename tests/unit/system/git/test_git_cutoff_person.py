@@ -175,7 +175,7 @@ def test_a_lock_stays_while_a_git_is_at_work(
         there = lock.exists()
         child.communicate(b"\n")
     assert there
-    assert f"{lock} may be another git's: remove it" in capsys.readouterr().out
+    assert f"another git may use {lock}; remove this file when" in capsys.readouterr().out
 
 
 def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
@@ -187,7 +187,7 @@ def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
     interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     git.update_submodules(clone)
     assert (clone / "inner.1" / "mine").read_text("utf-8") == "unpacked by hand"
-    assert f"is now {clone / 'inner.1'}" in capsys.readouterr().out
+    assert f"to {clone / 'inner.1'}" in capsys.readouterr().out
     assert (inner / ".git").exists()
 
 

@@ -127,11 +127,11 @@ def test_a_clone_that_never_came_to_its_end_holds_none(clone: Path) -> None:
 
 def test_what_git_cannot_read_may_hold_some(clone: Path) -> None:
     (clone / ".git" / "index").write_bytes(b"none")
-    assert git.list_local_changes(clone) == ("what git cannot read",)
+    assert git.list_local_changes(clone) == ("files that git cannot read",)
 
 
 def test_where_there_is_no_git_there_may_be_some(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    assert git.list_local_changes(clone) == ("what git cannot read",)
+    assert git.list_local_changes(clone) == ("files that git cannot read",)

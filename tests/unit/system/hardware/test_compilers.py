@@ -62,7 +62,7 @@ def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
     assert (
         "g++ 14.2.0 is newer than this CUDA toolkit supports (GCC up to 13)" in caught.value.message
     )
-    assert "sudo apt install gcc-13 g++-13  (it is" in caught.value.hint
+    assert "sudo apt install gcc-13 g++-13  (torchyard then finds" in caught.value.hint
 
 
 def test_a_persons_choice_counts_alone(programs: Path) -> None:

@@ -104,6 +104,6 @@ def test_packages_without_nvcc_are_told(tmp_path: Path) -> None:
     with pytest.raises(MissingToolError) as told:
         toolchain.find_packages_root(tmp_path)
     assert str(told.value) == (
-        f"{tmp_path}: the CUDA packages that were installed hold no nvcc\n"
-        "  → choose toolkit.version 13.0 or later: older packages lack it"
+        f"{tmp_path}: the installed CUDA packages contain no nvcc\n"
+        "  → choose toolkit.version 13.0 or later: older packages contain no nvcc"
     )

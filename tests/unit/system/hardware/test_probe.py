@@ -299,8 +299,8 @@ def test_a_version_that_is_not_here_is_told_with_the_command(
     with pytest.raises(SettingsError) as told:
         interpreters.find_interpreter(asked)
     assert str(told.value) == (
-        f"python: there is no Python {asked} here\n"
-        f"  → uv python install 3.99{looser}, or write the path of one"
+        f"python: torchyard found no Python {asked}\n"
+        f"  → uv python install 3.99{looser}, or set python to a path"
     )
 
 

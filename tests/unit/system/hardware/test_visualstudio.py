@@ -144,7 +144,8 @@ def test_the_compiler_of_a_developer_prompt_comes_first_where_it_fits(
     taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.42.34433/bin/Hostx64/x64/cl.exe"
     assert taken.why == (
-        "this is its developer prompt: Build Tools 2022 17.14.36 with toolset 14.42.34433 is used"
+        "doit runs in the developer prompt of this toolset: Build Tools 2022 17.14.36 with toolset "
+        "14.42.34433 is used"
     )
     prompt.of(path, "14.44.35207")
     assert msvc_toolsets.choose_toolset(CUDA_129).why == ""

@@ -89,7 +89,7 @@ def test_missing_file_is_not_asked_for_again(url: str, tmp_path: Path) -> None:
 
 def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
     Server.breaks = [1, 1, 1]
-    with pytest.raises(FetchError, match="cannot be fetched") as caught:
+    with pytest.raises(FetchError, match="cannot download") as caught:
         download_file(f"{url}/a", tmp_path / "a", SHA256)
     assert "run the same command again" in caught.value.hint
     assert not (tmp_path / "a").exists()
@@ -99,5 +99,5 @@ def test_path_and_file_url_are_sources_and_other_schemes_are_not(tmp_path: Path)
     (tmp_path / "here").write_bytes(DATA)
     assert download_file(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
     assert download_file((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA
-    with pytest.raises(FetchError, match="give a path, or one of https"):
+    with pytest.raises(FetchError, match="write a path, or a URL that begins with https"):
         download_file("ftp://example.invalid/a", tmp_path / "c", None)

@@ -89,19 +89,19 @@ def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None
                 "DEBUG Transient failure while handling response from "
                 "`https://me:x@i.example/files/a-1%2Bcu132.whl`; retrying after 1.9s..."
             ),
-            "a-1+cu132.whl: the connection broke or stalled; uv fetches it again",
+            "a-1+cu132.whl: the connection broke or stalled; uv fetches the file again",
         ),
         (
             (
                 "DEBUG Transient request failure for `https://i.example/simple/foo/`, retrying: "
                 "error sending request for url (https://i.example/simple/foo/)"
             ),
-            "foo: the connection broke or stalled; uv fetches it again",
+            "foo: the connection broke or stalled; uv fetches the file again",
         ),
         ("DEBUG Transient request failure for: https://i.example/simple/foo/", ""),
         (
             "WARNING: Attempting to resume incomplete download (1.2 GB/2.5 GB, attempt 1)",
-            "fetch torch: the connection broke or stalled; pip goes on at 1.2 GB of 2.5 GB",
+            "fetch torch: the connection broke or stalled; pip continues at 1.2 GB of 2.5 GB",
         ),
         ("Resolved 1 package in 10ms", ""),
     ],

@@ -1,10 +1,8 @@
-"""Run children in Windows job objects: processes that end together, with all descendants.
+"""Declare kernel32 functions, and run children in Windows job objects. Windows only.
 
-A child is in the job before its first instruction, so no descendant escapes. Windows ends a job
-when its last handle is closed, and only this process has one. No process survives even if doit is
-killed; on POSIX this needs a mark and the next run (`tasks.system.process_group`). Jobs nest since
-Windows 8. If no job can be created, because an outer job forbids that, the process tree is ended
-as far as parents are known. Windows only.
+A child is in its job before its first instruction, so no descendant escapes. Windows ends a job
+when its last handle is closed, and only this process has one: no process survives even if doit is
+killed. If an outer job forbids a new one, the process tree is ended as far as parents are known.
 """
 
 from __future__ import annotations
@@ -28,11 +26,8 @@ _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
 _ntdll = ctypes.WinDLL("ntdll")
 
 
-def declare_function(name: str, *taken: Any, gives: Any = BOOL) -> Callable[..., int]:
-    """Return a function of kernel32 that raises `OSError` on failure.
-
-    The functions return 0 on failure, a wait returns another value.
-    """
+def declare_function(name: str, *arguments: Any, gives: Any = BOOL) -> Callable[..., int]:
+    """Return a function of kernel32 that raises `OSError` on failure: 0, or a failed wait."""
 
     def check_result(result: int | None, *_: object) -> int:
         if not result if gives is not DWORD else result == _WAIT_FAILED:
@@ -40,11 +35,11 @@ def declare_function(name: str, *taken: Any, gives: Any = BOOL) -> Callable[...,
         return result or 0
 
     function = getattr(_kernel32, name)
-    function.argtypes, function.restype, function.errcheck = taken, gives, check_result
+    function.argtypes, function.restype, function.errcheck = arguments, gives, check_result
     return function  # type: ignore[no-any-return]
 
 
-def declare_native_function(name: str, *taken: Any) -> Callable[..., int]:
+def declare_native_function(name: str, *arguments: Any) -> Callable[..., int]:
     """Return a function of ntdll that raises `OSError` on failure, a negative status."""
 
     def check_status(status: int, *_: object) -> int:
@@ -53,7 +48,7 @@ def declare_native_function(name: str, *taken: Any) -> Callable[..., int]:
         return status
 
     function = getattr(_ntdll, name)
-    function.argtypes, function.restype, function.errcheck = taken, LONG, check_status
+    function.argtypes, function.restype, function.errcheck = arguments, LONG, check_status
     return function  # type: ignore[no-any-return]
 
 
@@ -63,10 +58,6 @@ def is_existing_object() -> bool:
 
 
 close_handle = declare_function("CloseHandle", HANDLE)
-
-
-assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
-
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
 _EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
@@ -100,10 +91,7 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Resume a child that was started suspended, in a job unless it `serves` other processes.
-
-    A server cannot leave a job, as it leaves a process group on POSIX.
-    """
+    """Resume a suspended child, in a job unless it `serves` others: no server can leave a job."""
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
         if not serves:
@@ -121,25 +109,18 @@ def end_child(child: Popen[str], grace: float) -> None:
             with contextlib.suppress(TimeoutExpired):
                 child.wait(grace)
     finally:
-        _end_job(child)
-
-
-def _end_job(child: Popen[str]) -> None:
-    if child in _job_handles:
-        _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
-    elif child.poll() is None:
-        _end_process_tree(child.pid)
-    child.wait()
-    if handle := _job_handles.pop(child, 0):
-        close_handle(handle)
+        if child in _job_handles:
+            _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
+        elif child.poll() is None:
+            _end_process_tree(child.pid)
+        child.wait()
+        if handle := _job_handles.pop(child, 0):
+            close_handle(handle)
 
 
 def interrupt_child(child: Popen[str]) -> None:
-    """Ask a child to stop; without a console this is not possible.
-
-    Pythons before 3.13 report that as a SystemError
-    (https://github.com/python/cpython/issues/87128).
-    """
+    """Ask a child to stop; without a console this is not possible."""
+    # Before 3.13, that is a SystemError (https://github.com/python/cpython/issues/87128)
     with contextlib.suppress(OSError, SystemError):
         child.send_signal(signal.CTRL_BREAK_EVENT)
 
