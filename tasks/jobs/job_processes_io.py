@@ -1,6 +1,4 @@
-"""Inspect and pause processes.
-
-On Linux /proc is read directly, because this runs four times a second; elsewhere psutil is used.
+"""Inspect and pause processes, by /proc on Linux, as this runs four times a second, or psutil.
 
 The values of a process that has ended or belongs to another user are empty; that is no error.
 """

@@ -134,18 +134,14 @@ class JobScheduler:
 
     def _apply_limit(self) -> None:
         """Divide the limit between this machine and the workers; report a fixed number below it."""
-        if not self.limit:
-            return
-        if self.jobs:
-            if self.jobs < self.limit:
-                print_line(
-                    f"running {self.jobs} instead of {self.limit} jobs until the end of this build:"
-                    " the free memory is not sufficient for more. To run all of them, set "
-                    "build.jobs_exact: true"
-                )
-            return
-        self.most = min(self.most, self.limit) if self.slots else self.limit
-        self.slots = min(self.slots, self.limit - self.most)
+        if self.limit and not self.jobs:
+            self.most = min(self.most, self.limit) if self.slots else self.limit
+            self.slots = min(self.slots, self.limit - self.most)
+        elif self.limit and self.jobs and self.jobs < self.limit:
+            print_line(
+                f"running {self.jobs} instead of {self.limit} jobs until the end of this build: the "
+                "free memory is not sufficient for more. To run all, set build.jobs_exact: true"
+            )
 
     def sample_activity(self) -> BuildActivity:
         """Return the jobs that run now, and how many are held back."""
