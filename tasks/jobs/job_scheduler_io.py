@@ -139,8 +139,8 @@ class JobScheduler:
             self.slots = min(self.slots, self.limit - self.most)
         elif self.limit and self.jobs and self.jobs < self.limit:
             print_line(
-                f"running {self.jobs} instead of {self.limit} jobs until the end of this build: the "
-                "free memory is not sufficient for more. To run all, set build.jobs_exact: true"
+                f"running {self.jobs} instead of {self.limit} jobs until the end of this build: "
+                "the free memory is not sufficient for more. For all, set build.jobs_exact: true"
             )
 
     def sample_activity(self) -> BuildActivity:

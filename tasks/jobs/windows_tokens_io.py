@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.system import job_object
-from tasks.system.job_object import BOOL, DWORD, HANDLE, LONG, POINTER, TEXT, declare_function
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy skips the rest on other systems
 
+BOOL, DWORD, HANDLE = job_object.BOOL, job_object.DWORD, job_object.HANDLE
+LONG, POINTER, TEXT = job_object.LONG, job_object.POINTER, job_object.TEXT
+declare_function = job_object.declare_function
 _MOST = 0x7FFFFFFF
 _TOKEN, _TIMEOUT = 1, 0x102  # index of the second handle; timeout
 

@@ -286,7 +286,7 @@ def _require_all_found(
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
-    """Return what others must provide: `9 libraries; from the system: libblas.so.3, libgomp.so.1`."""
+    """Return what another machine must provide: `9 libraries; from the system: libblas.so.3`."""
     count = len(found.libraries)
     parts = [f"{count} libraries" if count != 1 else "1 library"]
     needed = {need for linked in found.libraries.values() for need in linked.needed.items()}

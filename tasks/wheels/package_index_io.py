@@ -114,8 +114,8 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
     Wheels are removed a day after a page last listed them.
     """
     pages = render_index_pages(templates, listed)
-    for path, text in pages.items():
-        files.write_atomic(Path(index) / path, text)
+    for name, page_text in pages.items():
+        files.write_atomic(Path(index) / name, page_text)
     for page in sorted(Path(index).glob("simple/*/index.json")):
         if page.relative_to(index).as_posix() not in pages:
             files.remove_owned(page.parent)

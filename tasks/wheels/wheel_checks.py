@@ -53,7 +53,7 @@ def check_wheel(
         "machine code": lambda: _check_machine_code(wheel, recorded, knowledge),
         "external libraries": lambda: _check_external_libraries(wheel),
     }
-    damaged = ("not run", "the wheel does not match its RECORD", "")
+    damaged: _Outcome = ("not run", "the wheel does not match its RECORD", "")
     for name, check in checks.items():
         yield ValidationResult(name, *(damaged if wheel.problem else check()))
 
@@ -137,7 +137,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a sentence for each library without code for a target; of torch only for its kernels."""
+    """Yield a sentence for each library without code for a target; of torch, for its kernels."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:
