@@ -85,10 +85,7 @@ def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
 
 
 def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories of a tag, without empty ones.
-
-    Paths shortened after linking are padded with colons; an empty one means the current directory.
-    """
+    """Return the directories of a tag; empty ones are padding after a change."""
     return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
 
 

@@ -157,10 +157,7 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 def find_external_dlls(
     needed: Mapping[str, Sequence[str]], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the DLLs that the libraries of a wheel need from outside, sorted by name.
-
-    `needed` maps each library to the DLLs that it needs.
-    """
+    """Return the DLLs from outside that libraries need, by `needed` of each; sorted by name."""
     target = replace(target, requires=select_applicable_requirements(target.requires, "windows"))
     own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = defaultdict(list)

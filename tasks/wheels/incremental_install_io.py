@@ -80,10 +80,7 @@ def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: b
 
 
 def _build_uv_cache(present: bytes, new: Path) -> bytes:
-    """Return uv_cache.json for the new wheel: its ctime on Unix, its mtime on Windows.
-
-    Raises for an unknown format.
-    """
+    """Return uv_cache.json with the ctime, on Windows the mtime, of the new wheel."""
     stamp = json.loads(present)["timestamp"]
     nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
     if _format_uv_timestamp(nanoseconds) != present:

@@ -103,11 +103,7 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the files to keep: the `newest` of each kind, or all if no number is set.
-
-    Files of one kind are interchangeable on a machine: they have the same release, Python,
-    platform, CUDA and architectures.
-    """
+    """Return the `newest` files (None: all) of each release, Python, platform, CUDA and GPU."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in files:
         name, version, build, tags = parse_wheel_filename(file.filename)

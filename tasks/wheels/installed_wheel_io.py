@@ -111,10 +111,7 @@ class WheelDifference:
 def compare_wheels(
     here: InstalledWheel, old: zipfile.ZipFile, new: zipfile.ZipFile
 ) -> WheelDifference | None:
-    """Return the difference between two verified wheels, None if only an installer can apply it.
-
-    `here` is an installation of the wheel `old`.
-    """
+    """Return the difference to `old`, which is installed `here`; None if it needs an installer."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
     if _read_compared_metadata(old, old_info) != _read_compared_metadata(new, info):

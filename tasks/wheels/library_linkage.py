@@ -66,7 +66,7 @@ class SystemDlls:
 class LinkageCache:
     """wheel-linkages.json: the linkages of the libraries of the last wheel.
 
-    The keys are their digests in RECORD. The value is None for a library of another format.
+    The keys are their digests in RECORD. A library of another format has the value None.
     `reader` is the version of the reading code.
     """
 
@@ -76,10 +76,7 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: the sha256 in RECORD of the last wheel's libraries whose RPATH was set.
-
-    The keys are digests of the linked file and the RPATH.
-    """
+    """wheel-patched.json: patched digests in RECORD, by digests of linked file and RPATH."""
 
     libraries: Mapping[str, str]
 

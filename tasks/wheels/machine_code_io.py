@@ -154,10 +154,7 @@ def has_device_code(library: PurePath) -> bool:
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """Count the images of a library as cuobjdump does: relocatable code only without linked code.
-
-    Raises `BadArtifactError` if the file or the format of its content is not understood.
-    """
+    """Count the images of a library; raises `BadArtifactError` if its format is unknown."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         parts = list(read_sections(data))

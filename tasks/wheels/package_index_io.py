@@ -97,10 +97,7 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 
 
 def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """Return the files with one yanked: only a requirement for exactly that version selects it.
-
-    An empty reason undoes the yank.
-    """
+    """Return the files with one yanked; an empty reason undoes the yank."""
     if filename not in indexed:
         near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
         hint = f"name one of these wheels: {', '.join(near)}" if near else "run: doit publish"
@@ -109,10 +106,7 @@ def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> d
 
 
 def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFile]) -> None:
-    """Write the pages of these files, the list of projects last, and remove unlisted files.
-
-    Wheels are removed a day after a page last listed them.
-    """
+    """Write the pages, the list of projects last; remove wheels a day after they were listed."""
     pages = render_index_pages(templates, listed)
     for name, page_text in pages.items():
         files.write_atomic(Path(index) / name, page_text)

@@ -51,10 +51,7 @@ def build_sbom(inputs: BuildInputs) -> str:
 
 
 def build_purl(kind: str, name: str, version: str) -> PackageURL:
-    """Return a package URL, also for a GitHub repository.
-
-    See https://github.com/package-url/purl-spec.
-    """
+    """Return a package URL (https://github.com/package-url/purl-spec), also for GitHub."""
     from packageurl import PackageURL  # noqa: PLC0415
 
     namespace, _, rest = name.rpartition("/")
@@ -262,10 +259,7 @@ def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield each difference between an SBOM and METADATA or the statement.
-
-    METADATA is compared by name and version, the statement by the sources and tools.
-    """
+    """Yield each difference of an SBOM from METADATA or from the statement."""
     component = find_value(sbom, "metadata", "component")
     sbom_name, sbom_version = (find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):

@@ -83,10 +83,7 @@ def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
 
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
-    """Return a digest of the installed content, independent of the wheel's name.
-
-    Metadata and files that contain only the version are omitted.
-    """
+    """Return a digest of the installed content without metadata and version files."""
     compared = {
         name: digest
         for name, digest in recorded.items()
@@ -110,10 +107,7 @@ def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
 
 
 def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the path of a file in the wheel's dist-info, not in that of a vendored package.
-
-    Raises `BadArtifactError` unless there is exactly one.
-    """
+    """Return the path in the wheel's own dist-info; raises `BadArtifactError` unless one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
     if len(members) != 1:

@@ -29,7 +29,7 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 class RecordedWheel:
     """What the manifests of a profile record about a wheel of this name.
 
-    `artifact` is None if the wheel is not from this profile, `why` is then the reason. `archs` are
+    A wheel that is not from this profile has no `artifact`; `why` is then the reason. `archs` are
     the architectures of each library at build time.
     """
 

@@ -28,10 +28,7 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Return the versions of the packages that an interpreter finds.
-
-    `overlay` is a directory that precedes all others on its path.
-    """
+    """Return the versions of the packages that Python finds, first in the folder `overlay`."""
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
     argv = (python, "-c", _LIST_PACKAGES_SCRIPT)
     listing = shell.capture_output(Command(argv, env, "list the installed packages"))

@@ -85,10 +85,7 @@ class PreviousWheel:
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A replacement for a member of a wheel.
-
-    `digest` is its last digest, "" if unknown. `make` creates a file, which is removed afterwards.
-    """
+    """A replacement, with its last digest or "", and how to make it as a temporary file."""
 
     digest: str
     make: Callable[[], Path]
@@ -158,10 +155,7 @@ def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
 def copy_raw_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
-    """Copy the raw bytes of `known` in `source` as `member`, compressed or not.
-
-    Returns False if they are not at the recorded offset or have another content.
-    """
+    """Copy the raw bytes of `known` as `member`; return False if its header or content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -264,10 +258,7 @@ _VERSION_LINE = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
 def relabel_wheel(wheel: Path, label: str) -> Path:
-    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return its path.
-
-    Raises `BadArtifactError` if the file is not a wheel.
-    """
+    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return it."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
         metadata = archive.read(place)

@@ -29,10 +29,7 @@ class WheelOrigin:
 def store_wheel(
     wheel: Path, wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact]:
-    """Move a finished wheel into the wheelhouse atomically, with its origin beside it.
-
-    A provenance statement of a replaced wheel is removed.
-    """
+    """Move a wheel into the wheelhouse atomically with its origin; remove an old statement."""
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     artifact = files.read_artifact(wheel)
