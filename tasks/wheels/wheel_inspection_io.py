@@ -30,10 +30,10 @@ class WheelInfo:
     """The contents of a wheel.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. A missing
-    `sbom` or `statement` has the value None, an unreadable one {}. `linkages` has the linkage of each Linux
-    library, `dlls` the DLLs that each Windows library needs, `images` the machine code of each
-    library that has any, `unreadable` the error for each library that cannot be read. `system` and
-    `windows` are the libraries of other machines, None if unknown.
+    `sbom` or `statement` has the value None, an unreadable one {}. `linkages` has the linkage of
+    each Linux library, `dlls` the needs of each Windows library, `images` the machine code of each
+    library that has any, `unreadable` the error of each library. `system` and `windows` are the
+    libraries of other machines, None if unknown.
     """
 
     artifact: Artifact

@@ -125,10 +125,16 @@ def test_a_member_that_record_lists_and_the_wheel_lacks_is_told(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("inside", "told"),
     [
-        (replace(MADE, version="1.1"), "the SBOM is about version 1.1, but METADATA names version 1.0"),
+        (
+            replace(MADE, version="1.1"),
+            "the SBOM is about version 1.1, but METADATA names version 1.0",
+        ),
         (replace(MADE, name="other"), "the SBOM is about other, but METADATA names toy"),
         (replace(MADE, tree=replace(TREE, commit="9" * 40)), f"source is {'9' * 40}"),
-        (replace(MADE, tree=replace(TREE, submodules={})), "submodule:third_party/fmt is missing in the SBOM"),
+        (
+            replace(MADE, tree=replace(TREE, submodules={})),
+            "submodule:third_party/fmt is missing in the SBOM",
+        ),
         (replace(MADE, tree=replace(TREE, patches=("dd" * 32,))), "patch:1 is dddd"),
         (replace(MADE, torch="2.7.0"), "torch is 2.7.0 in the SBOM, but 2.6.0 in the statement"),
     ],
