@@ -1,9 +1,7 @@
 """Summarize a line of build output for the progress display, such as the file of a step.
 
 PyTorch's setup.py makes Ninja show whole commands, and compiler commands are 3 kB long. Most lines
-that pip, setuptools, CMake and Ninja print are of no use on a screen, and the last of them would
-stay there until the first file is compiled. Such lines have no summary.
-`tasks.diagnosis.first_error` decides whether a line is an error.
+of pip, setuptools and CMake have no summary: the last would stay until the first file is compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _PHRASES = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         (r"-- ((?:Performing Test|Looking for|Found) \S+)", r"\1"),
-        (r"-- Detecting (\S+) compile", r"looking at the \1 compiler"),
+        (r"-- Detecting (\S+) compile", r"checking the \1 compiler"),
         (r"-- (?:Configuring|Generating) done", "configured"),
         (r"-- Build files have been written", "compiling"),
         (r"-- (?:Install configuration|Installing|Up-to-date|Set non-toolchain)", "installing"),
@@ -35,7 +33,7 @@ _PHRASES = tuple(
         (r"\*\*\* Configuring CMake", "configuring"),  # scikit-build-core
         (r"\*\*\* Building project", "compiling"),
         (r"\*\*\* Installing project", "installing"),
-        (r"\*\*\* Making wheel", "making the wheel"),
+        (r"\*\*\* Making wheel", "building the wheel"),
         (r"((?:Cloning|Downloading|Extracting|Fetching|Unpacking) .+)", r"\1"),
     )
 )
@@ -58,36 +56,20 @@ def summarize_line(line: str) -> str:
     step, percent = parse_ninja_step(text), _PERCENT.match(text)
     if step or percent:
         command = step.text if step else _PERCENT.sub("", text, count=1)
-        summary = (
-            _find_file_name(command) or _find_program_name(command) or _summarize_step(command)
-        )
+        last_word = command.rpartition(" ")[2]  # of CMake's "Building CXX object x.cpp.o"
+        is_file = _is_path(last_word) or "." in last_word.strip(".")
+        description = _extract_base_name(last_word) if is_file else command
+        summary = _find_file_name(command) or _find_program_name(command) or description
     else:
-        summary = _match_phrase(text) or _find_file_name(text)
+        matches = ((pattern.match(text), words) for pattern, words in _PHRASES)
+        phrase = next((match.expand(words) for match, words in matches if match), "")
+        summary = phrase or _find_file_name(text)
     return summary[:_MAX_LENGTH]
-
-
-def _match_phrase(text: str) -> str:
-    matches = ((pattern.match(text), words) for pattern, words in _PHRASES)
-    return next((match.expand(words) for match, words in matches if match), "")
-
-
-def _summarize_step(told: str) -> str:
-    """Return the file name in the description of a step, or the whole description.
-
-    `x.cpp` for CMake's "Building CXX object x.cpp.o".
-    """
-    last_word = told.rpartition(" ")[2]
-    return (
-        _extract_base_name(last_word)
-        if _is_path(last_word) or "." in last_word.strip(".")
-        else told
-    )
 
 
 def _find_file_name(command: str) -> str:
     """Return the source or output of a compiler, linker or archiver; "" for other programs."""
-    inputs = (_extract_base_name(name) for name in _INPUT.findall(command))
-    for name in inputs:
+    for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name
     if output := _OUTPUT.search(command):
@@ -108,12 +90,9 @@ def _find_program_name(command: str) -> str:
     program, *arguments = words
     if _extract_base_name(program).startswith("python"):
         names = (word.removeprefix("-m") for word in arguments)
-        return _extract_base_name(
-            next((name for name in names if name and name[0] != "-"), program)
-        )
-    return " ".join(
-        [_extract_base_name(program), *(arguments[:2] if arguments[:1] == ["-E"] else ())]
-    )
+        return _extract_base_name(next((n for n in names if n and n[0] != "-"), program))
+    subcommand = arguments[:2] if arguments[:1] == ["-E"] else []  # of `cmake -E copy`
+    return " ".join([_extract_base_name(program), *subcommand])
 
 
 def _extract_base_name(name: str) -> str:

@@ -36,22 +36,16 @@ class Forecast:
     def __post_init__(self) -> None:
         planned = tuple(dict.fromkeys(self.planned))
         known_costs = {output: self.costs[output] for output in planned if output in self.costs}
-        median_by_kind = {
-            kind: median(costs) for kind, costs in self._group_costs_by_kind().items()
-        }
-        median_cost = median(self.costs.values()) if self.costs else 0.0
-        for output in planned:
-            self._remaining[output] = known_costs.get(
-                output, median_by_kind.get(_parse_output_kind(output), median_cost)
-            )
-        self._total = sum(self._remaining.values())
-        self._known = bool(known_costs) and sum(known_costs.values()) >= _KNOWN_SHARE * self._total
-
-    def _group_costs_by_kind(self) -> Mapping[str, list[float]]:
         costs_by_kind: defaultdict[str, list[float]] = defaultdict(list)
         for output, cost in self.costs.items():
             costs_by_kind[_parse_output_kind(output)].append(cost)
-        return costs_by_kind
+        medians = {kind: median(costs) for kind, costs in costs_by_kind.items()}
+        default = median(self.costs.values()) if self.costs else 0.0
+        for output in planned:
+            typical_cost = medians.get(_parse_output_kind(output), default)
+            self._remaining[output] = known_costs.get(output, typical_cost)
+        self._total = sum(self._remaining.values())
+        self._known = bool(known_costs) and sum(known_costs.values()) >= _KNOWN_SHARE * self._total
 
     def finish_step(self, line: str, now: float) -> None:
         """Record a line that Ninja prints after a step; `now` is in seconds of a monotonic clock.
@@ -74,9 +68,6 @@ class Forecast:
 
 
 def _parse_output_kind(output: str) -> str:
-    """Return the kind of an output: `.cu.o`, `.cpp.o`, `.so`.
-
-    Outputs of one kind cost about the same.
-    """
+    """Return `.cu.o`, `.cpp.o` or `.so`: outputs of one kind cost about the same."""
     name = output.replace("\\", "/").rpartition("/")[2]
     return "".join(f".{part}" for part in name.split(".")[1:][-2:])

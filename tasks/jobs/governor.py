@@ -20,8 +20,6 @@ these allows one more job, which may be a remote one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
 # Share of the limit that is kept free, and its minimum in MiB: for growth between two samples and
@@ -46,52 +44,40 @@ _PATIENCE = 10.0  # seconds that a job is paused before the number of jobs is lo
 
 def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
     """Return how many jobs may run at once, at least one, and which of them to pause."""
-    free_mib = (
-        view.available_mib
-        - max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
-        - _estimate_overshoot(view)
-    )
-    oldest_first = sorted(view.running, key=lambda job: -job.age)
+    margin = max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
+    # The MiB by which a job without a record may exceed its forecast
+    unknown = (_estimate_peak(job, view) for job in view.running if _is_unknown(job))
+    free_mib = view.available_mib - margin - max(unknown, default=0.0)
     accepted: list[Job] = []
-    displaced: list[Job] = []
-    for job in _order_candidates(oldest_first):
-        if _is_machine_full(accepted, job, view):
+    displaced: list[Job] = []  # by the limit of local jobs
+    # Running jobs first, as they keep their memory; the oldest first among them and the paused ones
+    for job in sorted(view.running, key=lambda job: (job.waits > 0, -job.age)):
+        local_jobs = sum(one.kind != "remote" for one in accepted)
+        if view.local and job.kind != "remote" and local_jobs >= view.local:
             displaced.append(job)
             continue
         growth = _estimate_growth(job, view)
         if growth <= max(0.0, free_mib) or (not accepted and not job.waits):
             accepted.append(job)
             free_mib -= growth
-    if not accepted and oldest_first:
-        accepted.append(min(oldest_first, key=lambda job: _estimate_growth(job, view)))
+    if not accepted and view.running:
+        accepted.append(min(view.running, key=lambda job: (_estimate_growth(job, view), -job.age)))
     paused = frozenset(job.pid for job in view.running) - {job.pid for job in accepted}
     short_of_memory = paused - {job.pid for job in displaced}
     max_jobs = view.most + min(len(displaced), view.most - view.local)
-    return GovernorDecision(
-        max(1, min(_compute_job_count(view, free_mib, short_of_memory), max_jobs)), paused
-    )
+    jobs = _compute_job_count(view, free_mib, short_of_memory)
+    return GovernorDecision(max(1, min(jobs, max_jobs)), paused)
 
 
-def _is_machine_full(fitting: Sequence[Job], job: Job, view: BuildSnapshot) -> bool:
-    """Return True if `local` local jobs are running already, so that `job` must wait."""
-    if not view.local or job.kind == "remote":
-        return False
-    return sum(accepted_job.kind != "remote" for accepted_job in fitting) >= view.local
-
-
-def _order_candidates(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield the running jobs, then the paused ones: running jobs keep their memory."""
-    yield from (job for job in jobs if not job.waits)
-    yield from (job for job in jobs if job.waits)
-
-
-def _compute_job_count(view: BuildSnapshot, room: float, short: frozenset[int]) -> int:
+def _compute_job_count(view: BuildSnapshot, free_mib: float, short: frozenset[int]) -> int:
     """Return how many jobs may run; `short` are the jobs that are paused for lack of memory."""
     running = len(view.running)
     if short:
         return running - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
-    next_mib = _estimate_next_job(view)
-    additional = int((room - view.idle * next_mib) // next_mib)
+    # Only Ninja knows which job comes next: take the largest typical value of the running kinds
+    kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
+    next_mib = max(1, *(_compute_quantile(_TYPICAL, kind, view) for kind in kinds))
+    additional = int((free_mib - view.idle * next_mib) // next_mib)
     if additional > 0 and any(_is_unknown(job) for job in view.running):
         additional = int(view.since_grant >= _MOMENT)
     return running + view.idle + additional
@@ -102,14 +88,7 @@ def _is_unknown(job: Job) -> bool:
     return not job.expected_mib and job.kind != "remote"
 
 
-def _estimate_overshoot(view: BuildSnapshot) -> float:
-    """Return the MiB by which a job without a record may exceed its forecast."""
-    unknown = (_estimate_peak(job, view) for job in view.running if _is_unknown(job))
-    return max(unknown, default=0.0)
-
-
 def _estimate_growth(job: Job, view: BuildSnapshot) -> float:
-    """Return the MiB by which the job is expected to grow."""
     return max(0.0, _estimate_peak(job, view) - job.resident_mib)
 
 
@@ -117,15 +96,6 @@ def _estimate_peak(job: Job, view: BuildSnapshot) -> float:
     forecast = job.expected_mib or _compute_quantile(_LIKELY, job.kind, view)
     factor = _PAST_RECORD if job.expected_mib else _PAST_KIND
     return forecast if job.peak_mib <= forecast else job.peak_mib * factor
-
-
-def _estimate_next_job(view: BuildSnapshot) -> float:
-    """Return the expected MiB of the next job.
-
-    This is the largest typical value of the running kinds: only Ninja knows which job comes next.
-    """
-    kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
-    return max(1, *(_compute_quantile(_TYPICAL, kind, view) for kind in kinds))
 
 
 def _compute_quantile(share: float, kind: JobKind, view: BuildSnapshot) -> float:

@@ -1,6 +1,4 @@
-"""Inspect and pause processes.
-
-On Linux /proc is read directly, because this runs four times a second; elsewhere psutil is used.
+"""Inspect and pause processes, by /proc on Linux, as this runs four times a second, or psutil.
 
 The values of a process that has ended or belongs to another user are empty; that is no error.
 """
@@ -77,10 +75,9 @@ def read_arguments(pid: int) -> tuple[str, ...]:
 def read_variable(pid: int, name: str) -> str:
     """Return a variable of the environment of the process, "" if it is not set."""
     if HAS_PROC:
-        for entry in os.fsdecode(_read_proc_file(pid, "environ")).split("\0"):
-            if entry.startswith(f"{name}="):
-                return entry.partition("=")[2]
-        return ""
+        entries = os.fsdecode(_read_proc_file(pid, "environ")).split("\0")
+        values = (entry.partition("=")[2] for entry in entries if entry.startswith(f"{name}="))
+        return next(values, "")
     return _query_process(pid, lambda process: process.environ().get(name, ""), "")
 
 
@@ -113,7 +110,7 @@ def has_open_file(pid: int, path: str) -> bool:
     return False
 
 
-def has_pending_stop_signal(pid: int) -> bool:
+def _has_pending_stop_signal(pid: int) -> bool:
     """Return True if a signal to end is pending, as in a stopped process. Linux only."""
     return any(
         line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
@@ -122,27 +119,18 @@ def has_pending_stop_signal(pid: int) -> bool:
 
 
 def _read_proc_file(pid: int, name: str) -> bytes:
-    try:
+    """Return the content of a file of /proc, b"" if it cannot be read; most need only one read."""
+    with contextlib.suppress(OSError):
         file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return _read_descriptor(file)
-    except OSError:
-        return b""
-    finally:
-        os.close(file)
-
-
-def _read_descriptor(file: int) -> bytes:
-    """Read a whole file; one read is enough for most."""
-    data = os.read(file, 4096)
-    while len(data) % 4096 == 0 and data and len(data) < _MAX_READ:
-        chunk = os.read(file, _MAX_READ)
-        if not chunk:
-            break
-        data += chunk
-    return data
+        try:
+            chunk = data = os.read(file, 4096)
+            while chunk and len(data) % 4096 == 0 and len(data) < _MAX_READ:
+                chunk = os.read(file, _MAX_READ)
+                data += chunk
+            return data
+        finally:
+            os.close(file)
+    return b""
 
 
 # Signals to the whole session are ignored: this script must survive to resume the paused jobs
@@ -152,10 +140,7 @@ for group in $groups; do kill -s CONT -- "-$group"; done"""
 
 
 class PausedJobs:
-    """The paused jobs.
-
-    `since` maps process ids to the start of the pause, in seconds of a monotonic clock.
-    """
+    """The paused jobs; `since` maps process ids to the start of the pause in monotonic seconds."""
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
@@ -163,22 +148,19 @@ class PausedJobs:
         self._ending: set[int] = set()
         self._possible = HAS_PROC
 
-    def set_paused_jobs(self, wanted: frozenset[int], now: float) -> None:
-        """Pause exactly the jobs in `wanted` and resume all others.
+    def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
+        """Pause exactly these jobs and resume all others.
 
         A job with a pending signal to end is resumed, so that it can end.
         """
-        self._ending.update(filter(has_pending_stop_signal, self.since))
-        pausable = (
-            pid for pid in wanted - self._ending if self._possible and _is_group_leader(pid)
-        )
-        wanted = frozenset(pausable)
-        for pid in self.since.keys() - wanted:
+        self._ending.update(filter(_has_pending_stop_signal, self.since))
+        pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
+        for pid in self.since.keys() - pids:
             _signal_group(pid, signal.SIGCONT)
-        if wanted != self.since.keys() and self._notify_watchdog(wanted):
-            for pid in wanted - self.since.keys():
+        if pids != self.since.keys() and self._notify_watchdog(pids):
+            for pid in pids - self.since.keys():
                 _signal_group(pid, signal.SIGSTOP)
-            self.since = {pid: self.since.get(pid, now) for pid in wanted}
+            self.since = {pid: self.since.get(pid, now) for pid in pids}
 
     def close(self) -> None:
         """Resume all jobs."""
@@ -192,7 +174,7 @@ class PausedJobs:
             watch.wait()
             process_group.end_group(watch)
 
-    def _notify_watchdog(self, wanted: frozenset[int]) -> bool:
+    def _notify_watchdog(self, pids: set[int]) -> bool:
         """Send the jobs to pause to the watchdog; return False if the watchdog has ended.
 
         This must precede the pause: this process may be killed in between.
@@ -203,7 +185,7 @@ class PausedJobs:
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)
                 self._watch = process_group.start_child(argv, stdin=PIPE, env={}, **options)
             if self._watch.stdin:
-                self._watch.stdin.write(" ".join(map(str, sorted(wanted))) + "\n")
+                self._watch.stdin.write(" ".join(map(str, sorted(pids))) + "\n")
                 self._watch.stdin.flush()
         except OSError:
             self._possible = False
@@ -214,12 +196,9 @@ class PausedJobs:
 
 def _is_group_leader(pid: int) -> bool:
     """Return True if the process leads a group; a job of the console pool is in Ninja's group."""
-    if sys.platform == "win32":
-        return False
-    try:
-        return os.getpgid(pid) == pid
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):
+        return sys.platform != "win32" and os.getpgid(pid) == pid
+    return False
 
 
 def _signal_group(pid: int, number: int) -> None:

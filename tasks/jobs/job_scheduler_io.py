@@ -39,36 +39,36 @@ LineHandler = Callable[[str], None]  # handles one line of build output
 
 # A number in one of these variables would make Ninja ignore the jobserver
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+_DISK_FULL_HINT = (
+    "the disk is full (disk-full). Free some space and run the same command again. "
+    "The build continues where it stopped"
+)
 
 
 def resolve_fixed_jobs(
-    asked: int | None, pool: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
+    limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
     """Return how many compilers the program `ninja` should run at once.
 
-    None if the jobserver in the folder `pool` can enforce memory and the limit `asked`; otherwise
-    the number that memory allows now, at most `asked`.
-
-    The jobserver cannot enforce memory if sccache is one of the `launchers`: its server runs the
-    compilers, so that their memory is not that of Ninja's children.
+    None if the jobserver in `folder` can enforce memory and `limit`; otherwise the number that
+    memory allows now, at most `limit`. The jobserver cannot enforce memory if sccache is one of the
+    `launchers`: its server runs the compilers, which are not Ninja's children.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
     # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain one
-    fits = (os.name == "nt" or " " not in str(pool)) and not served
+    fits = (os.name == "nt" or " " not in str(folder)) and not served
     obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
-    return None if obeys else compute_safe_jobs(asked)
+    return None if obeys else compute_safe_jobs(limit)
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers memory allows now.
+    """Return how many compilers memory allows now, at most `limit` or else the number of cores.
 
-    At most `limit`, which may exceed the number of cores; without a limit, at most the number of
-    cores.
+    `limit` may exceed the number of cores.
     """
-    if not limit:
-        return capacity.compute_safe_jobs(compiler_mib)
-    return min(limit, capacity.compute_safe_jobs(compiler_mib, limit))
+    jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
+    return min(limit or jobs, jobs)
 
 
 @dataclass
@@ -134,18 +134,14 @@ class JobScheduler:
 
     def _apply_limit(self) -> None:
         """Divide the limit between this machine and the workers; report a fixed number below it."""
-        if not self.limit:
-            return
-        if self.jobs:
-            if self.jobs < self.limit:
-                print_line(
-                    f"running {self.jobs} of {self.limit} jobs: memory allows no more now, and the "
-                    "number is fixed for this build (build.jobs_exact: true runs all "
-                    f"{self.limit})"
-                )
-            return
-        self.most = min(self.most, self.limit) if self.slots else self.limit
-        self.slots = min(self.slots, self.limit - self.most)
+        if self.limit and not self.jobs:
+            self.most = min(self.most, self.limit) if self.slots else self.limit
+            self.slots = min(self.slots, self.limit - self.most)
+        elif self.limit and self.jobs and self.jobs < self.limit:
+            print_line(
+                f"running {self.jobs} instead of {self.limit} jobs until the end of this build: "
+                "the free memory is not sufficient for more. For all, set build.jobs_exact: true"
+            )
 
     def sample_activity(self) -> BuildActivity:
         """Return the jobs that run now, and how many are held back."""
@@ -160,27 +156,23 @@ class JobScheduler:
         if self.jobs:
             yield {}
             return
-        pool = None
+
+        def decide(view: BuildSnapshot) -> GovernorDecision:
+            return decide_jobs(replace(view, most=most, local=self.most if self.slots else 0))
+
+        folder, jobserver = Path(self.jobserver_folder), None
+        tokens = most + self.slots  # one more for each local job that waits for a free slot
         try:
-            # one more for each local job that is paused until this machine has a free slot
-            tokens = most + self.slots
-            with jobserver_io.join_jobserver(
-                Path(self.jobserver_folder), tokens, self._decide_local_jobs, self.expected
-            ) as pool:
-                self.active_jobserver = pool
-                yield pool.build_environment()
+            with jobserver_io.join_jobserver(folder, tokens, decide, self.expected) as jobserver:
+                self.active_jobserver = jobserver
+                yield jobserver.build_environment()
         finally:
             self.active_jobserver = None
-            if pool:
-                self.busiest, self.used_jobserver = pool.peak_jobs, bool(pool.peaks)
-                self.peaks.update(pool.peaks)
+            if jobserver:
+                self.busiest, self.used_jobserver = jobserver.peak_jobs, bool(jobserver.peaks)
+                self.peaks.update(jobserver.peaks)
 
-    def _decide_local_jobs(self, view: BuildSnapshot) -> GovernorDecision:
-        if not self.slots:
-            return decide_jobs(view)
-        return decide_jobs(replace(view, most=self.most + self.slots, local=self.most))
-
-    def _should_retry(self, error: CommandFailedError, seen: ObservedMemory) -> bool:
+    def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
         """Return True, with a message, to retry; otherwise set the hint of `error` if known."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
@@ -188,90 +180,52 @@ class JobScheduler:
         if not self.jobs and any(log.find_lines(failures, ("old-make",))):
             self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
             print_warning(
-                "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
-                f"going on with {self.jobs} at once"
+                "this build runs a GNU make before 4.4, which does not support the jobserver. "
+                f"Retrying with build.jobs: {self.jobs}"
             )
             return True
         culprits = find_killed_outputs(failures, log)
         if not culprits:
-            _explain_full_disk(error, is_disk_full(failures, log))
+            error.hint = _DISK_FULL_HINT if is_disk_full(failures, log) else error.hint
             return False
+        # The jobserver sees no jobs of a build that chose their number
+        chosen = self.jobs or not self.used_jobserver
         decision = decide_retry(
             KilledAttempt(
-                memory_short=seen.is_memory_short(),
+                memory_short=memory.is_memory_short(),
                 names_memory=has_memory_message(failures, log),
-                jobs=self._count_busy_jobs(),
+                jobs=self.jobs if chosen else min(self.most, self.busiest or self.most),
                 safe_jobs=compute_safe_jobs(self.limit),
                 retries=self.attempts,
                 unchanged_retries=self.tried_again,
             )
         )
+        names = ", ".join(Path(output).name for output in culprits if output != "?")
+        compiler = f"the compiler of {names}" if names else "a compiler"
         if decision.jobs is None:
             if decision.retry:
                 self.tried_again = True
                 print_warning(
-                    f"{_format_outputs(culprits)} was killed, though memory was not short: "
-                    "going on with as many at once"
+                    f"{compiler} was killed although memory was not short. "
+                    "Retrying with the same build.jobs"
                 )
-        else:
-            self._expect_more_memory(culprits)
-            if decision.retry:
-                self._limit_jobs(decision.jobs)
-                print_warning(
-                    f"no memory was left for {_format_outputs(culprits)}: "
-                    f"going on with {decision.jobs} at once"
-                )
-            else:
-                _explain_memory_limit(error, culprits)
-        return decision.retry
-
-    def _count_busy_jobs(self) -> int | None:
-        """Return how many jobs ran at once, None if the build chose its number.
-
-        The jobserver sees no jobs in such a build.
-        """
-        if self.jobs or not self.used_jobserver:
-            return self.jobs
-        return min(self.most, self.busiest or self.most)
-
-    def _expect_more_memory(self, culprits: tuple[str, ...]) -> None:
-        """Double the expected memory of the outputs whose compilers were killed."""
+            return decision.retry
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
-        self.expected = {**self.expected, **self.peaks}
-        doubled = {name: 2 * self.expected.get(name, 0) for name in culprits}
-        self.expected = {**self.expected, **doubled}
-
-    def _limit_jobs(self, jobs: int) -> None:
-        """Run at most `jobs` jobs in the next attempt.
-
-        The number is fixed if the jobserver saw no job.
-        """
+        known = {**self.expected, **self.peaks}
+        self.expected = known | {name: 2 * known.get(name, 0) for name in culprits}
+        if not decision.retry:
+            error.hint = (
+                f"{compiler} needs more memory than is available ({MEMORY_SLUGS[os.name]}). Close "
+                "other programs, add swap space, or turn off the feature that needs this file"
+            )
+            return False
         self.attempts += 1
-        if self.jobs or not self.used_jobserver:
-            self.jobs = jobs
+        if chosen:
+            self.jobs = decision.jobs
         else:
-            self.most = jobs
-
-
-def _explain_full_disk(error: CommandFailedError, full: bool) -> None:
-    if full:
-        error.hint = (
-            "the disk is full (disk-full): free some room and run the same command again, which "
-            "goes on from what is done"
-        )
-
-
-def _explain_memory_limit(error: CommandFailedError, culprits: tuple[str, ...]) -> None:
-    error.hint = (
-        f"{_format_outputs(culprits)} needs more memory than there is "
-        f"({MEMORY_SLUGS[os.name]}): close other "
-        "programs, add swap, or take what needs it out of the build"
-    )
-
-
-def _format_outputs(culprits: tuple[str, ...]) -> str:
-    names = [Path(output).name for output in culprits if output != "?"]
-    return ", ".join(names) or "a compiler"
+            self.most = decision.jobs
+        print_warning(f"{compiler} ran out of memory. Retrying with build.jobs: {decision.jobs}")
+        return True
 
 
 _condition = threading.Condition()
@@ -281,27 +235,19 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
     """Hold a build slot for the block; with `alone` no other build runs meanwhile."""
+    kind = "alone" if alone else "sharing"
+    # A waiting `alone` build blocks later builds; otherwise it would wait for all of them
+    other = "sharing" if alone else "waiting"
     with _condition:
-        _wait_for_slot(alone=alone)
-        _active_builds["alone" if alone else "sharing"] += 1
+        _active_builds["waiting"] += alone
+        try:
+            _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds[other])
+        finally:
+            _active_builds["waiting"] -= alone
+        _active_builds[kind] += 1
     try:
         yield
     finally:
         with _condition:
-            _active_builds["alone" if alone else "sharing"] -= 1
+            _active_builds[kind] -= 1
             _condition.notify_all()
-
-
-def _wait_for_slot(*, alone: bool) -> None:
-    """Wait for the slot.
-
-    A waiting `alone` build blocks later builds; otherwise it would wait for all of them.
-    """
-    if not alone:
-        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["waiting"])
-        return
-    _active_builds["waiting"] += 1
-    try:
-        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["sharing"])
-    finally:
-        _active_builds["waiting"] -= 1

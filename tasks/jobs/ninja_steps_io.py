@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -37,11 +37,10 @@ class NinjaDryRun:
 
 def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
     """Return what Ninja would do for `target`, None if the dry run fails."""
-    argv = (ninja, "-C", str(folder), "-n", target)
+    argv, purpose = (ninja, "-C", str(folder), "-n", target), "list Ninja's steps"
     try:
-        text = shell.capture_output(
-            Command(argv, shell.build_host_env(), "ask Ninja", cwd=Path(folder))
-        )
+        command = Command(argv, shell.build_host_env(), purpose, cwd=Path(folder))
+        text = shell.capture_output(command)
     except (CommandFailedError, MissingToolError):
         return None
     words = [step.text for step in map(parse_ninja_step, text.splitlines()) if step]
@@ -79,34 +78,22 @@ class EdgeTimes:
 
 
 def build_edges(
-    heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
-) -> Iterator[Edge]:
-    """Yield the edges of compilers and linkers, finished and failed, ordered by start time.
+    times: EdgeTimes, log_entries: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
+) -> list[Edge]:
+    """Return the edges of compilers and linkers, finished and failed, ordered by start time.
 
-    `made` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's log has
-    no entry for an output that failed: its duration is 0 if its job was never sampled.
+    `log_entries` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's
+    log has no entry for an output that failed: its duration is 0 if its job was never sampled.
     """
-    edges = [*_build_failed_edges(heard, peaks), *_build_finished_edges(heard, made, peaks)]
-    yield from sorted(edges, key=lambda one: (one.began, one.output))
-
-
-def _build_finished_edges(
-    heard: EdgeTimes, made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
-) -> Iterator[Edge]:
-    compiled = dict(build_history_io.select_compiled(made))
-    reported = heard.finished.keys() & compiled.keys()
-    start = min(
-        (heard.finished[output] - compiled[output].ended for output in reported), default=None
-    )
-    for output, entry in compiled.items():
-        end = heard.finished.get(output)
-        if end is None and start is not None:
-            end = start + entry.ended  # no line was printed for this output
-        if end is not None:
-            yield Edge(output, end - entry.seconds, end, peaks.get(output))
-
-
-def _build_failed_edges(heard: EdgeTimes, peaks: Mapping[str, int]) -> Iterator[Edge]:
-    for output, end in heard.failed.items():
-        start = min(heard.since.get(output, end), end)
-        yield Edge(output, start, end, peaks.get(output), failed=True)
+    edges = []
+    for output, end in times.failed.items():
+        start = min(times.since.get(output, end), end)
+        edges.append(Edge(output, start, end, peaks.get(output), failed=True))
+    compiled = dict(build_history_io.select_compiled(log_entries))
+    reported = times.finished.keys() & compiled.keys()
+    if reported:
+        began = min(times.finished[output] - compiled[output].ended for output in reported)
+        for output, entry in compiled.items():  # Ninja prints no line for some of them
+            end = times.finished.get(output, began + entry.ended)
+            edges.append(Edge(output, end - entry.seconds, end, peaks.get(output)))
+    return sorted(edges, key=lambda edge: (edge.began, edge.output))

@@ -1,8 +1,4 @@
-"""Decide how many compilers run after some were killed: half as many if memory was short.
-
-Both users of the decision call the same function: the scheduler, which reads the log of each failed
-attempt, and the auto-fix, which also knows the exit code.
-"""
+"""Decide how many compilers run after some were killed: half as many if memory was short."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """Whether to retry the build, and with how many `jobs`.
-
-    None for `jobs` is the same number as before: memory did not cause the kill.
-    """
+    """Whether to retry the build, and with how many `jobs`; None: as before, memory sufficed."""
 
     retry: bool
     jobs: int | None = None

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import select
-import struct
 import sys
 import termios
 from collections.abc import Iterator
@@ -28,14 +27,14 @@ class TokenPipe:
 
     def __init__(self, path: Path) -> None:
         self.auth = f"fifo:{path}"
-        self._stop, self._stopped = os.pipe()
+        self.stopped = False
+        self._stop, self._stop_writer = os.pipe()
         # Open for reading and writing: a pipe without a reader loses its content
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def count_tokens(self) -> int:
         """Return the number of bytes in the pipe."""
-        buffer = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4))
-        return int(struct.unpack("i", buffer)[0])
+        return int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def take_tokens(self, wanted: int) -> int:
         """Take up to `wanted` tokens without waiting; return how many were taken."""
@@ -54,25 +53,18 @@ class TokenPipe:
     def wait_for_tokens(self, seconds: float, wanted: int) -> int:
         """Wait for tokens and take up to `wanted`; return how many were taken.
 
-        Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
-
-        Owed tokens are taken at the moment at which Ninja returns them: Ninja reads the next token
-        within some hundred microseconds.
+        Returns 0 after `seconds`, and as soon as `stop_waiting` is called. Tokens are taken when
+        Ninja returns them: it reads the next token within some hundred microseconds.
         """
         descriptors = [self._stop, self._fd] if wanted else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
         return 0 if self._stop in ready else self.take_tokens(wanted)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether waiting was ended by `stop_waiting`."""
-        return self._stopped < 0
-
     def stop_waiting(self) -> None:
         """End the current wait, and prevent further ones."""
-        if self._stopped >= 0:
-            descriptor, self._stopped = self._stopped, -1
-            os.close(descriptor)
+        if not self.stopped:
+            self.stopped = True
+            os.close(self._stop_writer)
 
     def close(self) -> None:
         """Close the pipe; its tokens remain for other builds."""

@@ -31,18 +31,19 @@ class ProgressMonitor:
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
 
-    def read_activity(self, pool: Jobserver | None) -> BuildActivity:
-        """Return the current activity, with the jobs of `pool` if the build has a jobserver."""
+    def read_activity(self, jobserver: Jobserver | None) -> BuildActivity:
+        """Return the current activity, with the running jobs if the build has a jobserver."""
+        jobs = jobserver.at_work if jobserver else ()
         memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
         return BuildActivity(
-            jobs=pool.in_use if pool else None,
-            held_back=pool.withheld_jobs if pool else 0,
+            jobs=jobserver.in_use if jobserver else None,
+            held_back=jobserver.withheld_jobs if jobserver else 0,
             used_mib=memory.limit_mib - memory.available_mib,
             limit_mib=memory.limit_mib,
             hit_rate=self.hit_rate(),
-            heavy=find_heavy_jobs(pool.at_work if pool else ()),
+            heavy=find_heavy_jobs(jobs),
             slowest=find_slowest_outputs(self.took()),
-            paused=sum(job.waits > 0 for job in pool.at_work) if pool else 0,
+            paused=sum(job.waits > 0 for job in jobs),
         )
 
 
@@ -56,23 +57,22 @@ def create_line_handler() -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def report_build_progress(
-    look: Callable[[], BuildActivity], forecast: Forecast | None = None
+    sample: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a handler for the lines of a build, and report the result of `look` each second.
+    """Yield a handler for the lines of a build, and report the result of `sample` each second.
 
-    The reports continue while Ninja is silent.
-
-    With a `forecast`, the remaining time comes from it instead of the number of steps.
+    The reports continue while Ninja is silent. With a `forecast`, the remaining time comes from it
+    instead of the number of steps.
     """
     reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
     report = bind_current_context(reporter.report_periodically)
-    report_thread = threading.Thread(target=report, args=(look, is_over), name="watch", daemon=True)
-    report_thread.start()
+    thread = threading.Thread(target=report, args=(sample, is_over), name="watch", daemon=True)
+    thread.start()
     try:
         yield reporter.report_line
     finally:
         is_over.set()
-        report_thread.join()
+        thread.join()
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,8 @@ class _ProgressReporter:
     """The progress display of one command.
 
     While Ninja counts steps, only Ninja's lines are shown: compiler output goes to the log. CMake's
-    `--` marks the end of Ninja, even if the last step was never reached.
-
-    One thread reads the build's output, another samples the activity: the lock lets one of them
-    report at a time.
+    `--` marks the end of Ninja, even if the last step was never reached. The lock is for two
+    threads: one reads the build's output, the other samples the activity.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)
@@ -107,8 +105,11 @@ class _ProgressReporter:
         with self.lock:
             progress = self.meter.read_line(line, now)
             if progress:
-                progress = replace(progress, eta=self._estimate_eta(line, now, progress.eta))
                 progress = replace(progress, at_work=self.at_work)
+                if self.forecast:
+                    self.forecast.finish_step(line, now)
+                    if (remaining := self.forecast.estimate_remaining(now)) is not None:
+                        progress = replace(progress, eta=remaining)
                 is_done = progress.done >= progress.total
                 self.counting = None if is_done else _LastStep(text, progress, now)
                 self.before_first = False
@@ -118,25 +119,18 @@ class _ProgressReporter:
                 self.text = text
                 show_progress(text, progress)
 
-    def report_periodically(self, look: Callable[[], BuildActivity], over: threading.Event) -> None:
-        """Report the activity each second until `over` is set, even if no step ends."""
-        while not over.is_set():
-            self.at_work = look()
+    def report_periodically(
+        self, sample: Callable[[], BuildActivity], is_over: threading.Event
+    ) -> None:
+        """Report the activity each second until `is_over` is set, even if no step ends."""
+        while not is_over.is_set():
+            self.at_work = sample()
             with self.lock:
                 now = time.monotonic()
                 if last_step := self.counting:
                     progress = last_step.progress.advance_time(now - last_step.when)
                     show_progress(last_step.text, replace(progress, at_work=self.at_work))
                 else:
-                    silent_seconds = now - self.began if self.before_first else 0.0
-                    show_progress(
-                        self.text, Progress(0, 0, at_work=self.at_work, silent=silent_seconds)
-                    )
-            over.wait(_REPORT_INTERVAL)
-
-    def _estimate_eta(self, line: str, now: float, by_count: float | None) -> float | None:
-        if not self.forecast:
-            return by_count
-        self.forecast.finish_step(line, now)
-        remaining = self.forecast.estimate_remaining(now)
-        return by_count if remaining is None else remaining
+                    silent = now - self.began if self.before_first else 0.0
+                    show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
+            is_over.wait(_REPORT_INTERVAL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from tasks.core.build_activity import (
     classify_output,
     find_output_path,
 )
-from tasks.jobs import job_processes_io
+from tasks.jobs import job_processes_io as processes
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.system import process_group
 
@@ -86,7 +86,7 @@ class RunningEdges:
 
         `paused` maps process ids to the start of their pause.
         """
-        alive = job_processes_io.list_pids()
+        alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
         recent = [pid for pid, since in self._known.items() if now - since < _SETTLES]
@@ -96,18 +96,12 @@ class RunningEdges:
             self._assign_to_edge(pid, now)
         for edge in self._edges.values():
             self._measure_memory(edge, now, paused or {})
-        self._find_joined_ninjas()
+        # Before Ninja opens the jobserver, it builds the inputs of build.ninja (PyTorch's generated
+        # sources) with any number of jobs
+        path = self._auth.removeprefix("fifo:")
+        waiting = self._ninjas.keys() - self._joined
+        self._joined.update(ninja for ninja in waiting if processes.has_open_file(ninja, path))
         return self._build_snapshot()
-
-    def _find_joined_ninjas(self) -> None:
-        """Find the Ninjas that have opened the jobserver.
-
-        Before that, Ninja builds the inputs of build.ninja itself (PyTorch's generated sources)
-        with any number of jobs.
-        """
-        for ninja in self._ninjas.keys() - self._joined:
-            if job_processes_io.has_open_file(ninja, self._auth.removeprefix("fifo:")):
-                self._joined.add(ninja)
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
         """Assign a process to the edge of its parent, after the parent itself.
@@ -117,13 +111,12 @@ class RunningEdges:
         if pid in self._known:
             return
         self._known[pid] = now
-        parent = job_processes_io.find_parent_pid(pid)
+        parent = processes.find_parent_pid(pid)
         if parent > 1 and parent not in self._known:
             self._assign_to_edge(parent, now)
         if parent in self._ninjas:
-            self._edges[pid] = _RunningEdge(
-                parent, self._ninjas[parent], now, Job(pid, "", "other", 0, 0)
-            )
+            job = Job(pid, "", "other", 0, 0)
+            self._edges[pid] = _RunningEdge(parent, self._ninjas[parent], now, job)
             self._owner[pid] = pid
         elif parent in self._owner:
             self._owner[pid] = self._owner[parent]
@@ -135,31 +128,26 @@ class RunningEdges:
         """Update what the process runs: between fork and exec it still looks like its parent."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
-            command = " ".join(job_processes_io.read_arguments(pid))
+            command = " ".join(processes.read_arguments(pid))
             output, kind = find_output_path(command), classify_command(command)
-            edge.job = self._add_expected_memory(replace(edge.job, output=output, kind=kind))
             if kind == "c++" and edge.ninja in self._sending:
-                edge.job = replace(edge.job, kind="remote", expected_mib=0)
-        program = job_processes_io.read_program_name(pid)
+                kind = "remote"
+            expected = 0 if kind == "remote" else self._expected.get(output, 0)
+            edge.job = replace(edge.job, output=output, kind=kind, expected_mib=expected)
+        program = processes.read_program_name(pid)
         self._detect_local_compile(pid, program)
         if program in _MAKE_NAMES and pid in self._owner:
             self._edges[self._owner[pid]].makes = True
         elif program in _MAKE_NAMES and self._has_jobserver_flag(pid):
             self._makes.add(pid)
-        if (
-            program.startswith("ninja")
-            and pid not in self._ninjas
-            and self._is_jobserver_client(pid)
-        ):
-            self._ninjas[pid] = job_processes_io.read_variable(pid, process_group.RUN_VARIABLE)
-            if job_processes_io.read_variable(pid, DISTRIBUTE_VARIABLE):
+        is_new_ninja = program.startswith("ninja") and pid not in self._ninjas
+        if is_new_ninja and self._is_jobserver_client(pid):
+            self._ninjas[pid] = processes.read_variable(pid, process_group.RUN_VARIABLE)
+            if processes.read_variable(pid, DISTRIBUTE_VARIABLE):
                 self._sending.add(pid)
             if pid in self._owner:
                 self._edges[self._owner[pid]].nests = True
             self._adopt_children(pid, now)
-
-    def _add_expected_memory(self, job: Job) -> Job:
-        return replace(job, expected_mib=self._expected.get(job.output, 0))
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
         """Change a remote job to a local one if its compiler runs here: no worker took the job.
@@ -169,84 +157,68 @@ class RunningEdges:
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
             return
-        if "-E" not in job_processes_io.read_arguments(pid):
-            edge.job = self._add_expected_memory(replace(edge.job, kind="c++"))
+        if "-E" not in processes.read_arguments(pid):
+            expected = self._expected.get(edge.job.output, 0)
+            edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
         """Return True if this Ninja uses the jobserver: a Ninja with -j ignores it.
 
         A child of Ninja that has not called exec yet still looks like a Ninja and does not count.
         """
-        arguments, parent = (
-            job_processes_io.read_arguments(pid),
-            job_processes_io.find_parent_pid(pid),
-        )
-        if parent in self._ninjas and arguments == job_processes_io.read_arguments(parent):
+        arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
+        if parent in self._ninjas and arguments == processes.read_arguments(parent):
             return False
         has_own_limit = any(argument.startswith("-j") for argument in arguments)
         return self._has_jobserver_flag(pid) and not has_own_limit
 
     def _has_jobserver_flag(self, pid: int) -> bool:
-        flags = job_processes_io.read_variable(pid, "MAKEFLAGS").split()
-        return f"--jobserver-auth={self._auth}" in flags
+        flag = f"--jobserver-auth={self._auth}"
+        return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
     def _adopt_children(self, ninja: int, now: float) -> None:
         """Assign the children again that this Ninja started before it was recognized."""
         start = self._known[ninja]
         recent = [pid for pid, since in self._known.items() if since >= start]
-        for pid in [pid for pid in recent if job_processes_io.find_parent_pid(pid) == ninja]:
+        for pid in [pid for pid in recent if processes.find_parent_pid(pid) == ninja]:
             self._forget_process(pid)
             self._assign_to_edge(pid, now)
 
     def _measure_memory(self, edge: _RunningEdge, now: float, paused: Mapping[int, float]) -> None:
-        size = sum(job_processes_io.read_resident_bytes(pid) for pid in edge.members) // _MIB
-        waits = now - paused[edge.job.pid] if edge.job.pid in paused else 0.0
-        edge.job = replace(
-            edge.job,
-            resident_mib=size,
-            peak_mib=max(size, edge.job.peak_mib),
-            age=now - edge.since,
-            waits=waits,
-        )
+        size = sum(map(processes.read_resident_bytes, edge.members)) // _MIB
+        peak, waits = max(size, edge.job.peak_mib), now - paused.get(edge.job.pid, now)
+        age = now - edge.since
+        edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
 
     def _forget_process(self, pid: int) -> None:
+        """Remove an ended process; an edge ends with its first process, which records its peak."""
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
-        self._joined.discard(pid)
-        self._sending.discard(pid)
-        self._makes.discard(pid)
-        if pid in self._edges:
-            self._finish_edge(pid)
+        for pids in (self._joined, self._sending, self._makes):
+            pids.discard(pid)
+        if edge := self._edges.pop(pid, None):
+            for (
+                member
+            ) in edge.members:  # those that remain, such as servers, serve other edges, too
+                self._owner.pop(member, None)
+            job = edge.job
+            insort(self.shown[job.kind], job.peak_mib)
+            if job.output and edge.run == process_group.RUN_ID and job.kind != "remote":
+                self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
         elif pid in self._owner:
             self._edges[self._owner[pid]].members.discard(pid)
         self._owner.pop(pid, None)
 
-    def _finish_edge(self, pid: int) -> None:
-        """Record the peak of an edge, which ends with its first process.
-
-        Processes that remain, such as servers, work for other edges as well.
-        """
-        edge = self._edges.pop(pid)
-        for member in edge.members:
-            self._owner.pop(member, None)
-        job = edge.job
-        insort(self.shown[job.kind], job.peak_mib)
-        if job.output and edge.run == process_group.RUN_ID and job.kind != "remote":
-            self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
-
     def _build_snapshot(self) -> JobsSnapshot:
-        jobs_by_ninja = dict.fromkeys(self._joined, 0)
-        for edge in self._edges.values():
-            if (
-                edge.ninja in self._joined or edge.ninja not in self._ninjas
-            ):  # that Ninja may have ended
-                jobs_by_ninja[edge.ninja] = jobs_by_ninja.get(edge.ninja, 0) + 1
+        opening = self._ninjas.keys() - self._joined  # their jobs need no token
+        busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
+        idle = len(self._joined - busy.keys())
         return JobsSnapshot(
             # A job that runs a nested Ninja is no candidate for a pause
             jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
-            ninjas=len(jobs_by_ninja),
-            idle=sum(not running for running in jobs_by_ninja.values()),
-            least=sum(max(0, running - 1) for running in jobs_by_ninja.values()),
-            most=sum(jobs_by_ninja.values()),
+            ninjas=len(busy) + idle,
+            idle=idle,
+            least=busy.total() - len(busy),
+            most=busy.total(),
             unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
         )

@@ -21,46 +21,23 @@ from tasks.system import windows_kernel
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy skips the rest on other systems
 
+BOOL, DWORD, HANDLE = windows_kernel.BOOL, windows_kernel.DWORD, windows_kernel.HANDLE
+LONG, POINTER, TEXT = windows_kernel.LONG, windows_kernel.POINTER, windows_kernel.TEXT
+declare_function = windows_kernel.declare_function
 _MOST = 0x7FFFFFFF
 _TOKEN, _TIMEOUT = 1, 0x102  # index of the second handle; timeout
 
-_create_semaphore = windows_kernel.declare_function(
-    "CreateSemaphoreW",
-    windows_kernel.POINTER,
-    windows_kernel.LONG,
-    windows_kernel.LONG,
-    windows_kernel.TEXT,
-    gives=windows_kernel.HANDLE,
-)
-_create_event = windows_kernel.declare_function(
-    "CreateEventW",
-    windows_kernel.POINTER,
-    windows_kernel.BOOL,
-    windows_kernel.BOOL,
-    windows_kernel.TEXT,
-    gives=windows_kernel.HANDLE,
-)
-_release_semaphore = windows_kernel.declare_function(
-    "ReleaseSemaphore", windows_kernel.HANDLE, windows_kernel.LONG, windows_kernel.POINTER
-)
-_set_event = windows_kernel.declare_function("SetEvent", windows_kernel.HANDLE)
-_wait_for_objects = windows_kernel.declare_function(
-    "WaitForMultipleObjects",
-    windows_kernel.DWORD,
-    windows_kernel.POINTER,
-    windows_kernel.BOOL,
-    windows_kernel.DWORD,
-    gives=windows_kernel.DWORD,
+_create_semaphore = declare_function("CreateSemaphoreW", POINTER, LONG, LONG, TEXT, gives=HANDLE)
+_create_event = declare_function("CreateEventW", POINTER, BOOL, BOOL, TEXT, gives=HANDLE)
+_release_semaphore = declare_function("ReleaseSemaphore", HANDLE, LONG, POINTER)
+_set_event = declare_function("SetEvent", HANDLE)
+_wait_for_objects = declare_function(
+    "WaitForMultipleObjects", DWORD, POINTER, BOOL, DWORD, gives=DWORD
 )
 # Not documented, but unchanged since Windows NT. Otherwise the count is known only by taking and
 # returning a token, and a Ninja that asks in between would get none
 _query_semaphore = windows_kernel.declare_native_function(
-    "NtQuerySemaphore",
-    windows_kernel.HANDLE,
-    ctypes.c_int,
-    windows_kernel.POINTER,
-    windows_kernel.DWORD,
-    windows_kernel.POINTER,
+    "NtQuerySemaphore", HANDLE, ctypes.c_int, POINTER, DWORD, POINTER
 )
 
 
@@ -75,10 +52,9 @@ class TokenSemaphore:
 
     def count_tokens(self) -> int:
         """Return the number of free tokens."""
-        information = (windows_kernel.LONG * 2)()
-        _query_semaphore(
-            self._handle, 0, ctypes.byref(information), ctypes.sizeof(information), None
-        )
+        information = (LONG * 2)()
+        size = ctypes.sizeof(information)
+        _query_semaphore(self._handle, 0, ctypes.byref(information), size, None)
         return int(information[0])
 
     def take_tokens(self, wanted: int) -> int:
@@ -94,12 +70,9 @@ class TokenSemaphore:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """Wait for tokens and take up to `wanted`; return how many were taken.
+        """Wait for tokens and take up to `wanted`, before Ninja takes them; return how many.
 
         Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
-
-        Owed tokens are taken at the moment at which Ninja returns them, before Ninja takes the
-        next.
         """
         handles = (self._stop, self._handle) if wanted else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
@@ -118,10 +91,9 @@ class TokenSemaphore:
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
         """Return the index of the handle that was signalled first."""
-        handle_array = (windows_kernel.HANDLE * len(handles))(*handles)
-        return _wait_for_objects(
-            len(handles), handle_array, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
-        )
+        milliseconds = int(max(0.0, seconds) * 1000) + bool(seconds > 0)
+        handle_array = (HANDLE * len(handles))(*handles)
+        return _wait_for_objects(len(handles), handle_array, False, milliseconds)
 
 
 class EventLeaderLock:
@@ -133,18 +105,16 @@ class EventLeaderLock:
         self._handle = 0
 
     def acquire_lead(self) -> bool:
-        """Return True if this process has the lock, now or from an earlier call.
-
-        Returns False if an elevated build has the lock.
-        """
+        """Return True if this process has the lock; False if, for example, an elevated one has."""
         if not self.taken and self._name:
             try:
                 handle = _create_event(None, True, False, self._name)
             except PermissionError:
                 return False
             self.taken = not windows_kernel.is_existing_object()
-            self._handle = handle if self.taken else 0
-            if not self.taken:
+            if self.taken:
+                self._handle = handle
+            else:
                 windows_kernel.close_handle(handle)
         return self.taken
 

@@ -102,12 +102,8 @@ def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json
         case list():
             return [redact_json(item, folders) for item in value]
         case str():
-            return _replace_folders(redact_secrets(value), folders)
+            value = redact_secrets(value)
+            # the longest path first: a directory may be inside another
+            for folder in sorted(filter(None, folders), key=len, reverse=True):
+                value = value.replace(folder, folders[folder])
     return value
-
-
-def _replace_folders(text: str, folders: Mapping[str, str]) -> str:
-    """Replace the longest path first: a directory may be inside another."""
-    for folder in sorted(filter(None, folders), key=len, reverse=True):
-        text = text.replace(folder, folders[folder])
-    return text

@@ -1,7 +1,6 @@
 """Read the dynamic linkage of shared libraries: soname, needed libraries and search paths.
 
-The search itself is in `tasks.wheels.library_linkage`. Format: the dynamic section,
-https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
+Format: the dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
 """
 
 from __future__ import annotations
@@ -39,41 +38,13 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
             return None
-        return _parse_linkage(stream, path)
-
-
-@contextmanager
-def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file for reading.
-
-    Raises `ValueError` if the file is damaged, also inside the block: pyelftools reads lazily, at
-    offsets from the file.
-    """
-    # imported here: doit checks on each run if a wheel is up to date, without reading it
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-
-    try:
-        yield ELFFile(stream)
-    except (ELFError, AssertionError, OSError, OverflowError, MemoryError, struct.error) as error:
-        raise ValueError(str(error) or "a size in it cannot be meant") from error
-
-
-def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
-    """Return the error for a damaged library."""
-    return BadArtifactError(
-        f"this library cannot be read: {what}", location=str(path), hint="see how it came there"
-    )
-
-
-def _parse_linkage(stream: BinaryIO, path: PurePath) -> Linkage:
-    try:
-        with open_elf(stream) as elf:
-            dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
-            tags = [tag for segment in dynamic for tag in segment.iter_tags()]
-            machine = str(elf["e_machine"])
-    except ValueError as error:
-        raise build_unreadable_error(path, error) from error
+        try:
+            with open_elf(stream) as elf:
+                dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
+                tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+                machine = str(elf["e_machine"])
+        except ValueError as error:
+            raise build_unreadable_error(path, error) from error
     return Linkage(
         machine,
         soname="".join(_read_tags(tags, "DT_SONAME")),
@@ -83,17 +54,38 @@ def _parse_linkage(stream: BinaryIO, path: PurePath) -> Linkage:
     )
 
 
+@contextmanager
+def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
+    """Yield an ELF file for reading.
+
+    Raises `ValueError` if the file is damaged, also inside the block: pyelftools reads lazily.
+    """
+    # imported here: doit checks on each run if a wheel is up to date, without reading it
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+
+    try:
+        yield ELFFile(stream)
+    except (ELFError, AssertionError, OSError, OverflowError, MemoryError, struct.error) as error:
+        raise ValueError(str(error) or "it contains an invalid size") from error
+
+
+def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
+    """Return the error for a damaged library."""
+    return BadArtifactError(
+        f"the library cannot be read: {what}",
+        location=str(path),
+        hint="replace the file, for example by installing its package again",
+    )
+
+
 def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
     attribute = kind.removeprefix("DT_").lower()
     return tuple(str(getattr(tag, attribute)) for tag in tags if tag.entry.d_tag == kind)
 
 
 def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories of a tag, without empty ones.
-
-    Paths shortened after linking are padded with colons, and an empty directory would mean the
-    current one.
-    """
+    """Return the directories of a tag; empty ones are padding after a change."""
     return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
 
 
@@ -109,23 +101,20 @@ def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """
     # /sbin is often missing from the PATH of an ordinary user
     places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program = shutil.which("ldconfig", path=places)
+    program, purpose = shutil.which("ldconfig", path=places), "list the system's libraries"
     if program is None:
         return {}
-    command = Command(
-        (program, "-p"), env, "list the system's libraries", timeout=_LDCONFIG_TIMEOUT
-    )
     try:
-        return parse_ldconfig_listing(shell.capture_output(command))
+        listing = shell.capture_output(
+            Command((program, "-p"), env, purpose, timeout=_LDCONFIG_TIMEOUT)
+        )
     except CommandFailedError:
         return {}
+    return parse_ldconfig_listing(listing)
 
 
 def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the files of each library in the output of `ldconfig -p`.
-
-    A library has one file for each architecture.
-    """
+    """Return the files of each library in the output of `ldconfig -p`, one per architecture."""
     paths: dict[str, tuple[str, ...]] = {}
     for name, path in _LDCONFIG_ENTRY.findall(listing):
         paths[name] = (*paths.get(name, ()), path)
@@ -133,19 +122,13 @@ def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def list_loader_folders() -> tuple[str, ...]:
-    """Return the directories that the loader searches last, whatever its cache contains.
-
-    Debian has one directory for each architecture.
-    """
+    """Return the directories that the loader searches last, whatever its cache contains."""
     debian = f"{platform.machine()}-linux-gnu"
     return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Return the library names that every auditwheel policy allows, as linked ("libz.so.1").
-
-    Without a readable list of auditwheel, None is returned.
-    """
+    """Return the names ("libz.so.1") that every auditwheel policy allows, None if unreadable."""
     file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
         policies = json.loads(file.read_text(encoding="utf-8"))
@@ -160,13 +143,9 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
 
     Without directories, both are removed. Raises `CommandFailedError`.
     """
-    options = (
-        ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
-    )
-    argv = (str(program), *options, str(library))
-    shell.run_command(
-        Command(argv, shell.build_host_env(), f"set the RPATH of {library.name}", log=log)
-    )
+    rpath = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
+    argv, purpose = (str(program), *rpath, str(library)), f"set the RPATH of {library.name}"
+    shell.run_command(Command(argv, shell.build_host_env(), purpose, log=log))
 
 
 _DOS_MAGIC = b"MZ"
@@ -187,12 +166,9 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     try:
         with pefile.PE(str(path), fast_load=True) as image:
             image.parse_data_directories(directories=kinds)
-            entries = [
-                entry
-                for table in _IMPORT_TABLES
-                for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ())
-            ]
-            return tuple(dict.fromkeys(e.dll.decode("ascii", "replace").lower() for e in entries))
+            tables = [getattr(image, f"DIRECTORY_ENTRY_{name}", ()) for name in _IMPORT_TABLES]
+            names = [e.dll.decode("ascii", "replace") for table in tables for e in table]
+            return tuple(dict.fromkeys(map(str.lower, names)))
     except pefile.PEFormatError as error:
         raise build_unreadable_error(path, error) from error
 

@@ -1,20 +1,15 @@
-"""Read the symbols that a library exports.
+"""Read the symbols that a library exports, from ELF or from a Windows import library.
 
-From ELF the dynamic symbol table is read, from a Windows import library its list of names. Formats:
-https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE Format",
-section "Archive (Library) File Format".
-
-Two kinds of symbols are omitted, because no other library can depend on them: symbols in an
-anonymous namespace (CUDA's compilers put a digest of the source into these names), and
-instantiations of C++ standard library templates, since each user instantiates them again. With
-them, a change of a function body would change the ABI fingerprint.
+Formats: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE
+Format", section "Archive (Library) File Format". Two kinds of symbols are omitted, because no other
+library can depend on them and a change of a function body would change the ABI fingerprint: symbols
+in an anonymous namespace, and instantiations of C++ standard library templates.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -58,17 +53,13 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """Return a symbol demangled by c++filt, with and without its parameters.
-
-    Without c++filt both are the name itself.
-    """
+    """Return a symbol as c++filt demangles it, with and without its parameters, or the name."""
     return _run_cxxfilt(name), _run_cxxfilt(name, "-p")
 
 
 def _run_cxxfilt(name: str, *options: str) -> str:
-    command = Command(
-        ("c++filt", *options, name), shell.build_host_env(), "read a symbol", timeout=10
-    )
+    argv = ("c++filt", *options, name)
+    command = Command(argv, shell.build_host_env(), "demangle a symbol", timeout=10)
     try:
         return shell.capture_output(command).strip() or name
     except (CommandFailedError, MissingToolError):
@@ -79,36 +70,30 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
     with open_elf(stream) as elf:
         table = next(elf.iter_sections("SHT_DYNSYM"), None)
         if table is None or elf.elfclass != 64:
-            raise ValueError("it has no dynamic symbols of 64 bit")
+            raise ValueError("the library has no 64-bit dynamic symbols")
         names = elf.get_section(table["sh_link"]).data()
-        order = "<" if elf.little_endian else ">"
-        return set(_select_defined_symbols(table.data(), names, order))
-
-
-def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
-    """Yield the exported symbols of a table of Elf64_Sym: name, info, other, section, value, size.
-
-    pyelftools needs 40 µs for each symbol, and libtorch_cpu has 76,000.
-    """
-    for start, info, other, section in struct.iter_unpack(f"{order}IBBH16x", table):
-        binding = info >> 4
-        if not section or other & 3 not in _EXPORTED_VISIBILITIES:
-            continue
-        name = names[start : names.index(b"\0", start)]
-        if binding == _GLOBAL_BINDING or (
-            binding in _WEAK_BINDINGS and not _STD_SYMBOL.match(name)
-        ):
-            yield name
+        entry = "<IBBH16x" if elf.little_endian else ">IBBH16x"
+        # Elf64_Sym: name, info, other, section, value, size. pyelftools needs 40 µs for each
+        # symbol, and libtorch_cpu has 76,000
+        exported = set()
+        for start, info, other, section in struct.iter_unpack(entry, table.data()):
+            if not section or other & 3 not in _EXPORTED_VISIBILITIES:
+                continue
+            name, binding = names[start : names.index(b"\0", start)], info >> 4
+            is_weak = binding in _WEAK_BINDINGS and not _STD_SYMBOL.match(name)
+            if binding == _GLOBAL_BINDING or is_weak:
+                exported.add(name)
+        return exported
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
     """Read the first linker member: a header, the symbol count, an offset for each, the names."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
-        raise ValueError("it has no list of symbols")
+        raise ValueError("the archive has no list of symbols")
     member = stream.read(int(header[48:58]))
     (count,) = struct.unpack_from(">I", member)
     names = member[4 + 4 * count :].split(b"\0")[:count]
     if len(names) != count or len(member) != int(header[48:58]):
-        raise ValueError("its list of symbols is cut off")
+        raise ValueError("the list of symbols is truncated")
     return {name.removeprefix(_IMPORT_PREFIX) for name in names if not _FORMAT_SYMBOL.match(name)}

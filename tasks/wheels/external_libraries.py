@@ -1,12 +1,13 @@
 """Find the external libraries of a wheel, and check that its requirements provide them.
 
-The check assumes that the wheel is installed in an empty site-packages with only NVIDIA's packages
-beside it, and applies the search rules of the loader. Libraries of this machine do not count.
+The check applies the search rules of the loader to a site-packages with only the wheel and NVIDIA's
+packages. Libraries of this machine do not count.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 from tasks.core.model import CheckStatus
 from tasks.core.pip_requirements import select_applicable_requirements
 from tasks.wheels import library_linkage
+from tasks.wheels.library_linkage import Linkage, SystemDlls
 from tasks.wheels.nvidia_packages import (
     NvidiaPackage,
     find_declared_requirement,
@@ -43,7 +45,7 @@ class TargetEnvironment:
     requires: Sequence[Requirement]
     system: Collection[str] | None
     against: str = ""
-    windows: library_linkage.SystemDlls | None = None
+    windows: SystemDlls | None = None
     is_torch: bool = False
     cuda: frozenset[int] = frozenset()
 
@@ -59,109 +61,89 @@ class ExternalLibrary:
 
 
 def find_external_libraries(
-    held: Mapping[str, library_linkage.Linkage], beside: TargetEnvironment
+    libraries: Mapping[str, Linkage], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the libraries that those in the wheel (`held`) need from outside, sorted by name."""
-    machine = next((one.machine for one in held.values()), "")
-    wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in held.items()}
+    """Return the libraries that those in the wheel need from outside, sorted by name."""
+    machine = next((one.machine for one in libraries.values()), "")
+    wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
 
-    def find_linkage(place: str) -> library_linkage.Linkage | None:
-        return wheel_libraries.get(place) or (
-            library_linkage.Linkage(machine) if _is_nvidia_file(PurePosixPath(place)) else None
-        )
+    def find_linkage(place: str) -> Linkage | None:
+        path = PurePosixPath(place)  # /site-packages/nvidia/cublas/lib/libcublas.so.12
+        inside = path.is_relative_to(_SITE_PACKAGES)
+        of_nvidia = inside and is_in_package_folder(path.relative_to(_SITE_PACKAGES))
+        return wheel_libraries.get(place) or (Linkage(machine) if of_nvidia else None)
 
-    libraries = [
-        library_linkage.LoadedLibrary(str(_SITE_PACKAGES / name), held[name])
-        for name in library_linkage.sort_by_load_order(held)
+    loaded = [
+        library_linkage.LoadedLibrary(str(_SITE_PACKAGES / name), libraries[name])
+        for name in library_linkage.sort_by_load_order(libraries)
     ]
-    needs = library_linkage.load_libraries(
-        libraries, library_linkage.LibrarySearch((), {}, (), find_linkage)
-    )
-    needs_by_name: dict[str, list[library_linkage.LibraryNeed]] = {}
-    for need in needs:
+    search = library_linkage.LibrarySearch((), {}, (), find_linkage)
+    needs: dict[str, list[library_linkage.LibraryNeed]] = defaultdict(list)
+    for need in library_linkage.load_libraries(loaded, search):
         if need.library in wheel_libraries and need.place not in wheel_libraries:
-            needs_by_name.setdefault(need.name, []).append(need)
-    cuda = frozenset(major for name in needs_by_name for major in parse_library_majors(name))
-    beside = replace(
-        beside,
-        requires=select_applicable_requirements(beside.requires, "linux", machine),
-        cuda=cuda,
-    )
-    own_names = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
-    return [
-        ExternalLibrary(
-            name,
-            tuple(PurePosixPath(need.library).name for need in needs_by_name[name]),
-            *_find_provider(
-                name,
-                beside,
-                inside=name in own_names,
-                reached=all(need.place for need in needs_by_name[name]),
-            ),
+            needs[need.name].append(need)
+    cuda = frozenset(major for name in needs for major in parse_library_majors(name))
+    requires = select_applicable_requirements(target.requires, "linux", machine)
+    target = replace(target, requires=requires, cuda=cuda)
+    own_names = {PurePosixPath(n).name for n in libraries} | {x.soname for x in libraries.values()}
+    found = []
+    for name, users in sorted(needs.items()):
+        provider: tuple[CheckStatus, str] = (
+            "failed",
+            "the wheel contains it, but no RPATH leads to it",
         )
-        for name in sorted(needs_by_name)
-    ]
+        if name not in own_names:
+            provider = _find_provider(name, target, reached=all(need.place for need in users))
+        user_names = tuple(PurePosixPath(need.library).name for need in users)
+        found.append(ExternalLibrary(name, user_names, *provider))
+    return found
 
 
 def _find_provider(
-    name: str, beside: TargetEnvironment, *, inside: bool, reached: bool
+    name: str, target: TargetEnvironment, *, reached: bool
 ) -> tuple[CheckStatus, str]:
-    if inside:
-        return "failed", "it is in the wheel, and no RPATH leads there"
     if library_linkage.is_driver_library(name):
         return "passed", "the driver"
     if package := find_nvidia_package(name):
-        majors = parse_library_majors(name) or beside.cuda
-        return _check_nvidia_library(package, beside, majors, reached=reached)
-    if _TORCH_LIBRARY.match(name) and has_torch(beside):
-        return "passed", describe_torch(beside)
-    return _check_system_library(name, beside)
-
-
-def _check_system_library(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if _LOADER_LIBRARY.match(name) or name in (beside.system or ()):
-        return "passed", "every Linux of manylinux"
-    if beside.system is None:
-        return "not run", "auditwheel's list of what every Linux has cannot be read"
-    return "failed", "no requirement brings it, and not every Linux has it"
+        majors = parse_library_majors(name) or target.cuda
+        return _check_nvidia_library(package, target, majors, reached=reached)
+    if _TORCH_LIBRARY.match(name) and has_torch(target):
+        return "passed", describe_torch(target)
+    if _LOADER_LIBRARY.match(name) or name in (target.system or ()):
+        return "passed", "every manylinux system"
+    if target.system is None:
+        return "not run", "the library list of auditwheel cannot be read"
+    return "failed", "neither a requirement nor every Linux system provides it"
 
 
 def _check_nvidia_library(
-    package: NvidiaPackage, beside: TargetEnvironment, majors: Collection[int], *, reached: bool
+    package: NvidiaPackage, target: TargetEnvironment, majors: Collection[int], *, reached: bool
 ) -> tuple[CheckStatus, str]:
-    provider = find_declared_requirement(package, beside.requires, majors)
+    provider = find_declared_requirement(package, target.requires, majors)
     if provider and reached:
         return "passed", provider
-    if has_torch(beside):  # torch is imported first and has loaded them
-        return "passed", f"what comes with {describe_torch(beside)}"
+    if has_torch(target):  # torch is imported first and has loaded them
+        return "passed", f"the packages of {describe_torch(target)}"
     if provider:
-        return "failed", f"{provider} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
+        return "failed", f"{provider} has it, but no RPATH leads to $ORIGIN/…/nvidia/…/lib"
     names = {package.format_distribution(major) for major in majors} or {f"nvidia-{package.name}"}
-    alternatives = " or ".join(sorted(names))
-    return "failed", f"{alternatives} has it, and Requires-Dist does not name that"
+    return "failed", f"{' or '.join(sorted(names))} has it, but is not in Requires-Dist"
 
 
-def has_torch(beside: TargetEnvironment) -> bool:
+def has_torch(target: TargetEnvironment) -> bool:
     """Return True if torch is present, so that its libraries are loaded first."""
-    return bool(beside.against) or any(_is_torch_requirement(one) for one in beside.requires)
+    return bool(target.against) or _requires_torch(target)
 
 
-def describe_torch(beside: TargetEnvironment) -> str:
+def describe_torch(target: TargetEnvironment) -> str:
     """Return torch as text: as a declared requirement, or the version that was built against."""
-    if any(_is_torch_requirement(one) for one in beside.requires):
+    if _requires_torch(target):
         return "torch"
-    return f"torch {beside.against}, which it was built against and does not declare"
+    return f"torch {target.against} (used for the build, but not in Requires-Dist)"
 
 
-def _is_torch_requirement(asked: Requirement) -> bool:
-    return canonicalize_name(asked.name) == "torch"
-
-
-def _is_nvidia_file(place: PurePosixPath) -> bool:
-    """Return True for a file of NVIDIA's packages: site-packages/nvidia/cublas/lib/libcublas.so."""
-    return place.is_relative_to(_SITE_PACKAGES) and is_in_package_folder(
-        place.relative_to(_SITE_PACKAGES)
-    )
+def _requires_torch(target: TargetEnvironment) -> bool:
+    return any(canonicalize_name(one.name) == "torch" for one in target.requires)
 
 
 _TORCH_DLL = re.compile(r"(torch|c10|shm|caffe2|uv)(_\w+)?\.dll")
@@ -173,21 +155,17 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 
 
 def find_external_dlls(
-    needed: Mapping[str, Sequence[str]], beside: TargetEnvironment
+    needed: Mapping[str, Sequence[str]], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the DLLs that the libraries of a wheel need from outside, sorted by name.
-
-    `needed` maps each library to the DLLs that it needs.
-    """
-    beside = replace(beside, requires=select_applicable_requirements(beside.requires, "windows"))
+    """Return the DLLs from outside that libraries need, by `needed` of each; sorted by name."""
+    target = replace(target, requires=select_applicable_requirements(target.requires, "windows"))
     own_names = {PurePosixPath(name).name.lower() for name in needed}
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = defaultdict(list)
     for library, names in needed.items():
-        for name in names:
-            if name not in own_names:
-                users.setdefault(name, []).append(PurePosixPath(library).name)
+        for name in set(names) - own_names:
+            users[name].append(PurePosixPath(library).name)
     return [
-        ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, beside))
+        ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, target))
         for name in sorted(users)
     ]
 
@@ -202,35 +180,30 @@ def find_dll_package(name: str) -> NvidiaPackage | None:
     return find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
 
 
-def _find_dll_provider(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
+def _find_dll_provider(name: str, target: TargetEnvironment) -> tuple[CheckStatus, str]:
     if _DRIVER_DLL.fullmatch(name):
         return "passed", "the driver"
     if package := find_dll_package(name):
-        return _check_nvidia_dll(package, beside)
-    if _TORCH_DLL.fullmatch(name) and has_torch(beside):
-        return "passed", describe_torch(beside)
-    return _check_windows_dll(name, beside)
+        if has_torch(target):  # torch is imported first, and its Windows wheel contains CUDA
+            return "passed", f"the packages of {describe_torch(target)}"
+        if provider := find_declared_requirement(package, target.requires):
+            return "not run", f"{provider} has it, but only its own code can make Windows find it"
+        return "failed", f"nvidia-{package.name} has it, but is not in Requires-Dist"
+    if _TORCH_DLL.fullmatch(name) and has_torch(target):
+        return "passed", describe_torch(target)
+    return _check_windows_dll(name, target)
 
 
-def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if beside.windows is None:
-        return "not run", "delvewheel's list of what every Windows has cannot be read"
-    if name in beside.windows.redistributable:
-        if beside.is_torch or has_torch(beside):  # importing torch requires it
-            return "passed", "the Visual C++ redistributable, which torch asks for"
-        return "failed", "the Visual C++ redistributable has it, and no requirement brings that"
-    for names, whose in (
-        (beside.windows.windows, "every Windows"),
-        (beside.windows.python, "Python"),
-    ):
-        if name in names:
-            return "passed", whose
-    return "failed", "no requirement brings it, and not every Windows has it"
-
-
-def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if has_torch(beside):  # torch is imported first, and its Windows wheel contains CUDA
-        return "passed", f"what comes with {describe_torch(beside)}"
-    if provider := find_declared_requirement(package, beside.requires):
-        return "not run", f"{provider} has it, and only the package's own code could lead there"
-    return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"
+def _check_windows_dll(name: str, target: TargetEnvironment) -> tuple[CheckStatus, str]:
+    if target.windows is None:
+        return "not run", "the library list of delvewheel cannot be read"
+    if name in target.windows.redistributable:
+        redistributable = "the Visual C++ redistributable"
+        if target.is_torch or has_torch(target):  # importing torch requires it
+            return "passed", f"{redistributable}, which torch requires"
+        return "failed", f"{redistributable} has it, but no requirement installs that"
+    if name in target.windows.windows:
+        return "passed", "every Windows system"
+    if name in target.windows.python:
+        return "passed", "Python"
+    return "failed", "neither a requirement nor every Windows system provides it"

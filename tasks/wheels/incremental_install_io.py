@@ -40,36 +40,32 @@ def build_installer_files(
     installer = own.get("INSTALLER", b"").decode().strip()
     if installer not in _SAFE_URL_CHARACTERS:
         return None
-    if "direct_url.json" in own:
-        url = _build_direct_url(own["direct_url.json"], installer, old, new)
-        if url is None:
-            return None
-        contents["direct_url.json"] = url
-    if "uv_cache.json" in own:
-        stamp = _build_uv_cache(own["uv_cache.json"], new)
-        if stamp is None:
-            return None
-        contents["uv_cache.json"] = stamp
+    try:
+        if "direct_url.json" in own:
+            contents["direct_url.json"] = _build_direct_url(
+                own["direct_url.json"], installer, old, new
+            )
+        if "uv_cache.json" in own:
+            contents["uv_cache.json"] = _build_uv_cache(own["uv_cache.json"], new)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
     return contents
 
 
-def _build_direct_url(
-    held: bytes, installer: str, old: Iterable[PurePath], new: Path
-) -> bytes | None:
-    """Return direct_url.json (PEP 610) for the new wheel, None if the format of `held` is unknown.
+def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
+    """Return direct_url.json (PEP 610) for the new wheel; raises for an unknown format.
 
     uv writes no digest and no spaces; pip before 23.1 writes no digest or one.
     """
-    try:
-        archive_info = json.loads(held)["archive_info"]
-        digest = archive_info.get("hash", "").removeprefix("sha256=")
-    except (ValueError, KeyError, AttributeError):
-        return None
-    for place in old:
-        if _format_direct_url(place, digest, installer, twice="hashes" in archive_info) == held:
-            own = files.read_artifact(new).sha256 if digest else ""
-            return _format_direct_url(new, own, installer, twice="hashes" in archive_info)
-    return None
+    archive_info = json.loads(present)["archive_info"]
+    digest = archive_info.get("hash", "").removeprefix("sha256=")
+    twice = "hashes" in archive_info
+    if not any(
+        _format_direct_url(place, digest, installer, twice=twice) == present for place in old
+    ):
+        raise ValueError("another format or another wheel")
+    new_digest = files.read_artifact(new).sha256 if digest else ""
+    return _format_direct_url(new, new_digest, installer, twice=twice)
 
 
 def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
@@ -83,30 +79,21 @@ def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: b
     return json.dumps({"archive_info": archive_info, "url": url}, sort_keys=True).encode()
 
 
-def _build_uv_cache(held: bytes, new: Path) -> bytes | None:
-    """Return uv_cache.json for the new wheel: its ctime on Unix, its mtime on Windows."""
-    try:
-        stamp = json.loads(held)["timestamp"]
-        nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if _format_uv_timestamp(nanoseconds) != held:
-        return None
+def _build_uv_cache(present: bytes, new: Path) -> bytes:
+    """Return uv_cache.json with the ctime, on Windows the mtime, of the new wheel."""
+    stamp = json.loads(present)["timestamp"]
+    nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
+    if _format_uv_timestamp(nanoseconds) != present:
+        raise ValueError("another format")
     status = new.stat()
-    return _format_uv_timestamp(
-        status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
-    )
+    new_time = status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
+    return _format_uv_timestamp(new_time)
 
 
 def _format_uv_timestamp(nanoseconds: int) -> bytes:
     seconds, rest = divmod(nanoseconds, 10**9)
-    document = {
-        "timestamp": {"secs_since_epoch": seconds, "nanos_since_epoch": rest},
-        "commit": None,
-        "tags": None,
-        "env": {},
-        "directories": {},
-    }
+    timestamp = {"secs_since_epoch": seconds, "nanos_since_epoch": rest}
+    document = {"timestamp": timestamp, "commit": None, "tags": None, "env": {}, "directories": {}}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -120,13 +107,11 @@ class StagedFiles:
         self._places: dict[str, Path] = {}
 
     def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
-        """Extract members of a wheel with the modes that uv and pip set.
-
-        These are the modes of the umask, plus the executable bits of the wheel.
-        """
+        """Extract members with the modes of uv and pip: the umask's, and the executable bits."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
-            member, place = wheel.getinfo(name), self._reserve_path(name)
+            member = wheel.getinfo(name)
+            place = self._places[name] = self.folder / f"{len(self._places)}"
             with wheel.open(member) as source, place.open("xb") as target:
                 digest = wheel_archive_io.copy_and_hash(source, target)
             if digest != recorded[name]:
@@ -137,7 +122,7 @@ class StagedFiles:
 
     def write_file(self, name: str, data: bytes) -> None:
         """Write a file with `data`. It replaces a staged file of the same name."""
-        place = self._reserve_path(name)
+        place = self._places[name] = self.folder / f"{len(self._places)}"
         place.write_bytes(data)
         digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
         self.rows[name] = RecordRow(name, digest, str(len(data)))
@@ -146,11 +131,6 @@ class StagedFiles:
         """Move a staged file to `target`, replacing an existing file."""
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self._places[name], target)  # noqa: PTH105 - the one call that a test interrupts
-
-    def _reserve_path(self, name: str) -> Path:
-        place = self.folder / f"{len(self._places)}"
-        self._places[name] = place
-        return place
 
 
 @dataclass(frozen=True)
@@ -170,39 +150,28 @@ class WheelUpdate:
     log: PurePath
 
 
-def update_installed_wheel(renewal: WheelUpdate) -> int | None:
-    """Update the installation and return the number of written or removed files.
-
-    None is returned if only an installer can do the update.
-    """
-    with zipfile.ZipFile(renewal.before) as old, zipfile.ZipFile(renewal.wheel) as new:
-        change = installed_wheel_io.compare_wheels(renewal.here, old, new)
-        installer_files = build_installer_files(
-            _read_installer_files(renewal.here), renewal.places, renewal.wheel
-        )
+def update_installed_wheel(update: WheelUpdate) -> int | None:
+    """Return the number of written or removed files, None if only an installer can update."""
+    with zipfile.ZipFile(update.before) as old, zipfile.ZipFile(update.wheel) as new:
+        change = installed_wheel_io.compare_wheels(update.here, old, new)
+        paths = [update.here.info / name for name in installed_wheel_io.INSTALLER_FILES]
+        present = {p.name: p.read_bytes() for p in paths if p.name != "RECORD" and p.is_file()}
+        installer_files = build_installer_files(present, update.places, update.wheel)
         if change is None or installer_files is None:
             return None
         try:
-            staged = StagedFiles(renewal.scratch)
+            staged = StagedFiles(update.scratch)
             staged.unpack_members(new, (*change.written, *change.described))
             for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
-            _swap_files(renewal, change, staged)
+            _swap_files(update, change, staged)
         except OSError:  # a file in use or an obstructing directory: the installer reports it
             return None
     return len(change.written) + len(change.vanished)
 
 
-def _read_installer_files(here: InstalledWheel) -> dict[str, bytes]:
-    """Return the installer's files in dist-info, without RECORD."""
-    paths = {
-        name: here.info / name for name in installed_wheel_io.INSTALLER_FILES if name != "RECORD"
-    }
-    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
-
-
-def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
-    here, site = renewal.here, renewal.here.site
+def _swap_files(update: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
+    here, site = update.here, update.here.site
     info = site / change.info
     all_rows = {**staged.rows, **change.rows, **here.rows}
     _write_record(staged, all_rows.values(), here, here.info)
@@ -220,22 +189,19 @@ def _swap_files(renewal: WheelUpdate, change: WheelDifference, staged: StagedFil
     for path in [*info.rglob("*")]:  # of the previous wheel
         if path.is_file() and path.relative_to(site).as_posix() not in new_members:
             _remove_file(path, site)
-    _write_record(staged, _list_new_rows(renewal, change, staged), here, info)
+    _write_record(staged, _list_new_rows(update, change, staged), here, info)
 
 
 def _write_record(
-    staged: StagedFiles, listed: Iterable[RecordRow], here: InstalledWheel, info: Path
+    staged: StagedFiles, rows: Iterable[RecordRow], here: InstalledWheel, info: Path
 ) -> None:
-    staged.write_file("RECORD", wheel_record.format_record(listed, here.ending).encode())
+    staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
     del staged.rows["RECORD"]  # not a member: RECORD lists itself without a digest
     staged.move_into_place("RECORD", info / "RECORD")
 
 
 def _remove_bytecode(path: Path) -> None:
-    """Remove the bytecode of a source file.
-
-    Python could detect that it is stale, but does not always check.
-    """
+    """Remove the bytecode of a source file: Python does not always check if it is stale."""
     if path.suffix == ".py":
         for bytecode in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
             bytecode.unlink()
@@ -253,34 +219,28 @@ def _remove_file(path: Path, site: Path) -> None:
 
 
 def _list_new_rows(
-    renewal: WheelUpdate, change: WheelDifference, staged: StagedFiles
+    update: WheelUpdate, change: WheelDifference, staged: StagedFiles
 ) -> Iterator[RecordRow]:
     yield from {**change.rows, **staged.rows}.values()
     compiled = [row for row in change.kept if installed_wheel_io.is_bytecode(row.path)]
     yield from (row for row in change.kept if row not in compiled)
     written = {name for name in change.written if name.endswith(".py")}
     if compiled and written:
-        yield from _compile_bytecode(renewal, compiled[0].path, sorted(written))
+        yield from _compile_bytecode(update, compiled[0].path, sorted(written))
     for row in compiled:
         source = installed_wheel_io.find_bytecode_source(row.path)
         if source not in written and source in change.rows:
             yield row
 
 
-def _compile_bytecode(
-    renewal: WheelUpdate, example: str, sources: list[str]
-) -> Iterator[RecordRow]:
-    """Compile the sources as pip does, and yield their RECORD rows.
-
-    Files that do not compile are skipped.
-    """
-    site, listing = renewal.here.site, Path(renewal.scratch) / "sources"
+def _compile_bytecode(update: WheelUpdate, example: str, sources: list[str]) -> Iterator[RecordRow]:
+    """Compile the sources as pip does, and yield the RECORD rows of those that compile."""
+    site, listing = update.here.site, Path(update.scratch) / "sources"
     listing.write_text("".join(f"{site / name}\n" for name in sources), encoding="utf-8")
-    argv = (renewal.python, "-m", "compileall", "-q", "-f", "-i", str(listing))
+    argv = (update.python, "-m", "compileall", "-q", "-f", "-i", str(listing))
+    env, purpose = shell.build_host_env(), "compile the changed Python files"
     with contextlib.suppress(CommandFailedError):
-        shell.run_command(
-            Command(argv, shell.build_host_env(), "compile what changed", log=renewal.log)
-        )
+        shell.run_command(Command(argv, env, purpose, log=update.log))
     tag = PurePosixPath(example).name.partition(".")[2]
     for name in sources:
         path = PurePosixPath(name)

@@ -42,76 +42,57 @@ class IndexFile:
         return str(canonicalize_name(self.filename.partition("-")[0]))
 
     @property
-    def version(self) -> str:
-        """Return the version with its local part."""
-        return str(parse_wheel_filename(self.filename)[1])
-
-    @property
     def url(self) -> str:
-        """Return the URL relative to the project page.
-
-        `+` is quoted: some object stores read it as a space.
-        """
+        """Return the URL relative to the page; `+` is quoted: some servers read it as a space."""
         return f"../../files/{quote(self.filename)}"
 
 
 def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
     """Return a project page as JSON."""
     sorted_files = sorted(files, key=lambda file: file.filename)
-    page = {
-        "meta": _API_META,
-        "name": name,
-        "versions": sorted({file.version for file in sorted_files}),
-        "files": [_build_file_entry(file) for file in sorted_files],
-    }
-    return _format_json_page(page)
+    entries = [
+        {
+            "filename": file.filename,
+            "url": file.url,
+            "hashes": {"sha256": file.sha256},
+            "size": file.size,
+            "upload-time": file.uploaded,
+            "core-metadata": {"sha256": file.metadata},
+            **({"requires-python": file.requires_python} if file.requires_python else {}),
+            "yanked": file.yanked or False,
+        }
+        for file in sorted_files
+    ]
+    versions = sorted({str(parse_wheel_filename(file.filename)[1]) for file in sorted_files})
+    return _format_json_page({"name": name, "versions": versions, "files": entries})
 
 
 def format_project_list(names: Iterable[str]) -> str:
     """Return the list of projects as JSON."""
-    return _format_json_page(
-        {"meta": _API_META, "projects": [{"name": name} for name in sorted(names)]}
-    )
+    return _format_json_page({"projects": [{"name": name} for name in sorted(names)]})
 
 
 def parse_project_page(text: str) -> tuple[IndexFile, ...]:
-    """Return the files of a project page.
-
-    Raises `ValueError` if torchyard did not write the page.
-    """
+    """Return the files of a page. Raises `ValueError` if torchyard did not write the page."""
     try:
-        return tuple(_parse_file_entry(entry) for entry in json.loads(text)["files"])
+        return tuple(
+            IndexFile(
+                filename=str(entry["filename"]),
+                sha256=str(entry["hashes"]["sha256"]),
+                size=int(entry["size"]),
+                metadata=str(entry["core-metadata"]["sha256"]),
+                uploaded=str(entry["upload-time"]),
+                requires_python=str(entry.get("requires-python", "")),
+                yanked=str(entry.get("yanked") or ""),
+            )
+            for entry in json.loads(text)["files"]
+        )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no page of a project: {error!r}") from error
-
-
-def _build_file_entry(file: IndexFile) -> Mapping[str, Any]:
-    return {
-        "filename": file.filename,
-        "url": file.url,
-        "hashes": {"sha256": file.sha256},
-        "size": file.size,
-        "upload-time": file.uploaded,
-        "core-metadata": {"sha256": file.metadata},
-        **({"requires-python": file.requires_python} if file.requires_python else {}),
-        "yanked": file.yanked or False,
-    }
-
-
-def _parse_file_entry(entry: Mapping[str, Any]) -> IndexFile:
-    return IndexFile(
-        filename=str(entry["filename"]),
-        sha256=str(entry["hashes"]["sha256"]),
-        size=int(entry["size"]),
-        metadata=str(entry["core-metadata"]["sha256"]),
-        uploaded=str(entry["upload-time"]),
-        requires_python=str(entry.get("requires-python", "")),
-        yanked=str(entry.get("yanked") or ""),
-    )
+        raise ValueError(f"not a project page of torchyard: {error!r}") from error
 
 
 def _format_json_page(page: Mapping[str, Any]) -> str:
-    return json.dumps(page, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"meta": _API_META, **page}, indent=1, ensure_ascii=False) + "\n"
 
 
 # The parts of a local version that only identify a rebuild, as in an extension's
@@ -122,19 +103,11 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the files to keep: the `newest` of each kind, or all if no number is set.
-
-    Files of one kind are interchangeable on a machine: they have the same release, Python,
-    platform, CUDA and architectures.
-    """
+    """Return the `newest` files (None: all) of each release, Python, platform, CUDA and GPU."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in files:
-        kinds[_build_retention_key(file)].append(file)
+        name, version, build, tags = parse_wheel_filename(file.filename)
+        local = _REBUILD_LABEL.sub("", version.local or "")
+        kinds[name, version.public, local, str(build), *sorted(map(str, tags))].append(file)
     by_age = (sorted(kind, key=lambda file: file.uploaded) for kind in kinds.values())
     return tuple(file for kind in by_age for file in (kind[-newest:] if newest else kind))
-
-
-def _build_retention_key(file: IndexFile) -> tuple[str, ...]:
-    name, version, build, tags = parse_wheel_filename(file.filename)
-    local = _REBUILD_LABEL.sub("", version.local or "")
-    return (name, version.public, local, str(build), *sorted(map(str, tags)))

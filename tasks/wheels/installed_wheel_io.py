@@ -40,10 +40,7 @@ def hash_installed_record(site: Path, name: str) -> str:
 
 
 def has_all_files(site: Path, name: str) -> bool:
-    """Return True if every file listed in RECORD exists.
-
-    Bytecode may be missing. An edited file counts as existing.
-    """
+    """Return True if every file listed in RECORD exists, except bytecode, edited or not."""
     info = _find_dist_info(site, name)
     if info is None or not (info / "RECORD").is_file():
         return False
@@ -96,9 +93,7 @@ _COMPARED_FIELDS = {
 
 @dataclass(frozen=True)
 class WheelDifference:
-    """The difference between an installed wheel and its successor.
-
-    Paths are those of RECORD, relative to site-packages.
+    """The difference between an installed wheel and its successor, with the paths of RECORD.
 
     `info` is the name of the new dist-info, `described` are the wheel's files in it. `written` and
     `vanished` are files outside it. `rows` are those of the new wheel. `kept` are the installer's
@@ -116,24 +111,16 @@ class WheelDifference:
 def compare_wheels(
     here: InstalledWheel, old: zipfile.ZipFile, new: zipfile.ZipFile
 ) -> WheelDifference | None:
-    """Return the difference between two verified wheels, None if only an installer can apply it.
-
-    `here` is an installation of the wheel `old`.
-    """
-    before, after = _read_record_rows(old), _read_record_rows(new)
-    info, old_info = _find_dist_info_name(after), _find_dist_info_name(before)
+    """Return the difference to `old`, which is installed `here`; None if it needs an installer."""
+    (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
-    if (
-        not _has_same_metadata(old, old_info, new, info)
-        or not old_rows.items() <= here.rows.items()
-    ):
+    if _read_compared_metadata(old, old_info) != _read_compared_metadata(new, info):
+        return None
+    if not old_rows.items() <= here.rows.items():
         return None
     installer_rows = [row for path, row in here.rows.items() if path not in old_rows]
-    if (
-        _has_data_folder(before)
-        or _has_data_folder(after)
-        or not all(_is_installer_row(row, old_info) for row in installer_rows)
-    ):
+    has_data = any(path.partition("/")[0].endswith(".data") for path in (*before, *after))
+    if has_data or not all(_is_installer_row(row, old_info) for row in installer_rows):
         return None
     changed = [path for path, row in after.items() if before.get(path) != row]
     return WheelDifference(
@@ -157,23 +144,16 @@ def is_bytecode(path: str) -> bool:
     return path.endswith(".pyc") and PurePosixPath(path).parent.name == "__pycache__"
 
 
-def _read_record_rows(archive: zipfile.ZipFile) -> dict[str, RecordRow]:
-    name = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
-    rows = wheel_record.parse_record(archive.read(name).decode("utf-8"))
+def _read_record_rows(archive: zipfile.ZipFile) -> tuple[str, dict[str, RecordRow]]:
+    """Return the name of dist-info and the rows of RECORD by path, without missing members."""
+    record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
+    rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())
-    return {row.path: row for row in rows if row.path in members}
-
-
-def _find_dist_info_name(rows: Mapping[str, RecordRow]) -> str:
-    return next(p for p in rows if p.endswith(".dist-info/RECORD")).rpartition("/")[0]
+    return record.rpartition("/")[0], {row.path: row for row in rows if row.path in members}
 
 
 def _is_within(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/")
-
-
-def _has_data_folder(rows: Mapping[str, RecordRow]) -> bool:
-    return any(path.partition("/")[0].endswith(".data") for path in rows)
 
 
 def _is_installer_row(row: RecordRow, info: str) -> bool:
@@ -183,25 +163,13 @@ def _is_installer_row(row: RecordRow, info: str) -> bool:
     return is_bytecode(row.path) or row.path.startswith("../")
 
 
-def _has_same_metadata(old: zipfile.ZipFile, was: str, new: zipfile.ZipFile, info: str) -> bool:
-    pairs = [
-        (_read_member(old, f"{was}/{name}"), _read_member(new, f"{info}/{name}"), fields)
-        for name, fields in _COMPARED_FIELDS.items()
-    ]
-    scripts = "entry_points.txt"
-    return _read_member(old, f"{was}/{scripts}") == _read_member(new, f"{info}/{scripts}") and all(
-        _read_header_fields(one, fields) == _read_header_fields(other, fields)
-        for one, other, fields in pairs
-    )
-
-
-def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    try:
-        return archive.read(name)
-    except KeyError:
-        return b""
-
-
-def _read_header_fields(text: bytes, names: tuple[str, ...]) -> list[list[str]]:
-    message = BytesParser().parsebytes(text, headersonly=True)
-    return [sorted(map(str, message.get_all(name, []))) for name in names]
+def _read_compared_metadata(archive: zipfile.ZipFile, info: str) -> list[object]:
+    """Return the fields that must not change, and entry_points.txt."""
+    names = (*_COMPARED_FIELDS, "entry_points.txt")
+    members = set(archive.namelist())
+    texts = {n: archive.read(f"{info}/{n}") if f"{info}/{n}" in members else b"" for n in names}
+    compared: list[object] = [texts["entry_points.txt"]]
+    for name, fields in _COMPARED_FIELDS.items():
+        message = BytesParser().parsebytes(texts[name], headersonly=True)
+        compared += [sorted(map(str, message.get_all(field, []))) for field in fields]
+    return compared

@@ -1,12 +1,9 @@
-"""Describe the exports and needs of libraries, and resolve where each needed library comes from.
-
-The facts are read from wheels and installed packages; planning does not use them.
-"""
+"""Describe the exports and needs of libraries, and resolve where each needed library comes from."""
 
 from __future__ import annotations
 
 import posixpath
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -23,10 +20,7 @@ LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "d
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """A digest of the exported symbols of a library.
-
-    `cxx11_abi` is as in `AbiFingerprint`, determined from the symbol names.
-    """
+    """A digest of the exported symbols; `cxx11_abi` is as in `AbiFingerprint`, from the names."""
 
     digest: str
     cxx11_abi: bool | None
@@ -72,7 +66,7 @@ class SystemDlls:
 class LinkageCache:
     """wheel-linkages.json: the linkages of the libraries of the last wheel.
 
-    The keys are their digests in RECORD. The value is None for a library of another format.
+    The keys are their digests in RECORD. A library of another format has the value None.
     `reader` is the version of the reading code.
     """
 
@@ -82,21 +76,14 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: the libraries of the last wheel whose RPATH was set.
-
-    The keys are digests of the linked file and the RPATH. The values are the sha256 of the patched
-    file, in the notation of RECORD.
-    """
+    """wheel-patched.json: patched digests in RECORD, by digests of linked file and RPATH."""
 
     libraries: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """The linkage of one library: the origin of each needed library and of each absolute path.
-
-    The absolute paths are mainly those of its RPATH.
-    """
+    """The origin of each library that one needs, and of each absolute path, mainly of its RPATH."""
 
     needed: Mapping[str, LibraryOrigin]
     paths: Mapping[str, LibraryOrigin]
@@ -104,10 +91,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class WheelLibraries:
-    """wheel-libraries.json, for the user: the needs of a wheel's libraries and their origins here.
-
-    From this follows what another machine must provide.
-    """
+    """wheel-libraries.json, for the user: the needs of a wheel's libraries and their origins."""
 
     wheel: str
     libraries: Mapping[str, LinkedLibrary]
@@ -130,7 +114,7 @@ class LibrarySearch:
     """The search path of the loader, beyond the paths in the libraries.
 
     `path` is LD_LIBRARY_PATH, `cache` maps a name to files, `folders` are searched last. `look`
-    returns the linkage of the file at a path, None if there is no such library.
+    returns the linkage of the file at a path, None if no such library exists.
     """
 
     path: tuple[str, ...]
@@ -148,19 +132,19 @@ class LibraryNeed:
     place: str | None
 
 
-def sort_by_load_order(held: Mapping[str, Linkage]) -> list[str]:
+def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
     """Return the libraries of a wheel in load order.
 
     Those that torch opens first come first, then those that no other library needs. The others are
     loaded by these, and may be found by their RPATH only.
     """
-    needed = {name for linkage in held.values() for name in linkage.needed}
+    needed = {name for linkage in libraries.values() for name in linkage.needed}
 
-    def compute_rank(name: str) -> tuple[bool, ...]:
+    def compute_rank(name: str) -> tuple[bool | str, ...]:
         first = (not name.startswith(start) for start in _OPENED_FIRST)
-        return *first, bool(needed & {held[name].soname, posixpath.basename(name)})
+        return *first, bool(needed & {libraries[name].soname, posixpath.basename(name)}), name
 
-    return sorted(held, key=lambda name: (compute_rank(name), name))
+    return sorted(libraries, key=compute_rank)
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
@@ -175,9 +159,16 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
         waiting = deque([library])
         while waiting:  # breadth first, as the loader does
             one = waiting.popleft()
-            if one.place not in opened:
-                opened[one.place] = one
-                waiting += _load_dependencies(one, places, search)
+            if one.place in opened:
+                continue
+            opened[one.place] = one
+            missing = [name for name in one.linkage.needed if name not in places]
+            found = {name: _find_library(name, one, search) for name in missing}
+            for name, dependency in found.items():
+                if dependency:
+                    places[name] = dependency.place
+                    places.setdefault(dependency.linkage.soname or name, dependency.place)
+                    waiting.append(dependency)
     return [
         LibraryNeed(place, name, places.get(name))
         for place, one in opened.items()
@@ -185,44 +176,29 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
     ]
 
 
-def _load_dependencies(
-    one: LoadedLibrary, known: dict[str, str], search: LibrarySearch
-) -> list[LoadedLibrary]:
-    """Return the libraries that load because `one` needs them, and add their names to `known`."""
-    missing = [name for name in one.linkage.needed if name not in known]
-    libraries = {name: library for name in missing if (library := _find_library(name, one, search))}
-    for name, library in libraries.items():
-        known[name] = library.place
-        known.setdefault(library.linkage.soname or name, library.place)
-    return list(libraries.values())
-
-
-def _find_library(name: str, one: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
-    for place in _list_candidate_paths(name, one, search):
+def _find_library(name: str, user: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
+    for place in _list_candidate_paths(name, user, search):
         linkage = search.look(place)
         # skip other architectures: 32-bit libraries are in the same cache
-        if linkage and linkage.machine == one.linkage.machine:
-            return LoadedLibrary(place, linkage, one)
+        if linkage and linkage.machine == user.linkage.machine:
+            return LoadedLibrary(place, linkage, user)
     return None
 
 
-def _list_candidate_paths(name: str, one: LoadedLibrary, search: LibrarySearch) -> Iterator[str]:
+def _list_candidate_paths(name: str, user: LoadedLibrary, search: LibrarySearch) -> Iterator[str]:
     if "/" in name:  # linked by path: it has no soname
         yield name
         return
-    first = () if one.linkage.runpath else _list_inherited_rpaths(one)
-    for folder in (*first, *search.path, *_expand_origin(one, one.linkage.runpath)):
-        yield posixpath.join(folder, name)
+    folders: list[str] = []
+    # The RPATH of the library and of those that loaded it; a RUNPATH disables the RPATH
+    loader: LoadedLibrary | None = None if user.linkage.runpath else user
+    while loader:
+        folders += () if loader.linkage.runpath else _expand_origin(loader, loader.linkage.rpath)
+        loader = loader.by
+    folders += [*search.path, *_expand_origin(user, user.linkage.runpath)]
+    yield from (posixpath.join(folder, name) for folder in folders)
     yield from search.cache.get(name, ())
-    for folder in search.folders:
-        yield posixpath.join(folder, name)
-
-
-def _list_inherited_rpaths(one: LoadedLibrary | None) -> Iterator[str]:
-    """Yield the RPATH of a library and of those that loaded it; a RUNPATH disables the RPATH."""
-    while one:
-        yield from () if one.linkage.runpath else _expand_origin(one, one.linkage.rpath)
-        one = one.by
+    yield from (posixpath.join(folder, name) for folder in search.folders)
 
 
 def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
@@ -235,13 +211,8 @@ def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
 
 
 # From the driver's packages, which a machine without a GPU does not have
-_DRIVER_LIBRARIES = (
-    "libcuda.so",
-    "libnvidia-",
-    "libnvcuvid.so",
-    "libnvoptix.so",
-    "libcudadebugger.so",
-)
+_DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so",
+        "libcudadebugger.so")  # fmt: skip
 # From the C library: present wherever this Python runs
 _C_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libutil.so", "ld-")
 _ORIGIN_PHRASES: Mapping[LibraryOrigin, str] = {
@@ -256,30 +227,28 @@ _MAX_NAMES = 8  # names in a line of output; the file has all
 
 def resolve_library_origins(
     wheel: PurePath,
-    held: Mapping[str, Linkage],
+    libraries: Mapping[str, Linkage],
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return what each library of the wheel (`held`) needs, and the origins.
+    """Return what each library of the wheel needs, and the origins.
 
     `needs` are the needs of these libraries, by their names in the wheel. `owner` returns the
     origin of a file or directory. Raises `BadArtifactError` for a library that is not found.
     """
-    _require_all_found(wheel, held, [need for need in needs if not need.place])
-    return WheelLibraries(
-        wheel.name,
-        {
-            name: LinkedLibrary(
-                {
-                    need.name: "driver" if is_driver_library(need.name) else owner(need.place or "")
-                    for need in needs
-                    if need.library == name
-                },
-                {path: owner(path) for path in _list_absolute_paths(linkage)},
-            )
-            for name, linkage in held.items()
-        },
-    )
+    _require_all_found(wheel, libraries, [need for need in needs if not need.place])
+    linked = {}
+    for library, linkage in libraries.items():
+        needed: dict[str, LibraryOrigin] = {
+            need.name: "driver" if is_driver_library(need.name) else owner(need.place or "")
+            for need in needs
+            if need.library == library
+        }
+        # also of needed libraries without soname
+        paths = (*linkage.rpath, *linkage.runpath, *linkage.needed)
+        origins = {path: owner(path) for path in paths if path.startswith("/")}
+        linked[library] = LinkedLibrary(needed, origins)
+    return WheelLibraries(wheel.name, linked)
 
 
 def is_driver_library(name: str) -> bool:
@@ -287,83 +256,60 @@ def is_driver_library(name: str) -> bool:
     return name.startswith(_DRIVER_LIBRARIES)
 
 
-def _list_absolute_paths(linkage: Linkage) -> Iterator[str]:
-    """Return the absolute paths of a linkage, also of needed libraries without soname."""
-    paths = (*linkage.rpath, *linkage.runpath, *linkage.needed)
-    return (path for path in paths if path.startswith("/"))
-
-
 def _require_all_found(
-    wheel: PurePath, held: Mapping[str, Linkage], missing: Iterable[LibraryNeed]
+    wheel: PurePath, libraries: Mapping[str, Linkage], missing: Iterable[LibraryNeed]
 ) -> None:
-    users_by_name: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = defaultdict(list)
     for need in missing:
         if not is_driver_library(need.name):
-            users_by_name.setdefault(need.name, []).append(need.library)
-    if not users_by_name:
+            users[need.name].append(need.library)
+    if not users:
         return
-    wheel_names = {PurePath(name).name for name in held} | {one.soname for one in held.values()}
-    hint = (
-        "take what changes RPATH (CMAKE_SKIP_RPATH, CMAKE_INSTALL_RPATH) out of build.flags and "
-        "build.env"
-        if wheel_names.issuperset(users_by_name)
-        else "install the package that has it, or put its folder on LD_LIBRARY_PATH"
-    )
+    wheel_names = {PurePath(n).name for n in libraries} | {x.soname for x in libraries.values()}
+    reasons = [
+        f"no RPATH leads from {', '.join(names)} to {name} in the wheel"
+        if name in wheel_names
+        else f"{name} (needed by {', '.join(names)}) is not on this machine"
+        for name, names in users.items()
+    ]
+    hint = "install the package that contains the library, or add its folder to LD_LIBRARY_PATH"
+    if wheel_names.issuperset(users):
+        hint = "remove CMAKE_SKIP_RPATH and CMAKE_INSTALL_RPATH from build.flags and build.env"
     raise BadArtifactError(
-        "not installed, and what was installed before stays: "
-        + "; ".join(
-            _format_missing_library(name, users, wheel_names)
-            for name, users in users_by_name.items()
-        ),
+        f"the wheel was not installed: {'; '.join(reasons)}. Nothing was changed",
         location=str(wheel),
-        hint=f"{hint}; then run the same command again",
+        hint=f"{hint}. Then run the same command again",
     )
-
-
-def _format_missing_library(name: str, users: Sequence[str], inside: Iterable[str]) -> str:
-    if name in inside:
-        return f"{name} is in the wheel, and no RPATH leads there from {', '.join(users)}"
-    return f"{name} is nowhere on this machine (needed by {', '.join(users)})"
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
-    """Return what another machine must provide.
-
-    Example: `9 libraries; from the system: libblas.so.3, libgomp.so.1`.
-    """
+    """Return what another machine must provide: `9 libraries; from the system: libblas.so.3`."""
     count = len(found.libraries)
     parts = [f"{count} libraries" if count != 1 else "1 library"]
-    for origin, words in _ORIGIN_PHRASES.items():
-        names = sorted(
-            {
-                name
-                for linked in found.libraries.values()
-                for name, source in linked.needed.items()
-                if source == origin and not name.startswith(_C_LIBRARIES)
-            }
-        )
+    needed = {need for linked in found.libraries.values() for need in linked.needed.items()}
+    for origin, phrase in _ORIGIN_PHRASES.items():
+        names = sorted(n for n, o in needed if o == origin and not n.startswith(_C_LIBRARIES))
         if names:
-            parts.append(f"{words}: {format_short_list(names, _MAX_NAMES)}")
+            parts.append(f"{phrase}: {format_short_list(names, _MAX_NAMES)}")
     return "; ".join(parts)
 
 
 def needs_toolkit_libraries(found: WheelLibraries) -> bool:
     """Return True if any library uses a CUDA library of this machine."""
     needed = (one for linked in found.libraries.values() for one in linked.needed.items())
-    return any(
-        find_nvidia_package(name) and source in {"system", "toolkit"} for name, source in needed
-    )
+    local = {"system", "toolkit"}
+    return any(find_nvidia_package(name) and origin in local for name, origin in needed)
 
 
 def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
     """Yield a warning for each path in the build directory that a library refers to."""
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = defaultdict(list)
     for name, linked in found.libraries.items():
-        for path, source in linked.paths.items():
-            if source == "build":
-                users.setdefault(path, []).append(PurePath(name).name)
+        for path, origin in linked.paths.items():
+            if origin == "build":
+                users[path].append(PurePath(name).name)
     for path, names in sorted(users.items()):
         yield (
-            f"{', '.join(names)}: bound by RPATH to {path}, so that this torch works only on this "
-            "machine, and as long as that is there"
+            f"the RPATH of {', '.join(names)} contains {path}. This torch works only on this "
+            "machine, and only while this folder exists"
         )

@@ -1,7 +1,6 @@
-"""Read for which GPU architectures a shared library contains code.
+"""Read for which GPU architectures a shared library contains code, with or without cuobjdump.
 
-cuobjdump lists the code and needs no GPU. Without cuobjdump the library is read directly. Which
-GPUs can run the code is decided in `tasks.knowledge.machine_code_rules`.
+cuobjdump needs no GPU. Which GPUs run the code: `tasks.knowledge.machine_code_rules`.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class Section:
 
 
 def read_sections(data: BinaryData) -> Iterator[Section]:
-    """Yield the sections of a file in order.
-
-    Raises `ValueError` or `struct.error` if the file is damaged.
-    """
+    """Yield the sections; raises `ValueError` or `struct.error` if the file is damaged."""
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
         yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
@@ -61,10 +57,7 @@ def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
 
 
 def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
-    """Yield the sections of a PE file.
-
-    Format: https://learn.microsoft.com/windows/win32/debug/pe-format
-    """
+    # https://learn.microsoft.com/windows/win32/debug/pe-format
     (offset,) = struct.unpack_from("<I", data, 0x3C)
     if data[offset : offset + 4] != b"PE\0\0":
         return
@@ -85,9 +78,7 @@ def _read_archive_sections(data: BinaryData) -> Iterator[Section]:
 
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
-_CUOBJDUMP_LINE = re.compile(
-    r"^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$", re.MULTILINE
-)
+_CUOBJDUMP_LINE = re.compile(r"(?m)^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$")
 _NO_DEVICE_CODE = "does not contain device code"
 _CUOBJDUMP_TIMEOUT = 600.0
 
@@ -109,14 +100,11 @@ class MachineCodeImages:
         """Return the architectures with at least a quarter of the images of the most frequent one.
 
         libtorch_cuda of 2.15 has 476 images of each architecture that it was built for, and 1 to 59
-        of others (`8.9`, `9.0a`). These are single kernels: a GPU for which only these exist runs
-        nothing.
+        of others (`8.9`, `9.0a`): single kernels, with which a GPU runs nothing.
         """
-        most = max([*self.cubins.values(), *self.ptx.values()], default=0)
-        return MachineCode(
-            frozenset(arch for arch, count in self.cubins.items() if count >= most / 4),
-            frozenset(arch for arch, count in self.ptx.items() if count >= most / 4),
-        )
+        least = max([*self.cubins.values(), *self.ptx.values()], default=0) / 4
+        kinds = (self.cubins, self.ptx)
+        return MachineCode(*(frozenset(a for a, n in kind.items() if n >= least) for kind in kinds))
 
 
 def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
@@ -124,19 +112,17 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
     if not Path(library).is_file():
         raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
-    description = f"list the machine code of {library.name}"
+    purpose, timeout = f"list the machine code of {library.name}", _CUOBJDUMP_TIMEOUT
     try:
-        return parse_cuobjdump_listing(
-            shell.capture_output(
-                Command(argv, shell.build_host_env(), description, timeout=_CUOBJDUMP_TIMEOUT)
-            )
+        listing = shell.capture_output(
+            Command(argv, shell.build_host_env(), purpose, timeout=timeout)
         )
     except CommandFailedError as error:
-        if _NO_DEVICE_CODE in error.output:
-            return parse_cuobjdump_listing("")
-        raise BadArtifactError(
-            error.message, location=str(library), hint=f"try it by hand: {' '.join(argv)}"
-        ) from error
+        if _NO_DEVICE_CODE not in error.output:
+            hint = f"to see the output, run: {' '.join(argv)}"
+            raise BadArtifactError(error.message, location=str(library), hint=hint) from error
+        listing = ""
+    return parse_cuobjdump_listing(listing)
 
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
@@ -162,18 +148,13 @@ _ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 def has_device_code(library: PurePath) -> bool:
     """Return True if a library contains device code, judging by its section names only."""
+    names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
-        return any(
-            part.name in (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS) for part in read_sections(data)
-        )
+        return any(part.name in names for part in read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """Count the images of a library as cuobjdump does.
-
-    Relocatable device code is counted only if there is no linked code. Raises `BadArtifactError` if
-    the file or the format of its content is not understood.
-    """
+    """Count the images of a library; raises `BadArtifactError` if its format is unknown."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         parts = list(read_sections(data))
@@ -199,29 +180,26 @@ def _open_library(library: PurePath) -> Iterator[BinaryData]:
         raise _build_missing_error(library) from error
     except (struct.error, ValueError, OverflowError, OSError) as error:
         raise BadArtifactError(
-            f"the machine code of this library cannot be read: {error}",
+            f"the machine code of the library cannot be read: {error}",
             location=str(library),
-            hint="cuobjdump may know more of it: put one on PATH",
+            hint="add cuobjdump to PATH; it may support this format",
         ) from error
 
 
 def _build_missing_error(library: PurePath) -> BadArtifactError:
     return BadArtifactError(
-        "this library is not there", location=str(library), hint="doit build puts it back"
+        "the library does not exist", location=str(library), hint="run: doit build"
     )
 
 
 def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
-    """Count the images of a section in `found`.
-
-    Containers begin at multiples of eight, with nothing or zeros between them.
-    """
+    """Count the images of a section; only zeros are between containers."""
     offset, end = part.start, part.start + part.size
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
         first, offset = offset + header, offset + header + size
         if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or offset > end:
-            raise ValueError(f"a fatbin of version {version} that is not known here")
+            raise ValueError(f"a fatbin of version {version} is damaged or unsupported")
         for kind, arch in _iterate_images(data, first, offset):
             if kind in (_CUBIN_KIND, _PTX_KIND):  # skip others: LTO and indexes are no code
                 (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
@@ -232,7 +210,7 @@ def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, 
         kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
         suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
         if header < _IMAGE_HEADER.size or suffix is None or at + header + size > end:
-            raise ValueError(f"an image at {at} that is not known here")
+            raise ValueError(f"an image at {at} is damaged or unsupported")
         yield kind, Arch(number // 10, number % 10, suffix)
         at += header + size
 
@@ -244,10 +222,7 @@ class MachineCodeReader:
     cuobjdump: str = ""
 
     def read_images(self, library: Path) -> MachineCodeImages:
-        """Return the images of a library.
-
-        Raises `BadArtifactError` if the library is unreadable.
-        """
+        """Return the images of a library; raises `BadArtifactError` if it is unreadable."""
         if self.cuobjdump:
             return read_cuobjdump_images(self.cuobjdump, library)
         return read_fatbin_images(library)

@@ -65,9 +65,8 @@ _PACKAGES_BY_LIBRARY: Mapping[str, NvidiaPackage] = {
     "libnvJitLink": NvidiaPackage("nvjitlink", "nvjitlink"),
     "libnvToolsExt": NvidiaPackage("nvtx", "nvtx", numbered="not"),  # libnvToolsExt.so.1.0.0
     "libcudnn": NvidiaPackage("cudnn", numbered="begin"),  # libcudnn.so.9.1.0 of 9.1.0.70
-    "libcusparseLt": NvidiaPackage(
-        "cusparselt", numbered="begin"
-    ),  # libcusparseLt.so.0.6.2.3 of 0.6.2
+    # libcusparseLt.so.0.6.2.3 of 0.6.2
+    "libcusparseLt": NvidiaPackage("cusparselt", numbered="begin"),
     "libnccl": NvidiaPackage("nccl", numbered="begin"),
     "libnvshmem_host": NvidiaPackage("nvshmem", numbered="begin"),
 }
@@ -93,10 +92,7 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the requirement that provides a package for one of these CUDA versions, "" if none.
-
-    Without `majors`, any CUDA version matches.
-    """
+    """Return the requirement that provides a package for one of these CUDA versions, or any."""
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
     for requirement in requires:
@@ -104,25 +100,18 @@ def find_declared_requirement(
         if name in names or (not majors and pattern.fullmatch(name)):
             return name
         extras = [extra for extra in (of.extra, "all") if of.extra and extra in requirement.extras]
-        if name == "cuda-toolkit" and extras and _allows_cuda_majors(requirement, majors):
+        allowed = not majors or any(_allows_cuda_major(requirement, major) for major in majors)
+        if name == "cuda-toolkit" and extras and allowed:
             return f"{name}[{extras[0]}]"
     return ""
 
 
-def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:
-    """Return True if a release of one of these CUDA versions satisfies the requirement."""
-    return not majors or any(
-        asked.specifier.contains(one, prereleases=True)
-        for major in majors
-        for one in _list_trial_versions(asked, major)
-    )
-
-
-def _list_trial_versions(asked: Requirement, major: int) -> list[str]:
-    """Return the specifier's versions of that CUDA, and one before and one after all of them."""
-    versions = [one.version.removesuffix(".*") for one in asked.specifier]
+def _allows_cuda_major(requirement: Requirement, major: int) -> bool:
+    """Return True if a release of this CUDA version satisfies the requirement."""
+    versions = [one.version.removesuffix(".*") for one in requirement.specifier]
     major_versions = [one for one in versions if one.partition(".")[0] == str(major)]
-    return [f"{major}.0", *major_versions, f"{major}.999"]
+    trials = (f"{major}.0", *major_versions, f"{major}.999")  # also before and after all of them
+    return any(requirement.specifier.contains(one, prereleases=True) for one in trials)
 
 
 def parse_library_majors(library: str) -> Collection[int]:

@@ -26,10 +26,10 @@ from tasks.wheels import index_pages, wheel_archive_io
 from tasks.wheels.index_pages import IndexFile, select_retained
 
 
-def render_index_pages(templates: PurePath, named: Iterable[IndexFile]) -> dict[str, str]:
+def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict[str, str]:
     """Return the page texts by path below the index: the projects, then the list of projects."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
-    for file in sorted(named, key=lambda one: one.filename):
+    for file in sorted(listed, key=lambda one: one.filename):
         by_project[file.project].append(file)
     pages: dict[str, str] = {}
     for name, project_files in sorted(by_project.items()):
@@ -47,23 +47,18 @@ _REMOVAL_LIST = "leaving.json"
 
 
 def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
-    """Return the files that the pages list, by file name.
-
-    Raises `TorchyardError` if a page is broken.
-    """
+    """Return the listed files by file name. Raises `TorchyardError` if a page is broken."""
     indexed: dict[str, IndexFile] = {}
     for page in sorted(Path(index).glob("simple/*/index.json")):
         try:
-            indexed |= {
-                file.filename: file
-                for file in index_pages.parse_project_page(page.read_text("utf-8"))
-            }
+            listed = index_pages.parse_project_page(page.read_text("utf-8"))
         except ValueError as error:
             raise TorchyardError(
-                f"a page of the index cannot be read: {error}",
+                f"this page of the index cannot be read: {error}",
                 location=str(page),
-                hint="remove it, and publish what it named again",
+                hint="remove the page, then publish its wheels again",
             ) from error
+        indexed |= {file.filename: file for file in listed}
     return indexed
 
 
@@ -73,9 +68,19 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
     artifact = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
-    _require_same_content(place, artifact.sha256)
+    if place.is_file() and files.read_artifact(place).sha256 != artifact.sha256:
+        raise BadArtifactError(  # other content under that name would break existing lock files
+            f"the index already contains a different {place.name}. Published files never change",
+            location=str(place),
+            hint="build the wheel with another wheel.local_version, or yank the published wheel "
+            "and delete its file",
+        )
     if not place.is_file() or place.samefile(wheel):
-        _copy_wheel(wheel, place)
+        # Copy the wheel, never link it: a change to one file must not change the other
+        partial = place.with_name(f".{place.name}.part")
+        partial.unlink(missing_ok=True)
+        files.copy_file(wheel, partial)
+        files.replace_path(partial, place)
     files.write_atomic(_resolve_metadata_path(place), metadata)
     return IndexFile(
         filename=wheel.name,
@@ -87,79 +92,50 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
     )
 
 
-def _require_same_content(place: Path, digest: str) -> None:
-    """Raise if the index has other content under that name: it would break existing lock files."""
-    if place.is_file() and files.read_artifact(place).sha256 != digest:
-        raise BadArtifactError(
-            f"the index has another {place.name} already, and a published file never changes",
-            location=str(place),
-            hint="build it under another version (wheel.local_version), or yank the old one and "
-            "remove it by hand",
-        )
-
-
-def _copy_wheel(wheel: Path, place: Path) -> None:
-    """Copy the wheel, never link it: a change to one file must not change the other."""
-    arriving = place.with_name(f".{place.name}.part")
-    arriving.unlink(missing_ok=True)
-    files.copy_file(wheel, arriving)
-    files.replace_path(arriving, place)
-
-
 def _resolve_metadata_path(wheel: Path) -> Path:
     return wheel.with_name(f"{wheel.name}.metadata")
 
 
-def yank_file(named: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """Return the files with one yanked: only a requirement for exactly that version selects it.
-
-    An empty reason undoes the yank.
-    """
-    if filename not in named:
-        near = difflib.get_close_matches(filename, named, n=3, cutoff=0.0)
-        hint = f"name a wheel that is: {', '.join(near)}" if near else "doit publish puts it there"
-        raise TorchyardError(f"{filename} is not on the index", hint=hint)
-    return {**named, filename: replace(named[filename], yanked=reason)}
+def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
+    """Return the files with one yanked; an empty reason undoes the yank."""
+    if filename not in indexed:
+        near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
+        hint = f"name one of these wheels: {', '.join(near)}" if near else "run: doit publish"
+        raise TorchyardError(f"{filename} is not in the index", hint=hint)
+    return {**indexed, filename: replace(indexed[filename], yanked=reason)}
 
 
-def write_index(index: PurePath, templates: PurePath, named: Collection[IndexFile]) -> None:
-    """Write the pages of these files, the list of projects last, and remove what is not listed."""
-    pages = render_index_pages(templates, named)
-    for path, text in pages.items():
-        files.write_atomic(Path(index) / path, text)
+def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFile]) -> None:
+    """Write the pages, the list of projects last; remove wheels a day after they were listed."""
+    pages = render_index_pages(templates, listed)
+    for name, page_text in pages.items():
+        files.write_atomic(Path(index) / name, page_text)
     for page in sorted(Path(index).glob("simple/*/index.json")):
         if page.relative_to(index).as_posix() not in pages:
             files.remove_owned(page.parent)
-    _remove_unlisted_wheels(Path(index), {file.filename for file in named})
+    names, now = {file.filename for file in listed}, _read_clock()
+    old_times, removal_times = read_pending_removals(index), {}
+    for path in Path(index).glob("files/*.whl"):
+        if path.name not in names:
+            since = old_times.get(path.name, now.isoformat())
+            if now - datetime.datetime.fromisoformat(since) > _REMOVAL_DELAY:
+                files.remove_owned(path)
+                files.remove_owned(_resolve_metadata_path(path))
+            else:
+                removal_times[path.name] = since
+    text = json.dumps(removal_times, indent=1, sort_keys=True) + "\n"
+    files.write_atomic(Path(index) / _REMOVAL_LIST, text)
 
 
-def _remove_unlisted_wheels(index: Path, named: set[str]) -> None:
-    """Remove wheels that no page lists, a day after they were last listed."""
-    removal_list = index / _REMOVAL_LIST
-    removal_times = _read_removal_list(removal_list)
-    now = _read_clock()
-    unnamed = [path for path in (index / "files").glob("*.whl") if path.name not in named]
-    since = {path.name: removal_times.get(path.name, now.isoformat()) for path in unnamed}
-    for path in unnamed:
-        if now - datetime.datetime.fromisoformat(since[path.name]) > _REMOVAL_DELAY:
-            files.remove_owned(path)
-            files.remove_owned(_resolve_metadata_path(path))
-            del since[path.name]
-    files.write_atomic(removal_list, json.dumps(since, indent=1, sort_keys=True) + "\n")
-
-
-def list_pending_removals(index: PurePath) -> Iterator[str]:
-    """Yield the wheels that no page lists and that are kept for clients with an older page."""
-    yield from _read_removal_list(Path(index) / _REMOVAL_LIST)
-
-
-def _read_removal_list(noted: Path) -> dict[str, str]:
-    if not noted.is_file():
+def read_pending_removals(index: PurePath) -> dict[str, str]:
+    """Return the time since when no page lists a wheel, for the wheels kept for older pages."""
+    path = Path(index) / _REMOVAL_LIST
+    if not path.is_file():
         return {}
     try:
-        return {str(k): str(v) for k, v in json.loads(noted.read_text("utf-8")).items()}
+        return {str(k): str(v) for k, v in json.loads(path.read_text("utf-8")).items()}
     except (ValueError, AttributeError):
-        print_warning(f"{noted} cannot be read; what leaves the index stays a day longer")
+        print_warning(f"{path} cannot be read. Unlisted wheels stay in the index one day longer")
         return {}
 
 
@@ -171,43 +147,28 @@ def find_index_problems(index: PurePath, templates: PurePath, newest: int | None
     """Yield each problem of the index as a sentence. `newest` is publish.keep."""
     folder = Path(index)
     indexed = read_indexed_files(folder)
-    for file in indexed.values():
-        yield from _check_index_file(folder / "files", file)
-    for path, content in render_index_pages(templates, indexed.values()).items():
-        yield from _check_index_page(folder / path, content, path)
+    expected = {f"files/{file.filename}": file.sha256 for file in indexed.values()}
+    expected |= {f"files/{file.filename}.metadata": file.metadata for file in indexed.values()}
+    pages = render_index_pages(templates, indexed.values())
+    expected |= {path: sha256(text.encode()).hexdigest() for path, text in pages.items()}
+    for path, digest in expected.items():
+        if not (folder / path).is_file():
+            yield f"{path} is missing"
+        elif files.read_artifact(folder / path).sha256 != digest:
+            source = "wheels" if path in pages else "sha256 on its page"
+            yield f"{path} does not match the {source}"
     wheel_names = {path.name for path in folder.glob("files/*.whl")}
-    for name in sorted(wheel_names - indexed.keys() - set(list_pending_removals(folder))):
-        yield f"files/{name} is on no page"
-    for name in sorted(
-        indexed.keys() - {file.filename for file in select_retained(indexed.values(), newest)}
-    ):
-        yield f"files/{name} is older than the {newest} that publish.keep leaves"
-
-
-def _check_index_file(folder: Path, file: IndexFile) -> Iterator[str]:
-    wheel, metadata = folder / file.filename, folder / f"{file.filename}.metadata"
-    if not wheel.is_file():
-        yield f"files/{wheel.name} is not there"
-    elif files.read_artifact(wheel).sha256 != file.sha256:
-        yield f"files/{wheel.name} has other bytes than its page says"
-    if not metadata.is_file():
-        yield f"files/{metadata.name} is not there"
-    elif sha256(metadata.read_bytes()).hexdigest() != file.metadata:
-        yield f"files/{metadata.name} has other bytes than its page says"
-
-
-def _check_index_page(page: Path, wanted: str, path: str) -> Iterator[str]:
-    if not page.is_file():
-        yield f"{path} is not there"
-    elif page.read_text("utf-8") != wanted:
-        yield f"{path} does not say what the wheels are"
+    for name in sorted(wheel_names - indexed.keys() - read_pending_removals(folder).keys()):
+        yield f"no page lists files/{name}"
+    retained = {file.filename for file in select_retained(indexed.values(), newest)}
+    for name in sorted(indexed.keys() - retained):
+        yield f"files/{name} is older than the {newest} newest, which publish.keep retains"
 
 
 # user@host:path, as in ssh and rsync; a Windows drive has no @
 _REMOTE_DEST = re.compile(r"[\w.-]+@[\w.-]+:\S+")
 _INDEX_PLACEHOLDER = "{index}"
-# Upload the wheels before the pages that list them; delete unlisted files last. rsync replaces
-# each file by a rename.
+# The wheels before the pages that list them, deletions last; rsync replaces files by a rename
 _RSYNC_PASSES = (
     ("--partial", "--include=/files/***", "--exclude=*"),
     ("--delay-updates", "--include=/simple/***", "--exclude=*"),
@@ -228,13 +189,13 @@ def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
     env = dict(os.environ)  # unfiltered: the user's command may need any variable
     if _INDEX_PLACEHOLDER in dest:
         argv = tuple(word.replace(_INDEX_PLACEHOLDER, str(index)) for word in shlex.split(dest))
-        shell.run_command(Command(argv, env, "send the index", log=log))
+        shell.run_command(Command(argv, env, "upload the index", log=log))
         return
     if not shutil.which("rsync"):
         raise MissingToolError(
-            "rsync is not here, which sends the index",
-            hint=f"{format_install_command('rsync')}, here and there",
+            "rsync, which uploads the index, is not installed",
+            hint=f"{format_install_command('rsync')}, on this machine and on the server",
         )
     for options in _RSYNC_PASSES:
         argv = ("rsync", "-rt", *options, "--", f"{Path(index)}/", dest)
-        shell.run_command(Command(argv, env, f"send the index to {dest}", log=log))
+        shell.run_command(Command(argv, env, f"upload the index to {dest}", log=log))

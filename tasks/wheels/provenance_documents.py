@@ -6,9 +6,12 @@ place: https://peps.python.org/pep-0770/. Its format: https://cyclonedx.org/docs
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
 import uuid
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
@@ -21,7 +24,6 @@ from tasks.core.model import Arch, Artifact
 from tasks.wheels.build_inputs import BuildInputs, Invocation, SourceInfo
 
 if TYPE_CHECKING:
-    from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component
     from packageurl import PackageURL
 
@@ -30,11 +32,18 @@ _TORCHYARD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/tor
 _GITHUB_URL = "https://github.com/"
 
 
-def build_sbom(made: BuildInputs) -> str:
+def build_sbom(inputs: BuildInputs) -> str:
     """Return the SBOM. Its serial number is derived from the rest of the document."""
-    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - only for a new wheel
+    from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - only for a new wheel
+    from cyclonedx.model.component import Component  # noqa: PLC0415
+    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
 
-    bom = _build_bom(made)
+    purl = build_purl("pypi", inputs.name.lower(), inputs.version)
+    wheel = Component(name=inputs.name, version=inputs.version, bom_ref="wheel", purl=purl)
+    parts = [*_build_source_components(inputs.tree), *_build_tool_components(inputs)]
+    when = datetime.datetime.fromtimestamp(inputs.epoch, datetime.UTC)
+    bom = Bom(components=parts, metadata=BomMetaData(component=wheel, timestamp=when))
+    bom.register_dependency(wheel, parts)
     bom.serial_number = uuid.UUID(int=0)
     text = JsonV1Dot6(bom).output_as_string(indent=2)
     bom.serial_number = uuid.uuid5(_TORCHYARD_NAMESPACE, text)
@@ -42,10 +51,7 @@ def build_sbom(made: BuildInputs) -> str:
 
 
 def build_purl(kind: str, name: str, version: str) -> PackageURL:
-    """Return a package URL, also for a GitHub repository.
-
-    See https://github.com/package-url/purl-spec.
-    """
+    """Return a package URL (https://github.com/package-url/purl-spec), also for GitHub."""
     from packageurl import PackageURL  # noqa: PLC0415
 
     namespace, _, rest = name.rpartition("/")
@@ -60,33 +66,15 @@ def format_repository_purl(tree: SourceInfo) -> str:
     return str(build_purl("github", path, tree.commit)) if path.count("/") == 1 else ""
 
 
-def _build_bom(made: BuildInputs) -> Bom:
-    from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415
-    from cyclonedx.model.component import Component  # noqa: PLC0415
-
-    wheel = Component(
-        name=made.name,
-        version=made.version,
-        bom_ref="wheel",
-        purl=build_purl("pypi", made.name.lower(), made.version),
-    )
-    parts = [*_build_source_components(made.tree), *_build_tool_components(made)]
-    when = datetime.datetime.fromtimestamp(made.epoch, datetime.UTC)
-    bom = Bom(components=parts, metadata=BomMetaData(component=wheel, timestamp=when))
-    bom.register_dependency(wheel, parts)
-    return bom
-
-
 def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
-    place = {"repository": tree.url} if tree.url else {}
-    edits = {"edits": tree.edits} if tree.edits else {}
+    properties = {"repository": tree.url, "edits": tree.edits}
     yield _build_component(
         "source",
         tree.url.rpartition("/")[2].removesuffix(".git") or "source",
         tree.commit,
         sha256=tree.digest,
         url=format_repository_purl(tree),
-        told={**place, **edits},
+        properties={key: text for key, text in properties.items() if text},
     )
     for path, commit in tree.submodules.items():
         yield _build_component(f"submodule:{path}", path, commit)
@@ -94,28 +82,27 @@ def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
         yield _build_component(f"patch:{number}", f"patch {number}", "", sha256=digest)
 
 
-def _build_tool_components(made: BuildInputs) -> Iterator[Component]:
+def _build_tool_components(inputs: BuildInputs) -> Iterator[Component]:
     """Yield the tools of the build, which are excluded from the wheel's contents."""
-    if made.torch:
-        properties = {"surface": made.surface}
-        url = str(build_purl("pypi", "torch", made.torch))
-        yield _build_component("torch", "torch", made.torch, url=url, told=properties, inside=False)
-    if made.cuda:
-        yield _build_component(
-            "cuda", "CUDA toolkit", made.cuda, told={"nvcc": made.cuda}, inside=False
-        )
-    for line in made.packages:
-        requirement = Requirement(line)
-        version = str(requirement.specifier).removeprefix("==")
-        url = str(build_purl("pypi", requirement.name, version))
-        yield _build_component(
-            f"package:{requirement.name}", requirement.name, version, url=url, inside=False
-        )
-    for number, tool in enumerate(made.compilers, 1):
-        properties = {"sha256-begins": tool.digest} if tool.digest else {}
-        yield _build_component(
-            f"compiler:{number}", tool.name, tool.version, told=properties, inside=False
-        )
+    build_tool = functools.partial(_build_component, inside=False)
+    if version := inputs.torch:
+        url = str(build_purl("pypi", "torch", version))
+        surface = {"surface": inputs.surface}
+        yield build_tool("torch", "torch", version, url=url, properties=surface)
+    if version := inputs.cuda:
+        yield build_tool("cuda", "CUDA toolkit", version, properties={"nvcc": version})
+    for name, version in _parse_pinned_packages(inputs):
+        url = str(build_purl("pypi", name, version))
+        yield build_tool(f"package:{name}", name, version, url=url)
+    for number, tool in enumerate(inputs.compilers, 1):
+        digest = {"sha256-begins": tool.digest} if tool.digest else {}
+        yield build_tool(f"compiler:{number}", tool.name, tool.version, properties=digest)
+
+
+def _parse_pinned_packages(inputs: BuildInputs) -> Iterator[tuple[str, str]]:
+    """Yield the name and version of each package that provided the toolkit."""
+    for requirement in map(Requirement, inputs.packages):
+        yield requirement.name, str(requirement.specifier).removeprefix("==")
 
 
 def _build_component(  # noqa: PLR0913 - a component has that many fields
@@ -125,14 +112,13 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
     *,
     sha256: str = "",
     url: str = "",
-    told: dict[str, str] | None = None,
+    properties: Mapping[str, str] = MappingProxyType({}),
     inside: bool = True,
 ) -> Component:
     from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415
     from cyclonedx.model.component import Component, ComponentScope, ComponentType  # noqa: PLC0415
     from packageurl import PackageURL  # noqa: PLC0415
 
-    properties = {f"torchyard:{key}": text for key, text in (told or {}).items()}
     kinds = {"patch": ComponentType.FILE, "compiler": ComponentType.APPLICATION}
     return Component(
         name=name,
@@ -142,7 +128,7 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
         scope=ComponentScope.REQUIRED if inside else ComponentScope.EXCLUDED,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else [],
         purl=PackageURL.from_string(url) if url else None,
-        properties=[Property(name=key, value=text) for key, text in properties.items()],
+        properties=[Property(name=f"torchyard:{k}", value=text) for k, text in properties.items()],
     )
 
 
@@ -150,28 +136,32 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 
 
-def build_statement(made: BuildInputs, artifact: Artifact, how: Invocation) -> dict[str, Any]:
+def build_statement(
+    inputs: BuildInputs, artifact: Artifact, invocation: Invocation
+) -> dict[str, Any]:
     """Return the provenance statement (in-toto, SLSA) as JSON values."""
+    # Without the built package, which may be installed already
+    excluded = {"torch", canonicalize_name(inputs.name)}
+    installed = {n: v for n, v in sorted(invocation.installed.items()) if n not in excluded}
+    resolution = invocation.resolution if isinstance(invocation.resolution, dict) else {}
     return {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": artifact.name, "digest": {"sha256": artifact.sha256}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
-                "buildType": f"pkg:generic/torchyard#{how.kind}-wheel/v1",
-                "externalParameters": {"settings": how.settings},
+                "buildType": f"pkg:generic/torchyard#{invocation.kind}-wheel/v1",
+                "externalParameters": {"settings": invocation.settings},
                 "internalParameters": {
-                    **(how.resolution if isinstance(how.resolution, dict) else {}),
-                    "version": made.version,
-                    "sourceDateEpoch": made.epoch,
-                    "lock": compute_text_sha256(
-                        format_canonical_json(_select_other_packages(made, how))
-                    ),
+                    **resolution,
+                    "version": inputs.version,
+                    "sourceDateEpoch": inputs.epoch,
+                    "lock": compute_text_sha256(format_canonical_json(installed)),
                 },
                 "resolvedDependencies": [
-                    *_list_source_dependencies(made.tree),
-                    *_list_tool_dependencies(made),
-                    *_list_package_dependencies(made, how),
+                    *_list_source_dependencies(inputs.tree),
+                    *_list_tool_dependencies(inputs),
+                    *_list_package_dependencies(inputs, installed),
                 ],
             },
             "runDetails": {
@@ -179,7 +169,7 @@ def build_statement(made: BuildInputs, artifact: Artifact, how: Invocation) -> d
                     "id": f"pkg:generic/torchyard@{__version__}",
                     "version": {"torchyard": __version__},
                 },
-                "metadata": {"startedOn": how.began, "finishedOn": how.ended},
+                "metadata": {"startedOn": invocation.began, "finishedOn": invocation.ended},
             },
         },
     }
@@ -195,43 +185,31 @@ def _list_source_dependencies(tree: SourceInfo) -> Iterator[dict[str, Any]]:
     }
     for path, commit in tree.submodules.items():
         yield {"name": f"submodule:{path}", "digest": {"gitCommit": commit}}
-    for number, digest_of in enumerate(tree.patches, 1):
-        yield {"name": f"patch:{number}", "digest": {"sha256": digest_of}}
+    for number, patch in enumerate(tree.patches, 1):
+        yield {"name": f"patch:{number}", "digest": {"sha256": patch}}
 
 
-def _list_tool_dependencies(made: BuildInputs) -> Iterator[dict[str, Any]]:
-    if made.torch:
-        annotations = {"version": made.torch, "surface": made.surface}
-        yield {
-            "name": "torch",
-            "uri": str(build_purl("pypi", "torch", made.torch)),
-            "annotations": annotations,
-        }
-    if made.cuda:
-        yield {"name": "cuda", "annotations": {"version": made.cuda}}
-    for number, tool in enumerate(made.compilers, 1):
+def _list_tool_dependencies(inputs: BuildInputs) -> Iterator[dict[str, Any]]:
+    if inputs.torch:
+        annotations = {"version": inputs.torch, "surface": inputs.surface}
+        url = str(build_purl("pypi", "torch", inputs.torch))
+        yield {"name": "torch", "uri": url, "annotations": annotations}
+    if inputs.cuda:
+        yield {"name": "cuda", "annotations": {"version": inputs.cuda}}
+    for number, tool in enumerate(inputs.compilers, 1):
         annotations = {"tool": tool.name, "version": tool.version, "sha256-begins": tool.digest}
         yield {"name": f"compiler:{number}", "annotations": annotations}
 
 
-def _list_package_dependencies(made: BuildInputs, how: Invocation) -> Iterator[dict[str, Any]]:
+def _list_package_dependencies(
+    inputs: BuildInputs, installed: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     """Yield the packages that provided the toolkit, then all others of the build environment."""
-    pinned = {canonicalize_name(Requirement(line).name) for line in made.packages}
-    for line in made.packages:
-        requirement = Requirement(line)
-        url = build_purl("pypi", requirement.name, str(requirement.specifier).removeprefix("=="))
-        yield {"name": f"package:{requirement.name}", "uri": str(url)}
-    for name, version in _select_other_packages(made, how).items():
-        if name not in pinned:
-            yield {"name": f"package:{name}", "uri": str(build_purl("pypi", name, version))}
-
-
-def _select_other_packages(made: BuildInputs, how: Invocation) -> dict[str, str]:
-    """Return the installed packages without the built one, which may be installed already."""
-    excluded = {"torch", canonicalize_name(made.name)}
-    return {
-        name: version for name, version in sorted(how.installed.items()) if name not in excluded
-    }
+    pinned = dict(_parse_pinned_packages(inputs))
+    names = set(map(canonicalize_name, pinned))
+    others = {name: version for name, version in installed.items() if name not in names}
+    for name, version in (*pinned.items(), *others.items()):
+        yield {"name": f"package:{name}", "uri": str(build_purl("pypi", name, version))}
 
 
 # In both documents; the SBOM also lists the toolkit's packages, the statement those of the build
@@ -251,12 +229,6 @@ def find_list(document: Any, *path: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def is_about_artifact(statement: Mapping[str, Any], artifact: Artifact) -> bool:
-    """Return True if the statement is about this artifact."""
-    subject = {"name": artifact.name, "digest": {"sha256": artifact.sha256}}
-    return subject in find_list(statement, "subject")
-
-
 def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> Any:
     """Return an internal parameter of the statement: a result of the resolution."""
     return find_value(statement, "predicate", "buildDefinition", "internalParameters", key)
@@ -264,16 +236,12 @@ def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> An
 
 def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
     """Return the compute capabilities that the wheel was built for; skip malformed ones."""
-    archs = read_internal_parameter(statement, "archs")
-    return list(_parse_archs(archs)) if isinstance(archs, list) else []
-
-
-def _parse_archs(found: list[Any]) -> Iterator[Arch]:
-    for one in found:
-        try:
-            yield Arch.parse_capability(str(one))
-        except KnowledgeError:
-            continue
+    recorded = read_internal_parameter(statement, "archs")
+    archs = []
+    for text in recorded if isinstance(recorded, list) else []:
+        with contextlib.suppress(KnowledgeError):
+            archs.append(Arch.parse_capability(str(text)))
+    return archs
 
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
@@ -291,25 +259,20 @@ def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield each difference between an SBOM and METADATA or the statement.
-
-    METADATA is compared by name and version, the statement by the sources and tools.
-    """
+    """Yield each difference of an SBOM from METADATA or from the statement."""
     component = find_value(sbom, "metadata", "component")
-    if canonicalize_name(str(find_value(component, "name"))) != canonicalize_name(name):
-        yield f"it is about {find_value(component, 'name')}, and METADATA is about {name}"
-    if find_value(component, "version") != version:
-        yield f"it is about version {find_value(component, 'version')}, and METADATA says {version}"
+    sbom_name, sbom_version = (find_value(component, key) for key in ("name", "version"))
+    if canonicalize_name(str(sbom_name)) != canonicalize_name(name):
+        yield f"the SBOM is about {sbom_name}, but METADATA names {name}"
+    if sbom_version != version:
+        yield f"the SBOM is about version {sbom_version}, but METADATA names version {version}"
     if statement is None:
         return
-    components, dependencies = (
-        dict(_list_sbom_versions(sbom)),
-        dict(_list_statement_versions(statement)),
-    )
-    for ref in sorted({*components, *dependencies}):
-        one, other = components.get(ref, "nothing"), dependencies.get(ref, "nothing")
-        if one != other:
-            yield f"{ref} is {one}, and by the statement {other}"
+    versions = [dict(_list_sbom_versions(sbom)), dict(_list_statement_versions(statement))]
+    for ref in sorted(versions[0].keys() | versions[1].keys()):
+        in_sbom, in_statement = (known.get(ref, "missing") for known in versions)
+        if in_sbom != in_statement:
+            yield f"{ref} is {in_sbom} in the SBOM, but {in_statement} in the statement"
 
 
 def _list_sbom_versions(sbom: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
@@ -324,10 +287,5 @@ def _list_statement_versions(statement: Mapping[str, Any]) -> Iterator[tuple[str
     for part in find_list(statement, "predicate", "buildDefinition", "resolvedDependencies"):
         ref, digest = str(find_value(part, "name")), find_value(part, "digest")
         if ref.startswith(_COMPARED_PARTS):
-            version = find_value(part, "annotations", "version")
-            yield (
-                ref,
-                str(
-                    find_value(digest, "gitCommit") or find_value(digest, "sha256") or version or ""
-                ),
-            )
+            commit = find_value(digest, "gitCommit") or find_value(digest, "sha256")
+            yield ref, str(commit or find_value(part, "annotations", "version") or "")

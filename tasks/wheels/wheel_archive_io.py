@@ -42,7 +42,9 @@ def require_recorded(
 ) -> None:
     """Raise `BadArtifactError` for the first member that does not match RECORD."""
     for member in archive.infolist():
-        _verify_member(archive, member, recorded, wheel)
+        digest = require_member_digest(member, recorded, wheel)
+        if digest and hash_member(archive, member) != digest:
+            raise build_member_error(member.filename, wheel)
 
 
 @contextmanager
@@ -52,7 +54,7 @@ def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
-        raise _build_wheel_error(wheel, f"not a readable archive: {error}") from error
+        raise _build_wheel_error(wheel, f"the archive cannot be read: {error}") from error
 
 
 def require_tags(wheel: PurePath, python_version: str) -> None:
@@ -67,24 +69,21 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
         *tags.compatible_tags((major, minor), f"cp{major}{minor}"),
     }
     if not wheel_tags & supported_tags:
-        tag_names = ", ".join(sorted(str(tag) for tag in wheel_tags))
-        raise _build_wheel_error(
-            wheel, f"it is for {tag_names}, and not for Python {python_version} here"
-        )
+        tag_names = ", ".join(sorted(map(str, wheel_tags)))
+        problem = f"it is for {tag_names}, not for Python {python_version} on this platform"
+        raise _build_wheel_error(wheel, problem)
 
 
 def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
     """Yield the shared libraries and extension modules among the members."""
     for name in recorded:
-        if PurePosixPath(name).suffix in LIBRARY_SUFFIXES or ".so." in PurePosixPath(name).name:
+        path = PurePosixPath(name)
+        if path.suffix in LIBRARY_SUFFIXES or ".so." in path.name:
             yield name
 
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
-    """Return a digest of the installed content, independent of the wheel's name.
-
-    Metadata and files that contain only the version are omitted.
-    """
+    """Return a digest of the installed content without metadata and version files."""
     compared = {
         name: digest
         for name, digest in recorded.items()
@@ -94,10 +93,7 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return RECORD of an installed distribution by path.
-
-    The result is {} without RECORD (conda, system packages).
-    """
+    """Return the digests in an installed RECORD by path, {} without one (conda, the system)."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
@@ -105,23 +101,18 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
 
 
 def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return the digests in RECORD of an open wheel by path.
-
-    Raises `BadArtifactError` unless it has exactly one RECORD.
-    """
+    """Return the digests in RECORD by path; raises `BadArtifactError` unless it has one RECORD."""
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
 
 def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the path of a file in the wheel's dist-info, not in that of a vendored package.
-
-    Raises `BadArtifactError` unless there is exactly one.
-    """
+    """Return the path in the wheel's own dist-info; raises `BadArtifactError` unless one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
     if len(members) != 1:
-        raise _build_wheel_error(PurePath(archive.filename or ""), f"it has no {name}")
+        problem = f"it has {len(members)} files {name} instead of one"
+        raise _build_wheel_error(PurePath(archive.filename or ""), problem)
     return members[0]
 
 
@@ -129,14 +120,6 @@ def read_wheel_metadata(wheel: Path) -> str:
     """Return METADATA of a wheel. Raises `BadArtifactError` if it has no METADATA."""
     with open_wheel(wheel) as archive:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
-
-
-def _verify_member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
-) -> None:
-    digest = require_member_digest(member, recorded, wheel)
-    if digest and hash_member(archive, member) != digest:
-        raise build_member_error(member.filename, wheel)
 
 
 def require_member_digest(
@@ -149,17 +132,17 @@ def require_member_digest(
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
-        raise _build_wheel_error(wheel, f"its member {name} would be written outside")
+        raise _build_wheel_error(wheel, f"its member {name} would be extracted outside the target")
     if member.is_dir() or name.endswith((".dist-info/RECORD", "RECORD.jws", "RECORD.p7s")):
         return ""
     if not recorded.get(name, "").startswith("sha256="):
-        raise _build_wheel_error(wheel, f"its member {name} is not in RECORD with a sha256")
+        raise _build_wheel_error(wheel, f"RECORD has no sha256 for its member {name}")
     return recorded[name]
 
 
 def build_member_error(name: str, wheel: PurePath) -> BadArtifactError:
     """Return the error for a member whose content does not match RECORD."""
-    return _build_wheel_error(wheel, f"its member {name} is not what RECORD says")
+    return _build_wheel_error(wheel, f"its member {name} does not match RECORD")
 
 
 def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
@@ -180,7 +163,7 @@ def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
 
 def _build_wheel_error(wheel: PurePath, what: str) -> BadArtifactError:
     return BadArtifactError(
-        f"this wheel cannot be used: {what}",
+        f"the wheel cannot be used: {what}",
         location=str(wheel),
-        hint="remove it and run the same command again",
+        hint="remove the wheel and run the same command again",
     )

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tasks.core.model import Arch, Artifact, ValidationResult
+from tasks.core.model import Arch, Artifact, CheckStatus, ValidationResult
 from tasks.core.text_formatting import format_short_list
 from tasks.knowledge import Knowledge
-from tasks.knowledge.machine_code_rules import can_run_code
-from tasks.wheels import external_libraries, provenance_documents
-from tasks.wheels.external_libraries import (
-    ExternalLibrary,
-    TargetEnvironment,
-    find_external_libraries,
-)
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.wheels import external_libraries
+from tasks.wheels import provenance_documents as documents
 
 if TYPE_CHECKING:
     from tasks.wheels.wheel_inspection_io import WheelInfo
 
 _KERNEL_LIBRARY = "/libtorch_cuda."  # the library of torch that has code for each target
 _MAX_LISTED = 4  # names per line
-_REBUILD_HINT = "doit clean, then doit build: what is not as it was recorded is made anew"
+_REBUILD_HINT = "to build the wheel again, run: doit clean, then doit build"
+_FETCH_HINT = "get the wheel again from its source"
+_Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 
 @dataclass(frozen=True)
 class RecordedWheel:
     """What the manifests of a profile record about a wheel of this name.
 
-    `artifact` is None if the wheel is not from this profile, `why` is then the reason. `archs` are
+    A wheel that is not from this profile has no `artifact`; `why` is then the reason. `archs` are
     the architectures of each library at build time.
     """
 
@@ -40,120 +39,87 @@ class RecordedWheel:
 
 
 def check_wheel(
-    found: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
+    wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
 ) -> Iterator[ValidationResult]:
-    """Yield the checks in the order of the table.
-
-    The contents of a damaged wheel are not checked.
-    """
-    yield _check_record(found)
-    yield _check_statement(found)
-    yield _check_manifest(found, recorded)
-    if found.problem:
-        for name in ("SBOM", "machine code", "needs from outside"):
-            yield ValidationResult(name, "not run", "the wheel is not what its RECORD says")
-        return
-    yield _check_sbom(found)
-    yield _check_machine_code(found, recorded, knowledge)
-    yield _check_external_needs(found)
-
-
-def _check_record(found: WheelInfo) -> ValidationResult:
-    if found.problem:
-        return ValidationResult(
-            "RECORD", "failed", found.problem, "take the wheel from where it was made"
-        )
-    return ValidationResult("RECORD", "passed", "every member has its sha256")
+    """Yield the checks in the order of the table; the contents of a damaged wheel are skipped."""
+    if wheel.problem:
+        yield ValidationResult("RECORD", "failed", wheel.problem, _FETCH_HINT)
+    else:
+        yield ValidationResult("RECORD", "passed", "the sha256 of every member matches")
+    yield ValidationResult("statement", *_check_statement(wheel))
+    yield ValidationResult("manifest", *_check_manifest(wheel, recorded))
+    checks: dict[str, Callable[[], _Outcome]] = {
+        "SBOM": lambda: _check_sbom(wheel),
+        "machine code": lambda: _check_machine_code(wheel, recorded, knowledge),
+        "external libraries": lambda: _check_external_libraries(wheel),
+    }
+    damaged: _Outcome = ("not run", "the wheel does not match its RECORD", "")
+    for name, check in checks.items():
+        yield ValidationResult(name, *(damaged if wheel.problem else check()))
 
 
-def _check_statement(found: WheelInfo) -> ValidationResult:
-    name, statement, digest = "statement", found.statement, f"{found.artifact.sha256[:12]}…"
+def _check_statement(wheel: WheelInfo) -> _Outcome:
+    statement, digest = wheel.statement, f"{wheel.artifact.sha256[:12]}…"
     if statement is None:
-        file = f"{found.artifact.name}.provenance.json"
-        return ValidationResult(name, "not run", f"there is no {file} beside it")
-    if (statement.get("_type"), statement.get("predicateType")) != (
-        provenance_documents.STATEMENT_TYPE,
-        provenance_documents.PREDICATE_TYPE,
-    ):
-        return ValidationResult(
-            name, "failed", "the file beside it is no SLSA provenance of in-toto", _REBUILD_HINT
-        )
-    if not provenance_documents.is_about_artifact(statement, found.artifact):
-        return ValidationResult(
-            name, "failed", f"it is about another wheel than this, of {digest}", _REBUILD_HINT
-        )
-    return ValidationResult(name, "passed", f"it is about these bytes, {digest}")
+        file = f"{wheel.artifact.name}.provenance.json"
+        return "not run", f"{file} does not exist in the folder of the wheel", ""
+    types = statement.get("_type"), statement.get("predicateType")
+    if types != (documents.STATEMENT_TYPE, documents.PREDICATE_TYPE):
+        return "failed", "the provenance file is not an in-toto statement of SLSA", _REBUILD_HINT
+    subject = {"name": wheel.artifact.name, "digest": {"sha256": wheel.artifact.sha256}}
+    if subject not in documents.find_list(statement, "subject"):
+        detail = f"the statement is about another wheel; the sha256 of this one is {digest}"
+        return "failed", detail, _REBUILD_HINT
+    return "passed", f"the statement is about this wheel (sha256 {digest})", ""
 
 
-def _check_manifest(found: WheelInfo, recorded: RecordedWheel) -> ValidationResult:
-    name = "manifest"
-    if recorded.artifact is None:
-        return ValidationResult(name, "not run", recorded.why)
-    if recorded.artifact != found.artifact:
-        digests = f"{recorded.artifact.sha256[:12]}…, and this is {found.artifact.sha256[:12]}…"
-        return ValidationResult(
-            name, "failed", f"this profile built one with the sha256 {digests}", _REBUILD_HINT
-        )
-    return ValidationResult(name, "passed", "it is the one that this profile built")
+def _check_manifest(wheel: WheelInfo, recorded: RecordedWheel) -> _Outcome:
+    built = recorded.artifact
+    if built is None:
+        return "not run", recorded.why, ""
+    if built != wheel.artifact:
+        digest = f"{built.sha256[:12]}…, but this wheel has {wheel.artifact.sha256[:12]}…"
+        return "failed", f"this profile built a wheel with sha256 {digest}", _REBUILD_HINT
+    return "passed", "this profile built the wheel", ""
 
 
-def _check_sbom(found: WheelInfo) -> ValidationResult:
-    name = "SBOM"
-    if found.sbom is None and found.statement is None:
-        return ValidationResult(
-            name, "not run", "none is in it, and no statement that it was made here"
-        )
-    if found.sbom is None:
-        return ValidationResult(
-            name, "failed", "none is in it, and it was made here", _REBUILD_HINT
-        )
-    if found.sbom.get("bomFormat") != "CycloneDX":
-        return ValidationResult(name, "failed", "it is no CycloneDX document", _REBUILD_HINT)
-    differences = list(
-        provenance_documents.find_differences(
-            found.sbom, found.name, found.version, found.statement
-        )
-    )
-    if differences:
-        return ValidationResult(name, "failed", "; ".join(differences), _REBUILD_HINT)
-    remark = "" if found.statement is not None else "; there is no statement to compare it with"
-    count = len(provenance_documents.find_list(found.sbom, "components"))
-    return ValidationResult(
-        name, "passed", f"{found.name} {found.version} of {count} components{remark}"
-    )
+def _check_sbom(wheel: WheelInfo) -> _Outcome:
+    if wheel.sbom is None and wheel.statement is None:
+        return "not run", "the wheel contains no SBOM and has no provenance statement", ""
+    if wheel.sbom is None:
+        detail = "the wheel contains no SBOM, although torchyard built the wheel"
+        return "failed", detail, _REBUILD_HINT
+    if wheel.sbom.get("bomFormat") != "CycloneDX":
+        return "failed", "the SBOM is not a CycloneDX document", _REBUILD_HINT
+    differences = documents.find_differences(wheel.sbom, wheel.name, wheel.version, wheel.statement)
+    if detail := "; ".join(differences):
+        return "failed", detail, _REBUILD_HINT
+    remark = "" if wheel.statement is not None else "; no statement exists to compare with"
+    count = len(documents.find_list(wheel.sbom, "components"))
+    return "passed", f"{wheel.name} {wheel.version}: {count} components{remark}", ""
 
 
 def _check_machine_code(
-    found: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
-) -> ValidationResult:
-    name = "machine code"
-    if found.unreadable:
-        library, problem = next(iter(found.unreadable.items()))
-        return ValidationResult(
-            name, "failed", f"{library}: {problem}", "take the wheel from where it was made"
-        )
-    now = {library: _list_image_archs(found, library) for library in found.images}
-    built_archs = recorded.archs or provenance_documents.read_built_archs(found.statement)
-    before = {
-        library: frozenset(map(_strip_family_suffix, archs))
-        for library, archs in built_archs.items()
-    }
+    wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
+) -> _Outcome:
+    for library, problem in wheel.unreadable.items():
+        return "failed", f"{library}: {problem}", _FETCH_HINT
+    now = {library: _list_image_archs(images.code) for library, images in wheel.images.items()}
+    built_archs = recorded.archs or documents.read_built_archs(wheel.statement)
+    before = {name: frozenset(map(_strip_family_suffix, a)) for name, a in built_archs.items()}
     if before and before != now:
-        detail = (
-            f"it holds {_format_library_archs(now)}, and what was built held "
-            f"{_format_library_archs(before)}"
-        )
-        return ValidationResult(name, "failed", detail, _REBUILD_HINT)
-    target_archs = provenance_documents.read_target_archs(found.statement)
-    if missing := list(_find_missing_code(found, target_archs, knowledge)):
-        return ValidationResult(name, "failed", "; ".join(missing), _REBUILD_HINT)
+        built = _format_library_archs(before)
+        detail = f"the wheel contains {_format_library_archs(now)}, but the build recorded {built}"
+        return "failed", detail, _REBUILD_HINT
+    target_archs = documents.read_target_archs(wheel.statement)
+    if missing := list(_find_missing_code(wheel, target_archs, knowledge)):
+        return "failed", "; ".join(missing), _REBUILD_HINT
     if not target_archs and not before:
-        return ValidationResult(name, "not run", "no GPU target is recorded of it")
-    return ValidationResult(name, "passed", _format_library_archs(now))
+        return "not run", "no GPU target is recorded for the wheel", ""
+    return "passed", _format_library_archs(now), ""
 
 
-def _list_image_archs(found: WheelInfo, library: str) -> frozenset[str]:
-    code = found.images[library].code
+def _list_image_archs(code: MachineCode) -> frozenset[str]:
     ptx = (f"{arch}+PTX" for arch in code.ptx)
     return frozenset(map(_strip_family_suffix, (*map(str, code.cubins), *ptx)))
 
@@ -169,73 +135,49 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 
 
 def _find_missing_code(
-    found: WheelInfo, wanted: Sequence[Arch], knowledge: Knowledge
+    wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a sentence for each library without code for a target.
-
-    Of torch only the library with its kernels is checked, of an extension each one with device
-    code.
-    """
-    is_torch = found.name == "torch"
-    images = {
-        n: library_images
-        for n, library_images in found.images.items()
-        if not is_torch or _KERNEL_LIBRARY in n
-    }
-    if wanted and not images and is_torch:
-        yield f"no library has the kernels for {', '.join(map(str, wanted))}"
-    for name, library_images in images.items():
-        code = library_images.common_code if is_torch else library_images.code
-        missing_archs = [str(arch) for arch in wanted if not can_run_code(knowledge, code, arch)]
-        if missing_archs:
-            yield f"{name} has no code for {', '.join(missing_archs)}"
+    """Yield a sentence for each library without code for a target; of torch, for its kernels."""
+    is_torch = wheel.name == "torch"
+    checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
+    if targets and not checked and is_torch:
+        yield f"no library contains kernels for {', '.join(map(str, targets))}"
+    for name, images in checked.items():
+        code = images.common_code if is_torch else images.code
+        missing = [str(arch) for arch in targets if not can_run_code(knowledge, code, arch)]
+        if missing:
+            yield f"{name} has no code for {', '.join(missing)}"
 
 
-def _check_external_needs(found: WheelInfo) -> ValidationResult:
-    name = "needs from outside"
-    if not found.linkages and not found.dlls:
-        return ValidationResult(name, "not run", "it holds no library of Linux or Windows")
-    against = provenance_documents.find_torch_version(found.sbom) or _parse_torch_label(
-        found.version
+def _check_external_libraries(wheel: WheelInfo) -> _Outcome:
+    if not wheel.linkages and not wheel.dlls:
+        return "not run", "the wheel contains no Linux or Windows libraries", ""
+    # The torch in a local version: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`
+    label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", wheel.version)
+    against = documents.find_torch_version(wheel.sbom) or (label[1] if label else "")
+    target = external_libraries.TargetEnvironment(
+        wheel.requires, wheel.system, against, wheel.windows, wheel.name == "torch"
     )
-    is_torch = found.name == "torch"
-    environment = TargetEnvironment(found.requires, found.system, against, found.windows, is_torch)
     needs = [
-        *find_external_libraries(found.linkages, environment),
-        *external_libraries.find_external_dlls(found.dlls, environment),
+        *external_libraries.find_external_libraries(wheel.linkages, target),
+        *external_libraries.find_external_dlls(wheel.dlls, target),
     ]
-    helper = "auditwheel" if found.linkages else "delvewheel"
-    if failures := [one for one in needs if one.status == "failed"]:
-        return ValidationResult(
-            name, "failed", _format_external_libraries(failures), "let Requires-Dist bring it"
-        )
-    if unknown_needs := [one for one in needs if one.status == "not run"]:
-        return ValidationResult(
-            name,
-            "not run",
-            _format_external_libraries(unknown_needs),
-            f"pip install --upgrade {helper}",
-        )
-    names_by_provider: dict[str, list[str]] = {}
-    for one in needs:
-        names_by_provider.setdefault(one.by, []).append(one.name)
-    providers = (
-        f"{provider}: {', '.join(names)}" for provider, names in sorted(names_by_provider.items())
+    helper = "auditwheel" if wheel.linkages else "delvewheel"
+    statuses: tuple[tuple[CheckStatus, str], ...] = (
+        ("failed", "add the package to the Requires-Dist of the wheel"),
+        ("not run", f"pip install --upgrade {helper}"),
     )
-    return ValidationResult(name, "passed", "; ".join(providers) or "nothing")
-
-
-def _parse_torch_label(version: str) -> str:
-    """Return the torch in a local version: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`."""
-    label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", version)
-    return label[1] if label else ""
-
-
-def _format_external_libraries(needs: Iterable[ExternalLibrary]) -> str:
-    """Return the libraries grouped by provider, so that each provider is named once."""
-    users: dict[str, list[str]] = {}
-    for one in needs:
-        users.setdefault(one.by, []).append(
-            f"{one.name} (needed by {format_short_list(one.users, _MAX_LISTED)})"
-        )
-    return "; ".join(f"{', '.join(names)}: {provider}" for provider, names in users.items())
+    for status, remedy in statuses:
+        users: dict[str, list[str]] = defaultdict(list)  # by provider, which is named once
+        for need in needs:
+            if need.status == status:
+                names = format_short_list(need.users, _MAX_LISTED)
+                users[need.by].append(f"{need.name} (needed by {names})")
+        if users:
+            parts = [f"{', '.join(names)}: {provider}" for provider, names in users.items()]
+            return status, "; ".join(parts), remedy
+    names_by_provider: dict[str, list[str]] = defaultdict(list)
+    for need in needs:
+        names_by_provider[need.by].append(need.name)
+    parts = [f"{by}: {', '.join(names)}" for by, names in sorted(names_by_provider.items())]
+    return "passed", "; ".join(parts) or "none", ""

@@ -13,10 +13,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file: its path below site-packages, its digest (`sha256=…`) and its size in bytes.
-
-    Digest and size are "" for RECORD itself and for bytecode.
-    """
+    """A file below site-packages: digest (`sha256=…`) and bytes, "" for RECORD and bytecode."""
 
     path: str
     digest: str = ""

@@ -6,7 +6,7 @@ Format: https://packaging.python.org/specifications/dependency-specifiers/.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from email.parser import HeaderParser
 from pathlib import Path, PurePath
 
@@ -28,43 +28,37 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Return the versions of the packages that an interpreter finds.
-
-    `overlay` is a directory that precedes all others on its path.
-    """
+    """Return the versions of the packages that Python finds, first in the folder `overlay`."""
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
-    listing = shell.capture_output(
-        Command((python, "-c", _LIST_PACKAGES_SCRIPT), env, "list the packages")
-    )
+    argv = (python, "-c", _LIST_PACKAGES_SCRIPT)
+    listing = shell.capture_output(Command(argv, env, "list the installed packages"))
     return {canonicalize_name(name): version for name, version in json.loads(listing).items()}
 
 
-def find_missing_requirements(asked: Iterable[str], have: Mapping[str, str]) -> tuple[str, ...]:
+def find_missing_requirements(
+    lines: Iterable[str], installed: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the requirements that are not met by an installed version."""
-    return tuple(one for one in asked if not _is_requirement_met(Requirement(one), have))
-
-
-def _is_requirement_met(asked: Requirement, have: Mapping[str, str]) -> bool:
-    version = have.get(canonicalize_name(asked.name))
-    return version is not None and asked.specifier.contains(version, prereleases=True)
+    missing = []
+    for line in lines:
+        requirement = Requirement(line)
+        version = installed.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            missing.append(line)
+    return tuple(missing)
 
 
 def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]:
-    """Return the requirements in a wheel's METADATA, without those of extras.
-
-    Only those for this machine and that Python version are returned.
-    """
+    """Return a wheel's requirements, without extras, for this machine and that Python version."""
     environment: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,
         "python_version": format_major_minor(python_version),
     }
     metadata = HeaderParser().parsestr(wheel_archive_io.read_wheel_metadata(wheel))
-    return tuple(_select_applicable(metadata.get_all("Requires-Dist", []), environment))
-
-
-def _select_applicable(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
-    for requirement in parse_requirements(lines):
-        if is_requirement_applicable(requirement, here):
+    applicable = []
+    for requirement in parse_requirements(metadata.get_all("Requires-Dist", [])):
+        if is_requirement_applicable(requirement, environment):
             requirement.marker = None
-            yield str(requirement)
+            applicable.append(str(requirement))
+    return tuple(applicable)

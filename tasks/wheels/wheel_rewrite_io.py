@@ -24,10 +24,7 @@ SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # they sign another RECORD
 
 
 def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the members of a wheel that `write_dist_info` rewrites or omits.
-
-    `added` are names relative to dist-info.
-    """
+    """Return the members of a wheel that `write_dist_info` rewrites or omits for `added`."""
     if not added:
         return frozenset()
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
@@ -61,13 +58,9 @@ def write_member(
     out: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: bytes
 ) -> RecordRow:
     """Write a member with the time and the mode of another; return its row for RECORD."""
-    info = zipfile.ZipInfo(name, like.date_time)
-    info.external_attr, info.create_system = like.external_attr, like.create_system
-    info.compress_type = zipfile.ZIP_DEFLATED
-    out.writestr(info, content)
-    return RecordRow(
-        name, wheel_record.encode_digest(hashlib.sha256(content).digest()), str(len(content))
-    )
+    out.writestr(_build_member_info(like, zipfile.ZIP_DEFLATED, name), content)
+    digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
+    return RecordRow(name, digest, str(len(content)))
 
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # the header before the data of each member
@@ -77,22 +70,22 @@ _ENCRYPTED_FLAG = 1
 
 @dataclass(frozen=True)
 class PreviousWheel:
-    """The reusable members of the previous wheel.
-
-    These are its archive, and the deflated members by name and digest.
-    """
+    """The archive of the previous wheel, and its deflated members by name and digest."""
 
     archive: zipfile.ZipFile | None = None
     members: Mapping[tuple[str, str], zipfile.ZipInfo] = field(default_factory=dict)
 
+    def copy_member(self, out: zipfile.ZipFile, member: zipfile.ZipInfo, digest: str) -> str | None:
+        """Copy the member with that digest to `out`; return its size, None if it is not here."""
+        found = self.members.get((member.filename, digest))
+        if not (found and self.archive and copy_raw_member(out, member, self.archive, found)):
+            return None
+        return str(found.file_size)
+
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A replacement for a member of a wheel.
-
-    `digest` is its digest at the last time, "" if unknown. `make` creates it as a file, which is
-    removed after it was added.
-    """
+    """A replacement, with its last digest or "", and how to make it as a temporary file."""
 
     digest: str
     make: Callable[[], Path]
@@ -115,11 +108,9 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically; return the sha256 of all members by path.
 
-    `before` is a wheel that was verified and has not changed since. Members that are not copied
-    from it are verified during compression; only the tags remain to be verified. Compressed members
-    stay compressed. Order, times and modes are kept. `added` are more files for dist-info,
-    `instead` are replacements for members. Raises `BadArtifactError` with the name of the wrong
-    member.
+    `before` is a wheel that was verified and has not changed since. All other members are verified
+    during compression; only the tags remain. Order, times and modes are kept. `added` are more
+    files for dist-info, `instead` are replacements for members. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
@@ -134,12 +125,7 @@ def compress_wheel(
                     rows.append(_replace_member(out, member, replacement, old))
                     continue
                 digest = wheel_archive_io.require_member_digest(member, recorded, wheel)
-                old_member = old.members.get((member.filename, digest))
-                if not (
-                    old_member
-                    and old.archive
-                    and copy_raw_member(out, member, old.archive, old_member)
-                ):
+                if old.copy_member(out, member, digest) is None:
                     _compress_member(out, member, new, digest, wheel)
             if added or rows:
                 recorded = dict(write_dist_info(out, new, added or {}, rows))
@@ -157,25 +143,19 @@ def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
             recorded = wheel_archive_io.read_record(archive)
         except BadArtifactError:
             recorded = {}
-        yield PreviousWheel(archive, dict(_list_reusable_members(archive, recorded)))
-
-
-def _list_reusable_members(
-    archive: zipfile.ZipFile, recorded: Mapping[str, str]
-) -> Iterator[tuple[tuple[str, str], zipfile.ZipInfo]]:
-    for member in archive.infolist():
-        deflated = member.compress_type == zipfile.ZIP_DEFLATED
-        if deflated and not member.flag_bits & _ENCRYPTED_FLAG and recorded.get(member.filename):
-            yield (member.filename, recorded[member.filename]), member
+        members = {}
+        for member in archive.infolist():
+            digest = recorded.get(member.filename)
+            encrypted = member.flag_bits & _ENCRYPTED_FLAG
+            if digest and member.compress_type == zipfile.ZIP_DEFLATED and not encrypted:
+                members[member.filename, digest] = member
+        yield PreviousWheel(archive, members)
 
 
 def copy_raw_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
-    """Copy the raw bytes of `known` in `source` as `member`, compressed or not.
-
-    Returns False if they are not at the recorded offset or have another content.
-    """
+    """Copy the raw bytes of `known` as `member`; return False if its header or content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -189,7 +169,13 @@ def copy_raw_member(
     info.CRC, info.compress_size = known.CRC, known.compress_size
     info.header_offset = write.tell()
     write.write(info.FileHeader())
-    _copy_bytes(read, write, known.compress_size)
+    remaining = known.compress_size
+    while remaining:
+        chunk = read.read(min(remaining, _COPY_CHUNK))
+        if not chunk:
+            raise zipfile.BadZipFile(f"member {known.filename} is truncated")
+        write.write(chunk)
+        remaining -= len(chunk)
     # as ZipFile does after a member; it has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
@@ -197,33 +183,31 @@ def copy_raw_member(
     return True
 
 
-def _copy_bytes(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    while size:
-        chunk = source.read(min(size, _COPY_CHUNK))
-        if not chunk:
-            raise zipfile.BadZipFile("the wheel before it is cut off")
-        target.write(chunk)
-        size -= len(chunk)
-
-
 def _replace_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
 ) -> RecordRow:
     """Write another file as a member, copied compressed from `old` if `old` contains it."""
-    old_member = old.members.get((member.filename, other.digest))
-    if old_member and old.archive:
-        target_member = _build_member_info(member, old_member.compress_type)
-        target_member.CRC, target_member.file_size = old_member.CRC, old_member.file_size
-        if copy_raw_member(out, target_member, old.archive, old_member):
-            return RecordRow(member.filename, other.digest, str(old_member.file_size))
+    if old_member := old.members.get((member.filename, other.digest)):
+        info = _build_member_info(member, old_member.compress_type)
+        info.CRC, info.file_size = old_member.CRC, old_member.file_size
+        if size := old.copy_member(out, info, other.digest):
+            return RecordRow(member.filename, other.digest, size)
     path = other.make()
     info = _build_member_info(member, zipfile.ZIP_DEFLATED)
     info.file_size = path.stat().st_size
-    with path.open("rb") as source, out.open(info, "w") as target:
-        digest = wheel_archive_io.copy_and_hash(source, target)
-    info.external_attr = member.external_attr
+    with path.open("rb") as source:
+        digest = _write_stream(out, info, source)
     path.unlink()
     return RecordRow(member.filename, digest, str(info.file_size))
+
+
+def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]) -> str:
+    """Write a member and return its digest; ZipFile.open replaces an external_attr of 0."""
+    mode = info.external_attr
+    with out.open(info, "w") as target:
+        digest = wheel_archive_io.copy_and_hash(source, target)
+    info.external_attr = mode
+    return digest
 
 
 def _compress_member(
@@ -235,19 +219,18 @@ def _compress_member(
         if copy_raw_member(out, member, new, member):
             return
     compression = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
-    info = _build_member_info(member, compression)
-    with new.open(member) as source, out.open(info, "w") as target:
-        actual_digest = wheel_archive_io.copy_and_hash(source, target)
-    info.external_attr = member.external_attr  # ZipFile.open replaces an external_attr of 0
+    with new.open(member) as source:
+        actual_digest = _write_stream(out, _build_member_info(member, compression), source)
     if digest and actual_digest != digest:
         raise wheel_archive_io.build_member_error(member.filename, wheel)
 
 
-def _build_member_info(member: zipfile.ZipInfo, form: int) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(member.filename, member.date_time)
-    info.external_attr = member.external_attr
-    info.create_system = member.create_system
-    info.compress_type = form
+def _build_member_info(
+    member: zipfile.ZipInfo, compression: int, name: str = ""
+) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name or member.filename, member.date_time)
+    info.external_attr, info.create_system = member.external_attr, member.create_system
+    info.compress_type = compression
     info.file_size = member.file_size
     return info
 
@@ -264,9 +247,8 @@ def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
     ):
         replaced = list_replaced_members(archive, added)
         for member in archive.infolist():
-            if member.filename not in replaced and not copy_raw_member(
-                out, member, archive, member
-            ):
+            keep = member.filename not in replaced
+            if keep and not copy_raw_member(out, member, archive, member):
                 raise wheel_archive_io.build_member_error(member.filename, wheel)
         write_dist_info(out, archive, added)
     files.replace_path(packed, wheel)
@@ -276,41 +258,26 @@ _VERSION_LINE = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
 def relabel_wheel(wheel: Path, label: str) -> Path:
-    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return its path.
-
-    A local version part from the project stays before the label. Raises `BadArtifactError` if the
-    file is not a wheel.
-    """
+    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return it."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
         metadata = archive.read(place)
-        version_line = _VERSION_LINE.search(metadata)
-        if not version_line:
+        line = _VERSION_LINE.search(metadata)
+        if not line:
             raise wheel_archive_io.build_member_error(place, wheel)
-        version = append_version_label(version_line[1].decode(), label)
-        relabelled_metadata = (
-            metadata[: version_line.start(1)] + version.encode() + metadata[version_line.end(1) :]
-        )
-        labelled_wheel = wheel.with_name(_replace_name_part(wheel.name, 1, version))
-        _write_relabelled(archive, labelled_wheel, version, {place: relabelled_metadata})
+        version = append_version_label(line[1].decode(), label)
+        new_metadata = metadata[: line.start(1)] + version.encode() + metadata[line.end(1) :]
+        name, _, tags = wheel.name.split("-", 2)
+        labelled_wheel = wheel.with_name(f"{name}-{version}-{tags}")
+        _write_relabelled(archive, labelled_wheel, version, {place: new_metadata})
     wheel.unlink()
     return labelled_wheel
 
 
 def append_version_label(version: str, label: str) -> str:
     """Return the version with a label: `1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
-    parsed_version = Version(version)
-    return (
-        f"{parsed_version.public}+{parsed_version.local}.{label}"
-        if parsed_version.local
-        else f"{parsed_version.public}+{label}"
-    )
-
-
-def _replace_name_part(name: str, place: int, version: str) -> str:
-    """Return a wheel's file name with the version at that position replaced."""
-    parts = name.split("-")
-    return "-".join([*parts[:place], version, *parts[place + 1 :]])
+    parsed = Version(version)
+    return f"{parsed.public}+{'.'.join(filter(None, (parsed.local, label)))}"
 
 
 def _write_relabelled(
@@ -323,35 +290,26 @@ def _write_relabelled(
             name = _rename_member(member.filename, version)
             if member.filename in changed:
                 new.append(write_member(out, member, name, changed[member.filename]))
-            elif member.filename == listing:
-                record = member
-            elif not name.endswith(SIGNATURE_FILES) and not copy_raw_member(
-                out, _copy_member_info(member, name), archive, member
-            ):
-                raise wheel_archive_io.build_member_error(member.filename, wheel)
-        rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
+            elif member.filename != listing and not name.endswith(SIGNATURE_FILES):
+                renamed = copy.copy(member)
+                renamed.filename = name
+                if not copy_raw_member(out, renamed, archive, member):
+                    raise wheel_archive_io.build_member_error(member.filename, wheel)
+        rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
         unchanged_rows = [
             row._replace(path=_rename_member(row.path, version))
             for row in rows
             if row.path not in changed and not row.path.endswith(SIGNATURE_FILES)
         ]
         text = wheel_record.format_record([*unchanged_rows, *new], "\n")
-        write_member(out, record, _rename_member(record.filename, version), text.encode())
+        record = archive.getinfo(listing)
+        write_member(out, record, _rename_member(listing, version), text.encode())
 
 
 def _rename_member(path: str, version: str) -> str:
-    """Return the path of a member under the new version.
-
-    The directories `name-1.0.dist-info` and `name-1.0.data` contain the version.
-    """
+    """Return the path of a member with the new version in `name-1.0.dist-info` and `.data`."""
     folder, slash, rest = path.partition("/")
     for ending in (".dist-info", ".data"):
         if slash and folder.endswith(ending):
             return f"{folder.partition('-')[0]}-{version}{ending}/{rest}"
     return path
-
-
-def _copy_member_info(member: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
-    other = copy.copy(member)
-    other.filename = name
-    return other

@@ -6,8 +6,9 @@ unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from tasks.core.errors import BadArtifactError, TorchyardError, redact_secrets
@@ -26,53 +27,41 @@ class WheelOrigin:
 
 
 def store_wheel(
-    wheel: Path, wheelhouse: PurePath, asked: str, source: str
+    wheel: Path, wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact]:
-    """Move a finished wheel into the wheelhouse atomically, with its origin beside it.
-
-    A provenance statement of a replaced wheel is removed.
-    """
+    """Move a wheel into the wheelhouse atomically with its origin; remove an old statement."""
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     artifact = files.read_artifact(wheel)
-    _warn_name_conflict(place, asked, source)
+    new_origin = WheelOrigin(requirement, redact_secrets(source), artifact)
+    with contextlib.suppress(TorchyardError):  # another build, for example with other flags
+        old_origin = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
+        if place.is_file() and replace(old_origin, artifact=artifact) != new_origin:
+            print_warning(
+                f"{place.name} replaces a different wheel with the same name, built by "
+                f"{old_origin.source}. To keep both, set another wheel.wheelhouse or "
+                "wheel.local_version in one of the profiles"
+            )
     resolve_statement_path(place).unlink(missing_ok=True)
     partial = place.with_name(f".{place.name}.part")
     shutil.move(wheel, partial)
     files.replace_path(partial, place)
-    manifests.write_manifest(
-        resolve_origin_path(place), WheelOrigin(asked, redact_secrets(source), artifact)
-    )
+    manifests.write_manifest(resolve_origin_path(place), new_origin)
     return place, artifact
 
 
-def _warn_name_conflict(place: Path, asked: str, source: str) -> None:
-    """Warn if another build has the same name, for example of the same commit with other flags."""
-    try:
-        origin = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
-    except TorchyardError:
-        return
-    if place.is_file() and (origin.asked, origin.source) != (asked, redact_secrets(source)):
-        print_warning(
-            f"{place.name} takes the place of another wheel of that name, made by {origin.source}; "
-            "a wheel.wheelhouse or wheel.local_version of its own in one of the profiles keeps both"
-        )
-
-
 def find_stored_wheel(
-    wheelhouse: PurePath, asked: str, source: str
+    wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """Return the stored wheel for a requirement and its source.
-
-    None is returned if there is no such wheel or its bytes changed.
-    """
+    """Return the stored wheel for a requirement and its source, None if missing or changed."""
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
             origin = manifests.read_manifest(path, WheelOrigin)
         except TorchyardError:
             continue
         wheel = path.with_suffix("")
-        if (origin.asked, origin.source) == (asked, redact_secrets(source)) and wheel.is_file():
+        same = (origin.asked, origin.source) == (requirement, redact_secrets(source))
+        if same and wheel.is_file():
             artifact = files.read_artifact(wheel)
             return (wheel, artifact) if artifact == origin.artifact else None
     return None
@@ -84,29 +73,26 @@ def resolve_origin_path(wheel: PurePath) -> PurePath:
 
 
 def resolve_statement_path(wheel: PurePath) -> Path:
-    """Return the path of the provenance statement: `NAME.whl.provenance.json`.
-
-    Only wheels that were built here have one.
-    """
+    """Return the path of the provenance statement: `NAME.whl.provenance.json`."""
     return Path(wheel).with_name(f"{wheel.name}.provenance.json")
 
 
-def require_locked_digest(found: Artifact, wanted: str, part: str) -> None:
+def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
     """Raise `BadArtifactError` if torchyard.lock has another digest for that part of the build."""
-    if wanted and found.sha256 != wanted:
+    if locked and found.sha256 != locked:
         raise BadArtifactError(
-            f"{found.name} has sha256 {found.sha256}, and {wanted} is locked",
+            f"{found.name} has sha256 {found.sha256}, but {locked} is locked",
             location=f"torchyard.lock: {part}",
-            hint="find out who changed the file. To take it all the same: "
+            hint="find out why the file changed. To accept the file, run: "
             "TORCHYARD__LOCK=false doit build, then doit lock",
         )
 
 
-def require_sha256(found: Artifact, wanted: str | None) -> None:
+def require_sha256(found: Artifact, required: str | None) -> None:
     """Raise `BadArtifactError` if the user set a digest and the file has another."""
-    if wanted and found.sha256 != wanted:
+    if required and found.sha256 != required:
         raise BadArtifactError(
-            f"{found.name} has sha256 {found.sha256}, and {wanted} was asked for",
+            f"{found.name} has sha256 {found.sha256}, but {required} is required",
             location="torch.sha256",
-            hint="correct the digest, or find out who changed the file",
+            hint="correct torch.sha256, or find out why the file changed",
         )

@@ -400,8 +400,8 @@ def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
     _, made = compiled(job)
     assert made == ["add.cpp", "core.cpp", "text.cpp"]
     said = capsys.readouterr().out
-    assert ".cpp.o: going on with 2 at once" in said
-    assert ".cpp.o: going on with 1 at once" in said
+    assert ".cpp.o ran out of memory. Retrying with build.jobs: 2" in said
+    assert ".cpp.o ran out of memory. Retrying with build.jobs: 1" in said
     (run,) = build_history_io.read_history(job.runs)
     assert run["jobs"] == 1
     assert run["killed"]
@@ -414,7 +414,7 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     alone = crowded(tmp_path, CROWDED.replace('mkdir "{place}" 2>/dev/null || ', ""))
     with pytest.raises(CommandFailedError, match="Killed") as caught:
         run.run(yard.job(jobs=2, env={"CXX": alone}))
-    assert "needs more memory than there is (oom-killed)" in caught.value.hint
+    assert "needs more memory than is available (oom-killed)" in caught.value.hint
 
 
 def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(

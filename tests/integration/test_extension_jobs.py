@@ -172,7 +172,7 @@ def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
 ) -> None:
     job = yard.extension(extension, jobs, CC=compiler(tmp_path, CROWDED))
     built(job)
-    assert ".o: going on with 1 at once" in capsys.readouterr().out
+    assert ".o ran out of memory. Retrying with build.jobs: 1" in capsys.readouterr().out
     run = last_run(job)
     assert run["jobs"] == 1
     assert run["killed"]
@@ -200,8 +200,8 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     job = yard.extension(extension, CC=compiler(tmp_path, ALONE))
     with pytest.raises(CommandFailedError, match="Killed") as caught:
         built(job)
-    assert "needs more memory than there is (oom-killed)" in caught.value.hint
-    assert "going on with 1 at once" in capsys.readouterr().out
+    assert "needs more memory than is available (oom-killed)" in caught.value.hint
+    assert "Retrying with build.jobs: 1" in capsys.readouterr().out
     run = last_run(job)
     assert run["killed"]
 

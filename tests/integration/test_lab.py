@@ -85,5 +85,5 @@ def _by_torchyard(folder: Path, index: str, release: str, local: str) -> None:
     (wheel,) = (user.folder / "wheelhouse").rglob("torch-*.whl")
     assert wheel.name.startswith(f"torch-{release}+{local}-")
     out = user.must("verify", str(wheel))
-    assert "it is the one that this profile built" in out
+    assert "this profile built the wheel" in out
     assert "failed" not in out

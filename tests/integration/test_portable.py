@@ -82,7 +82,7 @@ def test_the_wheel_works_where_the_toolkit_is_gone(
         line = f'Requires-Dist: nvidia-cuda-runtime-cu12=={VERSION}; platform_system == "Linux"\n'
         assert line in archive.read(name).decode()
     _, told = yard.doit("verify", str(wheel))  # which finds no machine code in a toy
-    assert "passed   needs from outside" in told
+    assert "passed   external libraries" in told
     assert "nvidia-cuda-runtime-cu12: libcudart.so.12" in told
     shutil.rmtree(home)
     code = "import torch; print(torch.add(1, 2)); print(open('/proc/self/maps').read())"

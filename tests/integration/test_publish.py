@@ -99,7 +99,7 @@ def test_a_digest_that_is_not_that_of_the_page_is_refused(
     assert "hash" in done.stderr.lower()
     code, out = yard.doit("publish", "--dest", "index", "--check")
     assert code == 1
-    assert "has other bytes than its page says" in out
+    assert "does not match the sha256 on its page" in out
 
 
 @pytest.mark.long
@@ -190,4 +190,4 @@ def test_a_command_of_a_person_gets_the_folder(yard: Yard, tmp_path: Path) -> No
     assert (there / "simple" / "index.html").is_file()
     code, out = yard.doit("publish", "--dest", "false {index}")
     assert code == 1
-    assert "send the index" in out
+    assert "upload the index" in out

@@ -156,7 +156,7 @@ def test_a_wheel_that_needs_what_is_nowhere_is_not_installed(yard: Yard, tree: P
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
     code, out = yard.doit("build")
     assert code == 1
-    told = "liblost.so is nowhere on this machine (needed by torch/lib/libtorch_cpu.so)"
+    told = "liblost.so (needed by torch/lib/libtorch_cpu.so) is not on this machine"
     assert told in " ".join(out.split())
     assert "Traceback" not in out
     assert not (yard.build / "wheel.json").exists()

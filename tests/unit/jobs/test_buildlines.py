@@ -45,7 +45,7 @@ LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.
         ("g++ -pthread -fPIC -I/venv/include -c smoke.cpp -o build/smoke.o", "smoke.cpp"),
         ("[ 45%] Building CXX object CMakeFiles/spdlog.dir/src/spdlog.cpp.o", "spdlog.cpp"),
         ("-- Performing Test HAS_AVX2 - Success", "Performing Test HAS_AVX2"),
-        ("-- Detecting CUDA compile features", "looking at the CUDA compiler"),
+        ("-- Detecting CUDA compile features", "checking the CUDA compiler"),
         ("-- Build files have been written to: /src/slice/build", "compiling"),
         ("  building 'simple_knn._C' extension", "compiling simple_knn._C"),
         ("  adding 'torch/lib/libc10.so'", "adding libc10.so"),

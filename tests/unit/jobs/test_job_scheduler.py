@@ -81,7 +81,7 @@ def test_a_build_with_a_number_of_its_own_gets_one_of_ours(tmp_path: Path, heard
     build = Ending(KILLED, KILLED)
     crew(tmp_path).run_build(build)
     assert build.jobs == [None, SAFE // 2, 1]
-    assert "no memory was left for a.o: going on with 3 at once" in heard
+    assert "the compiler of a.o ran out of memory. Retrying with build.jobs: 3" in heard
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_with_an_old_make_in_it_a_build_goes_on_once_with_a_safe_number(
     assert one.allowed == SAFE
     (told,) = heard
     assert "GNU make before 4.4" in told
-    assert "going on with 6 at once" in told
+    assert "Retrying with build.jobs: 6" in told
     assert one.old_make
 
 
@@ -135,7 +135,7 @@ def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None
     with pytest.raises(CommandFailedError) as caught:
         crew(tmp_path, 16).run_build(build)
     assert build.jobs == [16, 8, 4, 2]
-    assert f"a.o needs more memory than there is ({MEMORY_SLUGS[os.name]})" in caught.value.hint
+    assert f"a.o needs more memory than is available ({MEMORY_SLUGS[os.name]})" in caught.value.hint
 
 
 @pytest.mark.parametrize("jobs", [None, 4])
@@ -147,7 +147,8 @@ def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_man
     one.run_build(build)
     assert (build.jobs, one.allowed) == ([jobs, jobs], 4)
     assert (one.killed, one.expected) == ((), {})
-    assert heard == ["a.o was killed, though memory was not short: going on with as many at once"]
+    (message,) = heard
+    assert message.startswith("the compiler of a.o was killed although memory was not short. ")
 
 
 def test_what_is_killed_again_is_an_error_that_blames_no_memory(
@@ -241,7 +242,9 @@ def test_fixed_number_below_the_limit_is_reported(tmp_path: Path, heard: Heard) 
     JobScheduler(6, tmp_path / "pool", {}, 4, limit=6).run_build(build)
     assert build.jobs == [2, 6]
     (told,) = heard
-    assert told.startswith("running 2 of 6 jobs: memory allows no more now")
+    assert told.startswith(
+        "running 2 instead of 6 jobs until the end of this build: the free memory"
+    )
     assert "build.jobs_exact: true" in told
 
 

@@ -266,7 +266,7 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
-    assert "jobs are not held back by memory any more" in heard.text
+    assert "number of jobs is not limited by memory any longer" in heard.text
 
 
 @linux_only

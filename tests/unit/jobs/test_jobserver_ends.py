@@ -10,12 +10,12 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.jobs import jobserver_io
-from tasks.jobs.jobserver_io import JobTokens
 from tests.support.checkout import ROOT
 from tests.support.sleepers import Build, stopped, until, wait_for, watching
 from tests.support.systems import linux_only, posix_only
@@ -64,7 +64,7 @@ def make_at_work(folder: Path, pool: jobserver_io.Jobserver) -> subprocess.Popen
     return subprocess.Popen(["sleep", "60"], executable=make, env=pool.build_environment())
 
 
-def require_kept(watch: JobTokens, child: subprocess.Popen[bytes]) -> None:
+def require_kept(watch: Any, child: subprocess.Popen[bytes]) -> None:
     """Two tokens are out as long as the make is at work, and back once it has ended."""
     time.sleep(20 * TICK)  # longer than the audit takes
     assert watch.count_tokens() == MOST - 1 - 2

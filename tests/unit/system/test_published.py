@@ -96,7 +96,7 @@ def test_what_has_signs_of_html_in_it_stays_text(index: Path, tmp_path: Path) ->
 
 def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path / "a"))
-    with pytest.raises(BadArtifactError, match="never changes"):
+    with pytest.raises(BadArtifactError, match="never change"):
         package_index_io.add_wheel(index, knn(tmp_path / "b", code="other = 1"))
     assert not list(find_index_problems(index, TEMPLATES, None))
 
@@ -116,15 +116,15 @@ def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before:
 
 
 def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
-    with pytest.raises(TorchyardError, match=r"x\.whl is not on the index"):
+    with pytest.raises(TorchyardError, match=r"x\.whl is not in the index"):
         package_index_io.yank_file({}, "x.whl", "bad")
 
 
 def test_a_name_that_is_not_quite_that_of_a_wheel_is_answered_with_the_wheel_s() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
-    with pytest.raises(TorchyardError, match="is not on the index") as told:
+    with pytest.raises(TorchyardError, match="is not in the index") as told:
         package_index_io.yank_file({there.filename: there}, "simple-knn", "bad")
-    assert told.value.hint == f"name a wheel that is: {there.filename}"
+    assert told.value.hint == f"name one of these wheels: {there.filename}"
 
 
 def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
@@ -217,12 +217,12 @@ def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        ("bytes", "has other bytes than its page says"),
-        ("gone", ".whl is not there"),
-        ("metadata", ".whl.metadata has other bytes"),
-        ("page", "simple/simple-knn/index.html does not say what the wheels are"),
-        ("list", "simple/index.json is not there"),
-        ("stray", "files/stray-1-py3-none-any.whl is on no page"),
+        ("bytes", "does not match the sha256 on its page"),
+        ("gone", ".whl is missing"),
+        ("metadata", ".whl.metadata does not match"),
+        ("page", "simple/simple-knn/index.html does not match the wheels"),
+        ("list", "simple/index.json is missing"),
+        ("stray", "no page lists files/stray-1-py3-none-any.whl"),
     ],
 )
 def test_what_is_wrong_with_an_index_is_named(
@@ -254,7 +254,7 @@ def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
     package_index_io.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
     assert list(find_index_problems(index, TEMPLATES, 1)) == [
-        f"files/{older.name} is older than the 1 that publish.keep leaves"
+        f"files/{older.name} is older than the 1 newest, which publish.keep retains"
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_broken_page_is_named_with_what_to_do(index: Path, tmp_path: Path) -> 
     (index / "simple" / "simple-knn" / "index.json").write_text("{}")
     with pytest.raises(TorchyardError, match="cannot be read") as told:
         package_index_io.read_indexed_files(index)
-    assert "remove it, and publish" in told.value.hint
+    assert "remove the page, then publish" in told.value.hint
 
 
 def test_what_leaves_can_be_read_again_or_stays_a_day_longer(index: Path, tmp_path: Path) -> None:

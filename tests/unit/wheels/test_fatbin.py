@@ -77,10 +77,10 @@ def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "told"),
     [
-        (4, 2, "a fatbin of version 2 that is not known here"),
-        (8, 255, "a fatbin of version 1 that is not known here"),
-        (20, 8, "an image at .* that is not known here"),
-        (58, 0x30, "an image at .* that is not known here"),
+        (4, 2, "a fatbin of version 2 is damaged or unsupported"),
+        (8, 255, "a fatbin of version 1 is damaged or unsupported"),
+        (20, 8, "an image at .* is damaged or unsupported"),
+        (58, 0x30, "an image at .* is damaged or unsupported"),
     ],
 )
 def test_a_form_that_is_not_known_is_no_guess(
@@ -103,5 +103,5 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
+    with pytest.raises(BadArtifactError, match=r"gone\.so: the library does not exist"):
         machine_code_io.read_fatbin_images(tmp_path / "gone.so")

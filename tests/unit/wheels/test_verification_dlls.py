@@ -70,7 +70,7 @@ def test_others_are_of_none(name: str) -> None:
 
 def test_windows_python_and_the_driver_need_no_requirement() -> None:
     for name, whose in (
-        ("kernel32.dll", "every Windows"),
+        ("kernel32.dll", "every Windows system"),
         ("python312.dll", "Python"),
         ("nvcuda.dll", "the driver"),
     ):
@@ -78,7 +78,7 @@ def test_windows_python_and_the_driver_need_no_requirement() -> None:
 
 
 def test_cuda_comes_with_torch_or_is_missing() -> None:
-    assert one("cudart64_12.dll", "torch").by == "what comes with torch"
+    assert one("cudart64_12.dll", "torch").by == "the packages of torch"
     assert one("c10_cuda.dll", "torch>=2").status == "passed"
     alone = one("cudart64_12.dll")
     assert alone.status == "failed"
@@ -130,11 +130,12 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     wheel = small_wheel(tmp_path, "toy", "1.0", content, ["torch"], tag=TAG)
     found = inspect_wheel(wheel, MachineCodeReader())
     told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
-        "needs from outside"
+        "external libraries"
     ]
     assert told.status == "failed"
     assert told.detail == (
-        "nowhere.dll (needed by lonely.dll): no requirement brings it, and not every Windows has it"
+        "nowhere.dll (needed by lonely.dll): "
+        "neither a requirement nor every Windows system provides it"
     )
 
 
@@ -145,6 +146,6 @@ def test_other_lists_of_delvewheel_are_no_guess(
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
     found = inspect_wheel(wheel, MachineCodeReader())
     told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
-        "needs from outside"
+        "external libraries"
     ]
     assert (told.status, told.remedy) == ("not run", "pip install --upgrade delvewheel")

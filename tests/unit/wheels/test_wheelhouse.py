@@ -67,8 +67,8 @@ def test_the_digest_that_a_person_named_must_be_the_files() -> None:
     with pytest.raises(BadArtifactError) as told:
         require_sha256(found, "b" * 64)
     assert str(told.value) == (
-        f"torch.sha256: torch.whl has sha256 {'a' * 64}, and {'b' * 64} was asked for\n"
-        "  → correct the digest, or find out who changed the file"
+        f"torch.sha256: torch.whl has sha256 {'a' * 64}, but {'b' * 64} is required\n"
+        "  → correct torch.sha256, or find out why the file changed"
     )
 
 
@@ -76,5 +76,5 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused_with_both_named() -> None
     found = Artifact("torch.whl", "a" * 64, 1)
     require_locked_digest(found, "", "torch")
     require_locked_digest(found, "a" * 64, "torch")
-    with pytest.raises(BadArtifactError, match=f"sha256 {'a' * 64}, and {'b' * 64} is locked"):
+    with pytest.raises(BadArtifactError, match=f"sha256 {'a' * 64}, but {'b' * 64} is locked"):
         require_locked_digest(found, "b" * 64, "torch")

@@ -129,7 +129,7 @@ def test_an_extension_of_another_arch_is_named_with_what_it_holds_and_lacks(yard
     said = f"smoke.so holds no code for 12.0 (it has 9.0) (by {OWN})"
     assert found["smoke: machine code"].detail == said
     (yard.folder / "smoke.so").unlink()
-    assert "smoke.so: this library is not there" in failing(yard, yard.job())[
+    assert "smoke.so: the library does not exist" in failing(yard, yard.job())[
         "smoke: machine code"
     ].detail  # fmt: skip
 
