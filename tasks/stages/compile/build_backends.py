@@ -8,14 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from tasks.stages.compile.configure_fingerprint import format_cmake_paths
-from tasks.stages.compile.model import (
-    ASSEMBLY_FOLDER,
-    BUILD_OPTION,
-    DESTINATION,
-    BackendName,
-)
+from tasks.stages.compile.model import ASSEMBLY_FOLDER, BUILD_OPTION, DESTINATION, BackendName
 
-_SCIKIT_BUILD_CORE = "scikit_build_core.build"
 # setup.py: a wheel without compression, assembled in the folder where the wheel stage has already
 # put the files. setuptools before 64 ignores these options and makes an ordinary wheel.
 _QUICK_OPTIONS = (
@@ -91,7 +85,7 @@ class SetupPyBackend(Backend):
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Run setup.py, which tells CMake where Python and NumPy are."""
+        """Run setup.py, which passes the paths of Python and NumPy to CMake."""
         argv = (work.python, "setup.py", "build", "--cmake-only")
         return BuildStep("configure PyTorch", argv, self._build_variables(work))
 
@@ -122,12 +116,15 @@ class CMakeBackend(Backend):
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
         """Run CMake with every entry as -D."""
-        folder = str(self.find_build_folder(work))
+        folder, python = str(self.find_build_folder(work)), format_cmake_paths(work.python)
+        definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions}
+        definitions |= {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": python}
+        definitions.pop("CMAKE_GENERATOR", None)  # given as -G
         argv = (
             *(work.cmake, "-S", str(work.tree), "-B", folder, "-G", "Ninja"),
             f"-DCMAKE_MAKE_PROGRAM={format_cmake_paths(work.ninja)}",
-            f"-DPYTHON_EXECUTABLE={format_cmake_paths(work.python)}",
-            *(f"-D{name}={value}" for name, value in sorted(_complete_definitions(work).items())),
+            f"-DPYTHON_EXECUTABLE={python}",
+            *(f"-D{name}={value}" for name, value in sorted(definitions.items())),
         )
         return BuildStep("configure PyTorch", argv, {})
 
@@ -176,7 +173,7 @@ BACKENDS: Mapping[BackendName, Backend] = {
 
 def detect_backend(pyproject: str) -> BackendName:
     """Return the backend of a tree by the text of its pyproject.toml ("" if it has none)."""
-    return "scikit_build_core" if _SCIKIT_BUILD_CORE in pyproject else "setup_py"
+    return "scikit_build_core" if "scikit_build_core.build" in pyproject else "setup_py"
 
 
 def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
@@ -206,10 +203,3 @@ def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> 
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")
-
-
-def _complete_definitions(work: BuildSpec) -> dict[str, str]:
-    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": format_cmake_paths(work.python)}
-    definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
-    definitions.pop("CMAKE_GENERATOR", None)  # given as -G
-    return definitions

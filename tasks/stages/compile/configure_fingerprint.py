@@ -41,10 +41,9 @@ _OFF_VALUES = ("0", "OFF", "NO", "FALSE", "N")
 class ConfigureFingerprint:
     """The values that a folder is configured from.
 
-    `variables` are those of the build environment. `toolchain` has the identity of each tool, by
-    `toolchain.cxx` and similar names, without unknown tools. `held` are the resulting entries of
-    CMakeCache.txt. `pending` are the variables of a configure that did not finish, or None if the
-    last one did.
+    `toolchain` has the identity of each known tool, by `toolchain.cxx` and similar names. `held`
+    are the resulting entries of CMakeCache.txt. `pending` are the variables of a configure that did
+    not finish, or None if the last one did.
     """
 
     variables: Mapping[str, str]
@@ -64,22 +63,21 @@ def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
 
 
 def list_expected_entries(
-    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> Iterator[tuple[str, str, str]]:
     """Yield name, entry and value of all that a reconfigure can set and the cache must hold."""
-    for name, entry, value in _list_all_entries(rules, wanted):
+    for name, entry, value in _list_all_entries(rules, requested):
         if find_folder_rule(rules, name).effect == "reconfigure":
             yield name, entry, value
 
 
 def build_cmake_definitions(
-    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> dict[str, str]:
     """Return the -D definitions for an empty folder, by cache entry."""
-    entries = _list_all_entries(rules, wanted)
     return {
         entry: format_cmake_paths(value)
-        for name, entry, value in entries
+        for name, entry, value in _list_all_entries(rules, requested)
         if find_folder_rule(rules, name).defines
     }
 
@@ -94,9 +92,9 @@ def format_cmake_paths(value: str) -> str:
 
 
 def _list_all_entries(
-    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> Iterator[tuple[str, str, str]]:
-    for name, value in sorted({**wanted.toolchain, **wanted.variables}.items()):
+    for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
         for entry in list_cache_entries(find_folder_rule(rules, name), name):
             yield name, entry, value
 
@@ -114,12 +112,13 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def _normalize_value(value: str) -> str:
+    """Return a value as CMake writes it: paths without a last slash, `..` and backslashes."""
     text = value.strip()
     if text.upper() in _ON_VALUES:
         return "ON"
-    return "OFF" if text.upper() in _OFF_VALUES else ";".join(map(_normalize_path, text.split(";")))
-
-
-def _normalize_path(text: str) -> str:
-    """Return an absolute path as CMake writes it: without a last slash, `..` and backslashes."""
-    return normpath(text.replace("\\", "/")) if _ABSOLUTE_PATH.match(text) else text
+    if text.upper() in _OFF_VALUES:
+        return "OFF"
+    return ";".join(
+        normpath(part.replace("\\", "/")) if _ABSOLUTE_PATH.match(part) else part
+        for part in text.split(";")
+    )
