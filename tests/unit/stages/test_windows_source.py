@@ -352,5 +352,5 @@ def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -
 
 def test_distcc_hands_nothing_on_from_windows() -> None:
     build = Build(distribute="distcc", hosts=("10.0.0.5/8",))
-    with pytest.raises(SettingsError, match="hands nothing on from Windows"):
+    with pytest.raises(SettingsError, match="cannot distribute compilations from Windows"):
         stages(NAME, build=build)
