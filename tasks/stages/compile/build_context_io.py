@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from tasks.compiler_cache import cache_program_io
 from tasks.core.deps_model import DepsManifest
@@ -16,11 +17,12 @@ from tasks.knowledge.facts import FolderRule
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.runlog import build_history_io
 from tasks.stages.compile import build_folder_io
-from tasks.stages.compile.build_backends import BACKENDS, Backend, BuildSpec, detect_backend
-from tasks.stages.compile.build_folder_decision import FolderDecision, choose_folder_action
-from tasks.stages.compile.configure_fingerprint import (
+from tasks.stages.compile.build_backends import BACKENDS, BuildSpec, CMakeBackend, detect_backend
+from tasks.stages.compile.build_folder_decision import (
     ConfigureFingerprint,
+    FolderDecision,
     build_cmake_definitions,
+    choose_folder_action,
     is_same_value,
 )
 from tasks.stages.compile.model import BackendName, CompileJob
@@ -71,7 +73,7 @@ class BuildContext:
     """
 
     name: BackendName
-    backend: Backend
+    backend: CMakeBackend
     work: BuildSpec
     max_jobs: int | None
     folder: PurePath
@@ -220,7 +222,8 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
         context = read_build_context(job, environment)
     except TorchyardError:
         return None
-    decision, ninja, full_build = context.choose_action(), None, {"objects": ()}
+    decision, ninja = context.choose_action(), None
+    full_build: Mapping[str, Any] = {"objects": ()}
     for run in build_history_io.read_history(job.runs):
         if run["decision"] in ("configure", "wipe"):
             full_build = run

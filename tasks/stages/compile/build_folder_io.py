@@ -14,13 +14,14 @@ from pathlib import Path, PurePath
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import TorchyardError
 from tasks.knowledge.facts import FolderRule
-from tasks.stages.compile.build_folder_decision import FolderDecision, list_missing_values
-from tasks.stages.compile.configure_fingerprint import (
+from tasks.stages.compile.build_folder_decision import (
     ConfigureFingerprint,
+    FolderDecision,
     find_folder_rule,
     format_setting_name,
     list_cache_entries,
     list_expected_entries,
+    list_missing_values,
 )
 from tasks.system import files, manifests
 from tasks.system.hardware import toolchain

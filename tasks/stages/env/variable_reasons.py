@@ -66,7 +66,7 @@ UNSET_REASONS: Mapping[str, str] = {
 LEAKING_VARIABLES = frozenset(UNSET_REASONS)
 
 
-MAX_JOBS_REASON = "for manual builds: what fits into memory; torchyard itself goes by the free memory"
+MAX_JOBS_REASON = "for manual builds: what fits into memory (torchyard uses the free memory)"
 _LAUNCHER_REASON = "runs the compiler cache or the distributed compilation before the compiler"
 _CACHE_REASON = "gives cache hits in other folders and checkouts"
 _CACHE_SIZE_REASON = "the maximum size of the compiler cache"

@@ -134,8 +134,8 @@ def pack_wheel(
     if not wheel_rewrite_io.is_uncompressed(wheel) and requirements == NO_REQUIREMENTS:
         show_progress(f"checking {wheel.name}")
         wheel_rewrite_io.add_dist_info_files(wheel, added)
-        recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
-        return PackedWheel(wheel, recorded, NO_REQUIREMENTS)
+        verified = wheel_archive_io.verify_wheel(wheel, deps.python_version)
+        return PackedWheel(wheel, verified, NO_REQUIREMENTS)
     show_progress(f"compressing {wheel.name}")
     wheel_archive_io.require_tags(wheel, deps.python_version)
     added |= build_metadata(wheel, requirements)

@@ -22,13 +22,11 @@ from tasks.stages.compile.build_backends import (
 )
 from tasks.stages.compile.build_context_io import create_build_spec
 from tasks.stages.compile.build_folder_decision import (
+    ConfigureFingerprint,
     FolderChange,
     FolderDecision,
-    build_reconfigure_arguments,
-)
-from tasks.stages.compile.configure_fingerprint import (
-    ConfigureFingerprint,
     build_cmake_definitions,
+    build_reconfigure_arguments,
     find_folder_rule,
 )
 from tasks.stages.compile.model import BackendName, CompileResult

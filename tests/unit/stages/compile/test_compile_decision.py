@@ -9,15 +9,13 @@ import pytest
 
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.compile.build_folder_decision import (
+    ConfigureFingerprint,
     FolderDecision,
+    build_cmake_definitions,
     build_reconfigure_arguments,
     choose_folder_action,
-    list_missing_values,
-)
-from tasks.stages.compile.configure_fingerprint import (
-    ConfigureFingerprint,
-    build_cmake_definitions,
     find_folder_rule,
+    list_missing_values,
 )
 
 RULES = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge").folder_rules
