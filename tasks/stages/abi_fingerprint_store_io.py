@@ -1,8 +1,4 @@
-"""Store the parts of recent ABI fingerprints, one compressed file each.
-
-They are used only to report which header or symbol changed. No decision depends on them: without a
-file, the report has less detail.
-"""
+"""Store the details of recent ABI fingerprints, to report which header or symbol changed."""
 
 from __future__ import annotations
 
@@ -33,22 +29,18 @@ def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
     """Store the parts of a fingerprint, and remove all but the newest few."""
     parts_path = _resolve_parts_path(folder, parts.surface.name)
     parts_path.parent.mkdir(parents=True, exist_ok=True)
-    compressed = gzip.compress(
-        json.dumps(convert_to_json(parts)).encode(), compresslevel=1, mtime=0
-    )
+    content = json.dumps(convert_to_json(parts)).encode()
     temporary = parts_path.with_name(f".{parts_path.name}")
-    temporary.write_bytes(compressed)
+    temporary.write_bytes(gzip.compress(content, compresslevel=1, mtime=0))
     files.replace_path(temporary, parts_path)
-    stored = sorted(
-        parts_path.parent.glob(f"*{_PARTS_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns
-    )
-    for old in stored[:-_MAX_STORED]:
+    stored = parts_path.parent.glob(f"*{_PARTS_SUFFIX}")
+    for old in sorted(stored, key=lambda path: path.stat().st_mtime_ns)[:-_MAX_STORED]:
         old.unlink(missing_ok=True)
 
 
 def read_stored_parts(folder: PurePath, name: str) -> AbiDetails | None:
     """Return the parts of a fingerprint, or None if they are not stored or cannot be read."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only where a surface moved
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only where a fingerprint changed
 
     try:
         text = gzip.decompress(_resolve_parts_path(folder, name).read_bytes())

@@ -64,18 +64,18 @@ def resolve_companions(
 
     Raises `SettingsError` if there is no such companion for this torch.
     """
-    resolvers = {"triton": _resolve_triton}
     return tuple(
-        resolvers.get(name, _resolve_library)(name, settings, choice, knowledge)
+        _resolve_triton(settings, choice, knowledge)
+        if name == "triton"
+        else _resolve_library(name, choice, knowledge)
         for name in settings.companions
     )
 
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Return True if a companion must be compiled."""
-    return any(
-        companion.strategy == "git" for companion in resolve_companions(settings, choice, knowledge)
-    )
+    companions = resolve_companions(settings, choice, knowledge)
+    return any(companion.strategy == "git" for companion in companions)
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
@@ -92,42 +92,32 @@ def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str
     return release.patches.get(version, {}).get(name, "") or str(getattr(release, name))
 
 
-def _resolve_library(
-    name: str, settings: Settings, choice: Resolution, knowledge: Knowledge
-) -> Companion:
+def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Companion:
     specifier = find_companion_specifier(knowledge, choice.torch, name)
     if not specifier:
         _require_released_companion(name, choice, knowledge)
-    torch = f"torch {choice.torch}"
+    torch, requirement = f"torch {choice.torch}", f"{name}{specifier}"
     match choice.strategy:
         case "prebuilt" if specifier:
-            reason = f"it is made for {torch}, and on the same index"
-            return Companion(name, "wheel", reason, f"{name}{specifier}", choice.index)
+            reason = f"made for {torch}, on the same index"
+            return Companion(name, "wheel", reason, requirement, choice.index)
         case "existing" if specifier and _is_official_torch(choice):
-            reason = f"{torch} is an official build by its version, and it is made for that"
-            return Companion(
-                name,
-                "wheel",
-                reason,
-                f"{name}{specifier}",
-                _find_companion_index(choice, knowledge),
-            )
+            reason = f"made for {torch}, which is an official build by its version"
+            index = _find_companion_index(choice, knowledge)
+            return Companion(name, "wheel", reason, requirement, index)
     if wheel := _find_independent_wheel(name, choice, knowledge):
-        return Companion(name, "wheel", _explain_independent_wheel(wheel), wheel.wheel)
-    return _resolve_source_build(name, specifier, choice, knowledge)
-
-
-def _resolve_source_build(
-    name: str, exact: str, choice: Resolution, knowledge: Knowledge
-) -> Companion:
-    if not exact and is_version_within(choice.torch, f"<{next(iter(knowledge.releases))}"):
-        raise _create_unpaired_error(name, choice)
-    if not exact:
-        reason = f"which {name} goes with torch {choice.torch} is not known"
-        return Companion(name, "git", reason, ref="main")
-    version = exact.removeprefix("==")
+        is_unverified = wheel.beside_built.startswith("unverified")
+        caveat = "; not verified with a torch that is not an official wheel"
+        return Companion(
+            name, "wheel", f"{wheel.why}{caveat if is_unverified else ''}", wheel.wheel
+        )
+    if not specifier:
+        if is_version_within(choice.torch, f"<{next(iter(knowledge.releases))}"):
+            raise _create_unpaired_error(name, choice)
+        return Companion(name, "git", f"no version of {name} is known for {torch}", ref="main")
+    version = specifier.removeprefix("==")
     if choice.strategy == "existing":
-        reason = f"torch {choice.torch} does not say that it is an official build"
+        reason = f"{torch} is not an official build by its version"
     else:
         reason = f"official wheels of {name} are made for the official torch"
     return Companion(name, "git", reason, ref=f"v{version}", version=version)
@@ -141,9 +131,10 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
     release = [item for item in knowledge.releases.values() if getattr(item, name)][-1]
     version = getattr(release, name).removeprefix("==")
     raise SettingsError(
-        f"there is no {name} for torch {choice.torch}: its last is {version}, for {release.minor}",
+        f"{name} {version} is the last release and supports torch {release.minor}, not torch "
+        f"{choice.torch}",
         location="companions",
-        hint=f'leave it out, or take torch {release.patch} (torch.version: "{release.patch}")',
+        hint=f'remove {name} from companions, or set torch.version: "{release.patch}"',
     )
 
 
@@ -151,82 +142,57 @@ def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
     """Return a wheel that works with any torch of this version and has code for every target."""
+    platform = (choice.system, normalize_machine(choice.machine))
     for wheel in knowledge.companions[name].independent:
-        is_same_platform = (wheel.system, wheel.machine) == (
-            choice.system,
-            normalize_machine(choice.machine),
-        )
-        is_compatible = is_version_within(choice.torch, wheel.torch) and is_version_within(
-            choice.cuda or "", wheel.cuda
-        )
         if (
-            is_same_platform
-            and is_compatible
+            (wheel.system, wheel.machine) == platform
+            and is_version_within(choice.torch, wheel.torch)
+            and is_version_within(choice.cuda or "", wheel.cuda)
             and all(can_run_code(knowledge, wheel.code, arch) for arch in choice.targets)
         ):
             return wheel
     return None
 
 
-def _explain_independent_wheel(free: StableAbiWheel) -> str:
-    """Return the reason for the wheel, marked if the combination is not verified."""
-    caveat = "; with a torch that is no official wheel that is not verified"
-    return f"{free.why}{caveat if free.beside_built.startswith('unverified') else ''}"
-
-
-def _resolve_triton(
-    name: str, settings: Settings, choice: Resolution, knowledge: Knowledge
-) -> Companion:
-    package = knowledge.companions[name].packages.get(choice.system, "")
+def _resolve_triton(settings: Settings, choice: Resolution, knowledge: Knowledge) -> Companion:
+    name, torch, facts = "triton", f"torch {choice.torch}", knowledge.companions["triton"]
+    package = facts.packages.get(choice.system, "")
     if not package:
+        hint = "remove triton from companions"
         raise SettingsError(
-            f"there is no triton for {choice.system}", location="companions", hint="leave it out"
+            f"triton has no package for {choice.system}", location="companions", hint=hint
         )
-    spec = find_companion_specifier(knowledge, choice.torch, name)
+    specifier = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
-        return _resolve_windows_triton(package, spec, choice)
-    if spec and _has_triton_dependency(settings, choice):
-        reason = (
-            f"the official wheel of torch {choice.torch} asks for {name}{spec}, which came with it"
-        )
+        # this package has post releases of its own: only major and minor version must match
+        numbers = re.search(r"\d+\.\d+", specifier)
+        if not numbers:
+            raise _create_unpaired_error(name, choice)
+        reason = f"{torch} requires triton {numbers[0]}; {package} is not verified"
+        return Companion(name, "wheel", reason, f"{package}=={numbers[0]}.*")
+    if specifier and _has_triton_dependency(settings, choice):
+        reason = f"the official wheel of {torch} requires {name}{specifier}"
         return Companion(name, "with torch", reason)
-    if choice.strategy == "source" and not (spec and _is_release_tree(settings, choice)):
-        index = knowledge.companions[name].pins["index"]
-        reason = "the tree of PyTorch says which commit it is for"
-        return Companion(name, "wheel", reason, package, index, pinned=True)
-    if not spec:
+    if choice.strategy == "source" and not (specifier and _is_release_tree(settings, choice)):
+        reason = "PyTorch's tree names the commit of triton"
+        return Companion(name, "wheel", reason, package, facts.pins["index"], pinned=True)
+    if not specifier:
         raise _create_unpaired_error(name, choice)
-    reason = f"torch {choice.torch} goes with it, and it uses nothing of torch's ABI"
-    return Companion(name, "wheel", reason, f"{package}{spec}")
-
-
-def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Companion:
-    """Return the Windows package, which has separate post releases.
-
-    Only major and minor version of triton determine which one matches torch.
-    """
-    numbers = re.search(r"\d+\.\d+", exact)
-    if not numbers:
-        raise _create_unpaired_error("triton", choice)
-    reason = (
-        f"triton {numbers[0]} goes with torch {choice.torch}; for {package} that is not verified"
-    )
-    return Companion("triton", "wheel", reason, f"{package}=={numbers[0]}.*")
+    reason = f"the version for {torch}; triton does not use torch's ABI"
+    return Companion(name, "wheel", reason, f"{package}{specifier}")
 
 
 def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
     return SettingsError(
-        f"which {name} goes with torch {choice.torch} is not known",
+        f"no version of {name} is known for torch {choice.torch}",
         location="companions",
-        hint="leave it out and install it by hand, or choose a release in torch.version",
+        hint=f"remove {name} from companions and install it by hand, or set torch.version to a "
+        "known release",
     )
 
 
 def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
-    """Return True for the official wheels for Linux and CUDA.
-
-    Their METADATA requires triton (see pytorch.yaml).
-    """
+    """Return True for the official wheels for Linux and CUDA: their METADATA requires triton."""
     if choice.cuda is None:
         return False
     if choice.strategy == "existing":
@@ -237,10 +203,7 @@ def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
 def _is_official_torch(choice: Resolution) -> bool:
     """Return True if the version is that of an official wheel.
 
-    Every official wheel names its CUDA (`+cu130`) or the CPU in its version; PyPI's wheels name it
-    in `torch.version`, not in the file name. The wheels for macOS name nothing. A version with
-    another suffix, or without one, is of a conda channel, a distribution, a container, or a custom
-    build.
+    Every official wheel names its CUDA (`+cu130`) or the CPU in `torch.version`, except on macOS.
     """
     return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
 

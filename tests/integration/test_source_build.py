@@ -173,7 +173,7 @@ def test_a_switch_that_the_tree_does_not_know_is_told(yard: Yard, tree: Path) ->
     profile = source_profile(tree)
     yard.profile(**profile, build={"flags": {"USE_LUOD": True, "USE_LOUD": True}, "target": "c10"})
     out = yard.must("build")
-    assert "this tree does not know USE_LUOD" in out
+    assert "this PyTorch tree does not use USE_LUOD" in out
 
 
 @pytest.mark.long

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tasks.stages.compile.configure_fingerprint import format_cmake_paths
-from tasks.stages.compile.model import (
-    ASSEMBLY_FOLDER,
-    BUILD_OPTION,
-    DESTINATION,
-    BackendName,
-)
+from tasks.stages.compile.build_folder_decision import format_cmake_paths
+from tasks.stages.compile.model import ASSEMBLY_FOLDER, BUILD_OPTION, DESTINATION, BackendName
 
-_SCIKIT_BUILD_CORE = "scikit_build_core.build"
 # setup.py: a wheel without compression, assembled in the folder where the wheel stage has already
 # put the files. setuptools before 64 ignores these options and makes an ordinary wheel.
 _QUICK_OPTIONS = (
@@ -52,31 +45,46 @@ class BuildStep:
     env: Mapping[str, str]
 
 
-class Backend(ABC):
-    """The commands of one build backend."""
+class CMakeBackend:
+    """CMake only, without Python packaging: the C++ libraries and an install prefix.
 
-    @abstractmethod
+    The other backends replace the commands that differ.
+    """
+
     def find_build_folder(self, work: BuildSpec) -> PurePath:
         """Return the CMake build folder."""
+        return work.build_root / "cmake"
 
-    @abstractmethod
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
         """Return the folders with the compiled libraries; they may be missing."""
+        return (self.find_build_folder(work),)
 
-    @abstractmethod
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
         """Return the command that configures an empty build folder without compiling."""
+        folder, python = str(self.find_build_folder(work)), format_cmake_paths(work.python)
+        definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions}
+        definitions |= {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": python}
+        definitions.pop("CMAKE_GENERATOR", None)  # given as -G
+        argv = (
+            *(work.cmake, "-S", str(work.tree), "-B", folder, "-G", "Ninja"),
+            f"-DCMAKE_MAKE_PROGRAM={format_cmake_paths(work.ninja)}",
+            f"-DPYTHON_EXECUTABLE={python}",
+            *(f"-D{name}={value}" for name, value in sorted(definitions.items())),
+        )
+        return BuildStep("configure PyTorch", argv, {})
 
-    @abstractmethod
     def create_compile_step(self, work: BuildSpec) -> BuildStep:
         """Return the command that compiles what Ninja finds out of date."""
+        return create_cmake_build(work, self.find_build_folder(work))
 
-    @abstractmethod
     def create_wheel_step(self, work: BuildSpec) -> BuildStep:
         """Return the command that puts a wheel, or an install prefix, into `DESTINATION`."""
+        folder = str(self.find_build_folder(work))
+        argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
+        return BuildStep("install the libraries", argv, {})
 
 
-class SetupPyBackend(Backend):
+class SetupPyBackend(CMakeBackend):
     """setup.py with setuptools, up to 2.13: CMake in ./build of the tree, installed into ./torch.
 
     The rules are those of PyTorch's tools/setup_helpers/cmake.py.
@@ -91,7 +99,7 @@ class SetupPyBackend(Backend):
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Run setup.py, which tells CMake where Python and NumPy are."""
+        """Run setup.py, which passes the paths of Python and NumPy to CMake."""
         argv = (work.python, "setup.py", "build", "--cmake-only")
         return BuildStep("configure PyTorch", argv, self._build_variables(work))
 
@@ -107,39 +115,6 @@ class SetupPyBackend(Backend):
     @staticmethod
     def _build_variables(work: BuildSpec) -> dict[str, str]:
         return {"CMAKE_BUILD_TYPE": work.type, **build_job_variables(work, "MAX_JOBS")}
-
-
-class CMakeBackend(Backend):
-    """CMake only, without Python packaging: the C++ libraries and an install prefix."""
-
-    def find_build_folder(self, work: BuildSpec) -> PurePath:
-        """Return the managed build folder."""
-        return work.build_root / "cmake"
-
-    def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return the CMake build folder: the libraries are where the tree's CMake puts them."""
-        return (self.find_build_folder(work),)
-
-    def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Run CMake with every entry as -D."""
-        folder = str(self.find_build_folder(work))
-        argv = (
-            *(work.cmake, "-S", str(work.tree), "-B", folder, "-G", "Ninja"),
-            f"-DCMAKE_MAKE_PROGRAM={format_cmake_paths(work.ninja)}",
-            f"-DPYTHON_EXECUTABLE={format_cmake_paths(work.python)}",
-            *(f"-D{name}={value}" for name, value in sorted(_complete_definitions(work).items())),
-        )
-        return BuildStep("configure PyTorch", argv, {})
-
-    def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """Build everything, or the requested target."""
-        return create_cmake_build(work, self.find_build_folder(work))
-
-    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
-        """Install into a prefix that find_package(Torch) accepts."""
-        folder = str(self.find_build_folder(work))
-        argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
-        return BuildStep("install the libraries", argv, {})
 
 
 class ScikitBuildBackend(CMakeBackend):
@@ -167,7 +142,7 @@ class ScikitBuildBackend(CMakeBackend):
         return build_job_variables(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
-BACKENDS: Mapping[BackendName, Backend] = {
+BACKENDS: Mapping[BackendName, CMakeBackend] = {
     "setup_py": SetupPyBackend(),
     "scikit_build_core": ScikitBuildBackend(),
     "cmake": CMakeBackend(),
@@ -176,7 +151,7 @@ BACKENDS: Mapping[BackendName, Backend] = {
 
 def detect_backend(pyproject: str) -> BackendName:
     """Return the backend of a tree by the text of its pyproject.toml ("" if it has none)."""
-    return "scikit_build_core" if _SCIKIT_BUILD_CORE in pyproject else "setup_py"
+    return "scikit_build_core" if "scikit_build_core.build" in pyproject else "setup_py"
 
 
 def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
@@ -206,10 +181,3 @@ def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> 
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")
-
-
-def _complete_definitions(work: BuildSpec) -> dict[str, str]:
-    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": format_cmake_paths(work.python)}
-    definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
-    definitions.pop("CMAKE_GENERATOR", None)  # given as -G
-    return definitions

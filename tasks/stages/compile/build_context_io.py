@@ -1,9 +1,4 @@
-"""Resolve the inputs of a build (backend, folder, environment, job count) and preview the build.
-
-The depth of Ninja's pool for flash-attention kernels, in trees that have one, is written into
-build.ninja when CMake runs. It is therefore computed only from values that stay the same between
-runs, and not from the free memory, which would make CMake run again each time.
-"""
+"""Resolve the inputs of a build (backend, folder, environment, job count) and preview the build."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from tasks.compiler_cache import cache_program_io
 from tasks.core.deps_model import DepsManifest
@@ -21,11 +17,12 @@ from tasks.knowledge.facts import FolderRule
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.runlog import build_history_io
 from tasks.stages.compile import build_folder_io
-from tasks.stages.compile.build_backends import BACKENDS, Backend, BuildSpec, detect_backend
-from tasks.stages.compile.build_folder_decision import FolderDecision, choose_folder_action
-from tasks.stages.compile.configure_fingerprint import (
+from tasks.stages.compile.build_backends import BACKENDS, BuildSpec, CMakeBackend, detect_backend
+from tasks.stages.compile.build_folder_decision import (
     ConfigureFingerprint,
+    FolderDecision,
     build_cmake_definitions,
+    choose_folder_action,
     is_same_value,
 )
 from tasks.stages.compile.model import BackendName, CompileJob
@@ -42,12 +39,12 @@ _FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILIN
 def build_kernel_variables(
     tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
 ) -> dict[str, str]:
-    """Return the variable for the depth of the kernel pool, as an addition to `variables`.
+    """Return the variable for the depth of Ninja's pool for flash-attention kernels.
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
-
-    `jobs` is the requested number of compilers. With `elastic`, the jobserver limits jobs by
-    memory, and the pool depth must not be a lower limit.
+    With `elastic`, the jobserver limits jobs by memory, and the depth must not be a lower limit.
+    The depth is part of build.ninja. It does not depend on the free memory, so that CMake does not
+    run again each time.
     """
     if (
         KERNEL_JOBS_VARIABLE in variables
@@ -55,11 +52,8 @@ def build_kernel_variables(
         or not find_forwarded_variables(tree)
     ):
         return {}
-    if elastic:
-        return {KERNEL_JOBS_VARIABLE: str(jobs or capacity.count_processors())}
-    return {
-        KERNEL_JOBS_VARIABLE: str(capacity.compute_kernel_jobs(jobs or capacity.count_processors()))
-    }
+    depth = jobs or capacity.count_processors()
+    return {KERNEL_JOBS_VARIABLE: str(depth if elastic else capacity.compute_kernel_jobs(depth))}
 
 
 def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
@@ -73,14 +67,13 @@ def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
 class BuildContext:
     """The inputs of a build: backend, build folder, and the requested configuration.
 
-    `cache_entries` are the entries of the folder's CMakeCache.txt. `before` is the fingerprint that
-    the folder was configured from. `max_jobs` is the number of jobs in the settings.
-    `wheel_variables` must also be set for the wheel command, so that it finds the folder as compile
-    left it.
+    `cache_entries` are those of CMakeCache.txt. `before` is the fingerprint that the folder was
+    configured from. `max_jobs` is the number of jobs in the settings. `wheel_variables` are also
+    set for the wheel command, so that it does not reconfigure.
     """
 
     name: BackendName
-    backend: Backend
+    backend: CMakeBackend
     work: BuildSpec
     max_jobs: int | None
     folder: PurePath
@@ -115,20 +108,23 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     backend, spec = BACKENDS[name], create_build_spec(job, deps, tree)
     folder = backend.find_build_folder(spec)
     cache = build_folder_io.read_cmake_cache(folder)
-    effective = _keep_folder_launchers(planned, cache)
+    launchers = [cache.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
+    programs = [name.split(";")[0] for name in launchers if name]
+    effective = planned
+    if cache and all(map(cache_program_io.is_program_installed, programs)):
+        effective = planned.keep_configured_launchers(cache)
     ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
-    spec = replace(
-        spec, ninja=ninja if cache_program_io.is_program_installed(ninja) else deps.ninja.path
-    )
+    if cache_program_io.is_program_installed(ninja):
+        spec = replace(spec, ninja=ninja)
     rules = load_knowledge(Path(job.knowledge)).folder_rules
     launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    requested_jobs = job.jobs or _parse_job_count(effective.set.get("MAX_JOBS", ""))
+    max_jobs = effective.set.get("MAX_JOBS", "")
+    requested_jobs = job.jobs or (int(max_jobs) if max_jobs.isdecimal() else None)
     jobs = requested_jobs if job.jobs_exact else None
     jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, spec.ninja, deps, (launcher,))
-    kernel_variables = build_kernel_variables(
-        tree, effective.set, requested_jobs, elastic=jobs is None
-    )
-    effective = replace(effective, set={**effective.set, **kernel_variables})
+    variables = effective.set
+    kernels = build_kernel_variables(tree, variables, requested_jobs, elastic=jobs is None)
+    effective = replace(effective, set={**variables, **kernels})
     requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, spec))
     return BuildContext(
         name=name,
@@ -147,11 +143,6 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     )
 
 
-def _parse_job_count(text: str) -> int | None:
-    """Return the number of jobs that the user set as MAX_JOBS in build.env, or None."""
-    return int(text) if text.isdecimal() else None
-
-
 def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
     """Return the build spec of a tree, before its build folder and variables are read."""
     return BuildSpec(
@@ -167,15 +158,6 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
     )
 
 
-def _keep_folder_launchers(asked: Environment, held: Mapping[str, str]) -> Environment:
-    """Return the environment with the folder's compiler cache, if that is still installed."""
-    launchers = [held.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
-    is_missing = any(
-        name and not cache_program_io.is_program_installed(name.split(";")[0]) for name in launchers
-    )
-    return asked if is_missing or not held else asked.keep_configured_launchers(held)
-
-
 def _select_backend(job: CompileJob, tree: Path) -> BackendName:
     if job.backend != "auto":
         return job.backend
@@ -187,9 +169,12 @@ def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
     """Return the identity of each tool that is used; unused tools are left out."""
+    # on Windows CC and CXX may be the bare name: see tasks.stages.env.environment_variables
+    cc, cxx = (variables.get(name, "") for name in ("CC", "CXX"))
+    version_file = Path(work.tree) / "version.txt"
     programs = {
-        "cc": _resolve_compiler(variables.get("CC", ""), deps.cc.path),
-        "cxx": _resolve_compiler(variables.get("CXX", ""), deps.cxx.path),
+        "cc": deps.cc.path if cc in {"", "cl"} else cc,
+        "cxx": deps.cxx.path if cxx in {"", "cl"} else cxx,
         "nvcc": variables.get("CUDACXX", ""),
         "cudahost": variables.get("CUDAHOSTCXX", ""),
         "cmake": deps.cmake.version.partition(".")[0],
@@ -197,24 +182,10 @@ def _identify_toolchain(
         "python_version": deps.python_version,
         "ninja": work.ninja,
         "tree": str(work.tree),
-        "release": _read_tree_version(Path(work.tree)),
+        "release": version_file.read_text("utf-8").strip() if version_file.is_file() else "",
     }
     tools = {f"toolchain.{name}": value for name, value in programs.items() if value}
     return {name: toolchain.resolve_tool_identity(name, value) for name, value in tools.items()}
-
-
-def _resolve_compiler(named: str, ours: str) -> str:
-    """Return the absolute path if only "cl", or nothing, is given.
-
-    On Windows CC and CXX are the bare name: see `tasks.stages.env.environment_variables`.
-    """
-    return ours if named in {"", "cl"} else named
-
-
-def _read_tree_version(tree: Path) -> str:
-    """Return the text of version.txt, or "" if there is no such file."""
-    path = tree / "version.txt"
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
 
 @dataclass(frozen=True)
@@ -230,25 +201,16 @@ class BuildPreview:
     last_object_count: int
 
     def __str__(self) -> str:
-        return f"{self.decision}; {self._describe_work()}"
-
-    def _describe_work(self) -> str:
         if self.decision.action in ("configure", "wipe"):
-            known = (
-                f" (the last whole build made {self.last_object_count:,})"
-                if self.last_object_count
-                else ""
-            )
-            return f"every object is made{known}"
+            count = self.last_object_count
+            known = f" (the last full build compiled {count:,})" if count else ""
+            return f"{self.decision}; Ninja will compile every object{known}"
         if self.ninja is None:
-            return "how many objects that makes is known when CMake has run"
-        more = ", after CMake, which may add to them" if self.ninja.configures else ""
-        objects = _format_count(self.ninja.objects, "object")
-        return f"Ninja would make {objects} in {_format_count(self.ninja.steps, 'step')}{more}"
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
+            return f"{self.decision}; CMake must run before the number of objects is known"
+        counts = {"object": self.ninja.objects, "step": self.ninja.steps}
+        objects, steps = (f"{n:,} {what}{'s' * (n != 1)}" for what, n in counts.items())
+        more = "; CMake runs first and may add steps" if self.ninja.configures else ""
+        return f"{self.decision}; Ninja would compile {objects} in {steps}{more}"
 
 
 def preview_build(job: CompileJob, environment: Environment | None = None) -> BuildPreview | None:
@@ -260,20 +222,14 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
         context = read_build_context(job, environment)
     except TorchyardError:
         return None
-    decision = context.choose_action()
-    steps = [
-        run
-        for run in build_history_io.read_history(job.runs)
-        if run["decision"] in ("configure", "wipe")
-    ]
-    last_count = (
-        len([step for step in steps[-1]["objects"] if ".o" in step["output"]]) if steps else 0
-    )
-    target = job.target or "all"
-    is_reuse = decision.action == "reuse"
-    ninja = (
-        ninja_steps_io.preview_ninja_build(context.work.ninja, context.folder, target)
-        if is_reuse
-        else None
-    )
+    decision, ninja = context.choose_action(), None
+    full_build: Mapping[str, Any] = {"objects": ()}
+    for run in build_history_io.read_history(job.runs):
+        if run["decision"] in ("configure", "wipe"):
+            full_build = run
+    if decision.action == "reuse":
+        ninja = ninja_steps_io.preview_ninja_build(
+            context.work.ninja, context.folder, job.target or "all"
+        )
+    last_count = sum(".o" in step["output"] for step in full_build["objects"])
     return BuildPreview(decision, ninja, last_count)

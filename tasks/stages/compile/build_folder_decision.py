@@ -1,27 +1,65 @@
 """Decide whether a build folder is reused, reconfigured or wiped, from each key that changed.
 
 The rules are in config/knowledge/buildfolder.yaml. The most severe effect of all changes decides.
-Without a change, only Ninja runs.
+The CMake cache does not show who set a value: the requested values are stored as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from posixpath import normpath
 from typing import Literal
 
 from tasks.core.text_formatting import format_short_reasons
 from tasks.knowledge.facts import Effect, FolderRule
-from tasks.stages.compile import configure_fingerprint
 
+TOOL_PREFIX = "toolchain."  # of names that are not variables
+_SETTING_NAMES = {
+    "CMAKE_BUILD_TYPE": "build.type",
+    "BLAS": "build.blas",
+    "TORCH_CUDA_ARCH_LIST": "target.gpus",
+    "toolchain.cc": "the C compiler",
+    "toolchain.cxx": "the C++ compiler",
+    "toolchain.nvcc": "the CUDA compiler",
+    "toolchain.cudahost": "the host compiler of CUDA",
+    "toolchain.cmake": "the major version of CMake",
+    "toolchain.python": "the interpreter",
+    "toolchain.python_version": "the version of Python",
+    "toolchain.tree": "the source tree",
+    "toolchain.ninja": "the Ninja of the folder",
+    "toolchain.release": "the release of the tree",
+    "unfinished": "the last configure",
+}
+_ABSOLUTE_PATH = re.compile(r"/|[A-Za-z]:[\\/]")
+_DRIVE_PATH = re.compile(r"[A-Za-z]:[\\/]")
+_ON_VALUES = ("1", "ON", "YES", "TRUE", "Y")
+_OFF_VALUES = ("0", "OFF", "NO", "FALSE", "N")
 _EFFECT_SEVERITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
 _MAX_SHOWN = 3  # changes in one line
 _ACTION_TEXTS = {
     "configure": "configure a new build folder",
-    "reuse": "reuse the build folder: nothing changed that CMake has to know",
+    "reuse": "reuse the build folder: no CMake setting changed",
     "reconfigure": "reconfigure the build folder",
     "wipe": "wipe the build folder",
 }
+
+
+@dataclass(frozen=True)
+class ConfigureFingerprint:
+    """The values that a folder is configured from.
+
+    `toolchain` has the identity of each known tool, by `toolchain.cxx` and similar names. `held`
+    are the resulting entries of CMakeCache.txt. `pending` are the variables of a configure that did
+    not finish, or None if the last one did.
+    """
+
+    variables: Mapping[str, str]
+    toolchain: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,10 +73,8 @@ class FolderChange:
     why: str
 
     def __str__(self) -> str:
-        return (
-            f"{configure_fingerprint.format_setting_name(self.name)} {self.before or 'nothing'} → "
-            f"{self.after or 'nothing'}"
-        )
+        before, after = self.before or "nothing", self.after or "nothing"
+        return f"{format_setting_name(self.name)} {before} → {after}"
 
 
 @dataclass(frozen=True)
@@ -49,17 +85,16 @@ class FolderDecision:
     changes: tuple[FolderChange, ...] = ()
 
     def __str__(self) -> str:
-        asking = [str(change) for change in self.changes if change.effect == self.action]
-        return ": ".join(
-            filter(None, (_ACTION_TEXTS[self.action], format_short_reasons(asking, _MAX_SHOWN)))
-        )
+        reasons = [str(change) for change in self.changes if change.effect == self.action]
+        parts = (_ACTION_TEXTS[self.action], format_short_reasons(reasons, _MAX_SHOWN))
+        return ": ".join(filter(None, parts))
 
 
 def choose_folder_action(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: configure_fingerprint.ConfigureFingerprint,
-    wanted: configure_fingerprint.ConfigureFingerprint,
+    before: ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> FolderDecision:
     """Return the action that the folder needs.
 
@@ -68,11 +103,14 @@ def choose_folder_action(
     if not cache:
         return FolderDecision("configure")
     candidates = (
-        *_list_requested_changes(rules, cache, before, wanted),
-        *_list_cache_edits(rules, cache, before, wanted),
-        *_list_unfinished_configure(before),
+        *_list_requested_changes(rules, cache, before, requested),
+        *_list_cache_edits(rules, cache, before, requested),
     )
     changes = tuple(change for change in candidates if change.effect != "reuse")
+    if before.pending is not None:
+        reason = "some of its values may be in the folder"
+        unfinished = FolderChange("unfinished", "did not finish", "again", "reconfigure", reason)
+        changes = (*changes, unfinished)
     severity = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
     return FolderDecision(_EFFECT_SEVERITY[severity], changes)
 
@@ -80,99 +118,66 @@ def choose_folder_action(
 def _list_requested_changes(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: configure_fingerprint.ConfigureFingerprint,
-    wanted: configure_fingerprint.ConfigureFingerprint,
+    before: ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """Yield the settings that were added, removed or changed since the last configure.
 
     A configure that did not finish counts as well: its values may be in the folder or not.
     """
-    old, new = (
-        {**fingerprint.variables, **fingerprint.toolchain} for fingerprint in (before, wanted)
-    )
-    pending = {**old, **(before.pending or {})} if before.pending is not None else old
+    old, new = ({**one.variables, **one.toolchain} for one in (before, requested))
+    pending = {**old, **(before.pending or {})}
     for name in sorted({*old, *new, *pending}):
-        if name.startswith(configure_fingerprint.TOOL_PREFIX) and not (name in old and name in new):
+        if name.startswith(TOOL_PREFIX) and not (name in old and name in new):
             continue  # unknown on one side
-        rule = configure_fingerprint.find_folder_rule(rules, name)
-        old_value, new_value, pending_value = (
-            fingerprint.get(name, "") for fingerprint in (old, new, pending)
-        )
-        if configure_fingerprint.is_same_value(
-            old_value, new_value
-        ) and configure_fingerprint.is_same_value(pending_value, new_value):
+        rule = find_folder_rule(rules, name)
+        old_value, new_value, pending_value = (one.get(name, "") for one in (old, new, pending))
+        is_requested_again = is_same_value(old_value, new_value)
+        if is_requested_again and is_same_value(pending_value, new_value):
             continue
-        if configure_fingerprint.is_same_value(pending_value, old_value) and _is_default_value(
-            rule, cache, name, old_value, new_value
-        ):
-            continue
-        yield FolderChange(
-            name,
-            old_value
-            if not configure_fingerprint.is_same_value(old_value, new_value)
-            else pending_value,
-            new_value,
-            rule.effect,
-            rule.why,
-        )
-
-
-def _list_unfinished_configure(
-    before: configure_fingerprint.ConfigureFingerprint,
-) -> Iterator[FolderChange]:
-    if before.pending is not None:
-        reason = "its values may have come to the folder, or some of them"
-        yield FolderChange("unfinished", "did not end", "again", "reconfigure", reason)
-
-
-def _is_default_value(
-    rule: FolderRule, cache: Mapping[str, str], name: str, was: str, now: str
-) -> bool:
-    """Return True if a newly set value equals the folder's value from CMake's default."""
-    cached = [cache.get(entry) for entry in configure_fingerprint.list_cache_entries(rule, name)]
-    return bool(cached and now and not was) and all(
-        cached_value and configure_fingerprint.is_same_value(cached_value, now)
-        for cached_value in cached
-    )
+        if is_same_value(pending_value, old_value) and new_value and not old_value:
+            cached = [cache.get(entry) for entry in list_cache_entries(rule, name)]
+            if cached and all(value and is_same_value(value, new_value) for value in cached):
+                continue  # the new value is the one that CMake chose by default
+        value = pending_value if is_requested_again else old_value
+        yield FolderChange(name, value, new_value, rule.effect, rule.why)
 
 
 def _list_cache_edits(
     rules: tuple[FolderRule, ...],
     cache: Mapping[str, str],
-    before: configure_fingerprint.ConfigureFingerprint,
-    wanted: configure_fingerprint.ConfigureFingerprint,
+    before: ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """Yield entries of CMakeCache.txt that were changed later, by hand or a failed reconfigure."""
-    for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted):
-        configured_value, current_value = before.held.get(entry), cache.get(entry, "")
+    for name, entry, value in list_expected_entries(rules, requested):
+        configured, current = before.held.get(entry), cache.get(entry, "")
         previous_request = {**before.variables, **before.toolchain}.get(name, "")
         if (
-            configured_value is not None
-            and not configure_fingerprint.is_same_value(configured_value, current_value)
-            and configure_fingerprint.is_same_value(previous_request, value)
+            configured is not None
+            and not is_same_value(configured, current)
+            and is_same_value(previous_request, value)
         ):
-            yield FolderChange(
-                name, current_value, value, "reconfigure", "CMakeCache.txt was changed since"
-            )
+            reason = "CMakeCache.txt changed after the last configure"
+            yield FolderChange(name, current, value, "reconfigure", reason)
 
 
 def build_reconfigure_arguments(
     rules: tuple[FolderRule, ...],
     decision: FolderDecision,
-    wanted: configure_fingerprint.ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> tuple[str, ...]:
-    """Return the `cmake` arguments that update a folder's cache.
-
-    They are -U for each obsolete entry and -D for every value.
-    """
-    obsolete = dict.fromkeys(
-        entry for change in decision.changes for entry in _list_obsolete_entries(rules, change)
-    )
-    again = configure_fingerprint.list_expected_entries(rules, wanted)
+    """Return the `cmake` arguments: -U for each obsolete cache entry and -D for every value."""
+    obsolete: dict[str, None] = {}
+    for change in decision.changes:
+        rule = find_folder_rule(rules, change.name)
+        obsolete |= dict.fromkeys(rule.forget)
+        if not rule.defines or not change.after:
+            obsolete |= dict.fromkeys(list_cache_entries(rule, change.name))
     definitions = {
-        entry: configure_fingerprint.format_cmake_paths(value)
-        for name, entry, value in again
-        if configure_fingerprint.find_folder_rule(rules, name).defines
+        entry: format_cmake_paths(value)
+        for name, entry, value in list_expected_entries(rules, requested)
+        if find_folder_rule(rules, name).defines
     }
     return (
         *(f"-U{entry}" for entry in obsolete),
@@ -180,35 +185,87 @@ def build_reconfigure_arguments(
     )
 
 
-def _list_obsolete_entries(rules: tuple[FolderRule, ...], change: FolderChange) -> tuple[str, ...]:
-    rule = configure_fingerprint.find_folder_rule(rules, change.name)
-    entries = (
-        configure_fingerprint.list_cache_entries(rule, change.name)
-        if not rule.defines or not change.after
-        else ()
-    )
-    return (*rule.forget, *entries)
-
-
 def list_missing_values(
-    rules: tuple[FolderRule, ...],
-    cache: Mapping[str, str],
-    wanted: configure_fingerprint.ConfigureFingerprint,
-) -> tuple[FolderChange, ...]:
+    rules: tuple[FolderRule, ...], cache: Mapping[str, str], requested: ConfigureFingerprint
+) -> list[FolderChange]:
     """Return the requested values that are not in the cache after CMake has run."""
-    return tuple(
-        FolderChange(name, value, cache.get(entry, ""), "reconfigure", entry)
-        for name, entry, value in configure_fingerprint.list_expected_entries(rules, wanted)
-        if not name.startswith(configure_fingerprint.TOOL_PREFIX)
-        and not _is_accepted_value(rules, name, value, cache.get(entry, ""))
-    )
+    return [
+        FolderChange(name, value, cached, "reconfigure", entry)
+        for name, entry, value in list_expected_entries(rules, requested)
+        if not name.startswith(TOOL_PREFIX)
+        and not is_same_value(value, cached := cache.get(entry, ""))
+        # CMake may add options to values from the environment (`/EHsc`)
+        and (find_folder_rule(rules, name).defines or value.strip() not in cached)
+    ]
 
 
-def _is_accepted_value(rules: tuple[FolderRule, ...], name: str, value: str, held: str) -> bool:
-    """Return True if the cached value matches.
+def find_folder_rule(rules: Iterable[FolderRule], name: str) -> FolderRule:
+    """Return the first rule that matches; the last rule matches everything."""
+    return next(rule for rule in rules if any(fnmatchcase(name, key) for key in rule.keys))
 
-    CMake may add options to values from the environment (`/EHsc`).
+
+def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
+    """Return the entries of CMakeCache.txt that hold the value of this variable."""
+    return tuple(name if entry == "=" else entry for entry in rule.entries)
+
+
+def list_expected_entries(
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, entry and value of all that a reconfigure can set and the cache must hold."""
+    for name, entry, value in _list_all_entries(rules, requested):
+        if find_folder_rule(rules, name).effect == "reconfigure":
+            yield name, entry, value
+
+
+def build_cmake_definitions(
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
+) -> dict[str, str]:
+    """Return the -D definitions for an empty folder, by cache entry."""
+    return {
+        entry: format_cmake_paths(value)
+        for name, entry, value in _list_all_entries(rules, requested)
+        if find_folder_rule(rules, name).defines
+    }
+
+
+def format_cmake_paths(value: str) -> str:
+    """Return the value with forward slashes in absolute Windows paths.
+
+    CMake writes values into generated files, where a backslash would escape the next character.
     """
-    return configure_fingerprint.is_same_value(value, held) or (
-        not configure_fingerprint.find_folder_rule(rules, name).defines and value.strip() in held
+    parts = value.split(";")
+    return ";".join(part.replace("\\", "/") if _DRIVE_PATH.match(part) else part for part in parts)
+
+
+def _list_all_entries(
+    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
+) -> Iterator[tuple[str, str, str]]:
+    for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
+        for entry in list_cache_entries(find_folder_rule(rules, name), name):
+            yield name, entry, value
+
+
+def format_setting_name(name: str) -> str:
+    """Return the name for messages: the dotted key of the settings, or the tool."""
+    if name in _SETTING_NAMES:
+        return _SETTING_NAMES[name]
+    return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"
+
+
+def is_same_value(one: str, other: str) -> bool:
+    """Return True if CMake treats both values as equal, such as ON, 1 and True."""
+    return _normalize_value(one) == _normalize_value(other)
+
+
+def _normalize_value(value: str) -> str:
+    """Return a value as CMake writes it: paths without a last slash, `..` and backslashes."""
+    text = value.strip()
+    if text.upper() in _ON_VALUES:
+        return "ON"
+    if text.upper() in _OFF_VALUES:
+        return "OFF"
+    return ";".join(
+        normpath(part.replace("\\", "/")) if _ABSOLUTE_PATH.match(part) else part
+        for part in text.split(";")
     )

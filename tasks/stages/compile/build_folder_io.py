@@ -1,8 +1,4 @@
-"""Read and write a CMake build folder: its cache, the configure note, and the ownership mark.
-
-The note records what the folder was configured from. It is in the folder itself, so that it is
-removed with the folder.
-"""
+"""Read and write a CMake build folder: its cache, and the note of what it was configured from."""
 
 from __future__ import annotations
 
@@ -18,16 +14,16 @@ from pathlib import Path, PurePath
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import TorchyardError
 from tasks.knowledge.facts import FolderRule
-from tasks.stages.compile.build_folder_decision import FolderDecision, list_missing_values
-from tasks.stages.compile.configure_fingerprint import (
+from tasks.stages.compile.build_folder_decision import (
     ConfigureFingerprint,
+    FolderDecision,
     find_folder_rule,
     format_setting_name,
     list_cache_entries,
     list_expected_entries,
+    list_missing_values,
 )
 from tasks.system import files, manifests
-from tasks.system.files import read_artifact, write_atomic
 from tasks.system.hardware import toolchain
 
 _CACHE_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
@@ -63,38 +59,30 @@ def read_configured_fingerprint(
     folder: PurePath,
     cache: Mapping[str, str],
     rules: tuple[FolderRule, ...],
-    wanted: ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> ConfigureFingerprint:
     """Return what the folder was configured from.
 
-    Values that are not in the note are read from the cache.
+    Values that are not in the note are read from the cache. A variable that CMake does not cache is
+    unknown; the requested value is assumed.
     """
-    tool_paths = {name: cache.get(entry, "") for name, entry in _TOOL_ENTRIES.items()}
-    identities = {
+    tools = {
         name: toolchain.resolve_tool_identity(name, value)
-        for name, value in tool_paths.items()
-        if value
+        for name, entry in _TOOL_ENTRIES.items()
+        if (value := cache.get(entry, ""))
     }
     if has_configure_note(folder):
         note = manifests.read_manifest(_resolve_note_path(folder), ConfigureFingerprint)
-        return replace(note, toolchain={**identities, **note.toolchain})
-    return ConfigureFingerprint(dict(_list_known_values(cache, rules, wanted)), identities)
-
-
-def _list_known_values(
-    cache: Mapping[str, str], rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
-) -> Iterator[tuple[str, str]]:
-    """Yield the known values of the requested variables.
-
-    A variable that CMake does not cache is unknown; the requested value is assumed.
-    """
-    for name, value in wanted.variables.items():
+        return replace(note, toolchain={**tools, **note.toolchain})
+    variables = {}
+    for name, value in requested.variables.items():
         rule = find_folder_rule(rules, name)
         names = list_cache_entries(rule, name)
         if not names:
-            yield name, value
-        elif cached_value := cache.get(names[0]):
-            yield name, value if not rule.defines and value in cached_value else cached_value
+            variables[name] = value
+        elif cached := cache.get(names[0]):
+            variables[name] = value if not rule.defines and value in cached else cached
+    return ConfigureFingerprint(variables, tools)
 
 
 def has_configure_note(folder: PurePath) -> bool:
@@ -103,12 +91,11 @@ def has_configure_note(folder: PurePath) -> bool:
 
 
 def write_pending_note(
-    folder: PurePath, before: ConfigureFingerprint, wanted: ConfigureFingerprint
+    folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
     """Write a note that a configure has started, before CMake changes anything."""
-    files.write_atomic(
-        _resolve_note_path(folder), format_canonical_json(replace(before, pending=wanted.variables))
-    )
+    note = replace(before, pending=requested.variables)
+    files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
 
 
 def prepare_build_folder(folder: PurePath) -> None:
@@ -124,10 +111,10 @@ def prepare_build_folder(folder: PurePath) -> None:
     cache = path / "CMakeCache.txt"
     if files.is_marked(path):
         cache.unlink(missing_ok=True)
-    elif cache.is_file() and _read_cache_entries(cache).get("CMAKE_GENERATOR", "Ninja") != "Ninja":
-        raise _create_unmanaged_error(
-            folder, f"generator {_read_cache_entries(cache)['CMAKE_GENERATOR']} → Ninja"
-        )
+    elif cache.is_file():
+        generator = _read_cache_entries(cache).get("CMAKE_GENERATOR", "Ninja")
+        if generator != "Ninja":
+            raise _create_unmanaged_error(folder, f"generator {generator} → Ninja")
 
 
 def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
@@ -141,30 +128,28 @@ def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
 
 def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
     return TorchyardError(
-        "this build folder was made by hand or by another tool, and what changed needs a new one: "
-        f"{change}",
+        f"torchyard did not create this build folder, and a change needs a new one: {change}",
         location=str(folder),
-        hint="set it back, or remove the folder, which compiles everything again: "
+        hint="undo the change, or remove the folder (everything is then compiled again): "
         f"python -c \"import shutil; shutil.rmtree(r'{folder}')\"",
     )
 
 
 def require_cmake_values(
-    folder: PurePath, rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+    folder: PurePath, rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> None:
     """Raise a `TorchyardError` that names each requested value that is not in the cache."""
-    cache = read_cmake_cache(folder)
-    missing = list_missing_values(rules, cache, wanted)
-    if missing:
-        details = "; ".join(
-            f"{format_setting_name(change.name)}: asked for {change.before}, and CMake has "
-            f"{change.after or 'nothing'}"
-            for change in missing
-        )
+    details = [
+        f"{format_setting_name(change.name)} is {change.after or 'nothing'} instead of "
+        f"{change.before}"
+        for change in list_missing_values(rules, read_cmake_cache(folder), requested)
+    ]
+    if details:
         raise TorchyardError(
-            f"CMake did not take what was asked for: {details}",
+            f"CMake did not apply these settings: {'; '.join(details)}",
             location=str(Path(folder) / "CMakeCache.txt"),
-            hint="ask for what it has, or install what it misses: the log of compile tells why",
+            hint="read the cause in the log of compile. Then change the setting, or install what "
+            "CMake did not find",
         )
 
 
@@ -172,20 +157,14 @@ def write_configure_note(
     folder: PurePath,
     rules: tuple[FolderRule, ...],
     before: ConfigureFingerprint,
-    wanted: ConfigureFingerprint,
+    requested: ConfigureFingerprint,
 ) -> None:
-    """Write what the folder is configured from.
-
-    The identities of tools that are not used now are kept.
-    """
+    """Write what the folder is configured from. The identities of tools not used now are kept."""
     cache = read_cmake_cache(folder)
-    cache_values = {
-        entry: cache[entry]
-        for _, entry, _ in list_expected_entries(rules, wanted)
-        if entry in cache
-    }
-    tools = {**before.toolchain, **wanted.toolchain}
-    note = replace(wanted, toolchain=tools, held=cache_values)
+    entries = (entry for _, entry, _ in list_expected_entries(rules, requested))
+    values = {entry: cache[entry] for entry in entries if entry in cache}
+    tools = {**before.toolchain, **requested.toolchain}
+    note = replace(requested, toolchain=tools, held=values)
     files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
 
 
@@ -194,28 +173,28 @@ def _resolve_note_path(folder: PurePath) -> Path:
 
 
 _LIBRARY_NAME = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
-_SKIPPED_FOLDERS = ("CMakeFiles", "CMakeTmp")
+_SKIPPED_FOLDERS = {"CMakeFiles", "CMakeTmp"}
 _RECENT = ""
 _TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
-def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str:
+def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: PurePath) -> str:
     """Return the sha256 over every library in `folders`, by its path relative to `start`.
 
-    Folders may be missing. The file `known` caches digests between calls; without it every library
+    Folders may be missing. The file `cache` keeps digests between calls; without it every library
     is read.
     """
-    old_digests, new_digests = _read_known_digests(Path(known)), {}
+    old_digests, new_digests = _read_known_digests(Path(cache)), {}
     total = hashlib.sha256()
     for path in sorted(path for folder in folders for path in _find_libraries(Path(folder))):
         name = Path(os.path.relpath(path, start)).as_posix()
         cached, stamp = old_digests.get(str(path)), _compute_file_stamp(path)
-        content = cached[1] if cached and cached[0] == stamp else read_artifact(path).sha256
+        content = cached[1] if cached and cached[0] == stamp else files.read_artifact(path).sha256
         total.update(f"{name}\0{content}\n".encode())
         if stamp != _RECENT:
             new_digests[str(path)] = (stamp, content)
     if new_digests != old_digests:
-        write_atomic(Path(known), json.dumps(new_digests))
+        files.write_atomic(Path(cache), json.dumps(new_digests))
     return total.hexdigest()
 
 
@@ -243,14 +222,7 @@ def _compute_file_stamp(path: Path) -> str:
 
 def _find_libraries(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
-        if (
-            _LIBRARY_NAME.fullmatch(path.name)
-            and path.is_file()
-            and not _is_compiler_check(path, folder)
-        ):
+        # CMake compiles libraries in these folders to test the compiler
+        is_test = not _SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts)
+        if _LIBRARY_NAME.fullmatch(path.name) and path.is_file() and not is_test:
             yield path
-
-
-def _is_compiler_check(path: Path, folder: Path) -> bool:
-    """Return True for a file that CMake compiled to test the compiler."""
-    return any(part in _SKIPPED_FOLDERS for part in path.relative_to(folder).parts)

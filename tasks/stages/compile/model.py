@@ -12,26 +12,17 @@ from tasks.settings.compile_workers import DistributionSettings
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
 DESTINATION = "{dest}"  # placeholder for the folder of the wheel or the libraries
 BUILD_OPTION = "--build-option"  # the PEP 517 config setting for options of bdist_wheel
-ASSEMBLY_FOLDER = (
-    "bdist.torchyard"  # in setup.py's build folder: setuptools assembles the wheel here
-)
+ASSEMBLY_FOLDER = "bdist.torchyard"  # in setup.py's build folder, for bdist_wheel
 
 
 @dataclass(frozen=True)
 class CompileJob:
     """What to build and where.
 
-    The CMake options come from the environment manifest. `jobs` is the maximum number of parallel
-    compilers; None derives it from cores and memory. With `jobs_exact`, that number is used
-    regardless of memory.
-
-    `build` is the managed build folder, for backends that accept one; setup.py uses ./build in the
-    tree. `source`, `deps` and `environment` are input manifests, `cache` is the manifest that names
-    the compiler cache, and `manifest` is the output. `knowledge` is the folder of facts.
-
-    Each run appends a line to the file `runs`. `pool` is the folder of the jobserver that all
-    builds of the checkout share. `cache_remote` is the URL of the shared remote cache. `workers`
-    are the machines that compile for this one.
+    `jobs` is the maximum number of parallel compilers; None derives it from cores and memory. With
+    `jobs_exact`, that number is used regardless of memory. `build` is the managed build folder, for
+    backends that accept one; setup.py uses ./build in the tree. `runs` is the build history, `pool`
+    the folder of the jobserver that all builds of the checkout share, `cache_remote` a URL.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -57,9 +48,9 @@ class CompileJob:
 class CompileResult:
     """The manifest compile.json.
 
-    `build` is the folder that CMake worked in, `target` the partial target, `products` a digest of
-    all libraries by path and content. `wheel` is the command that makes the wheel, or the install
-    prefix, from that folder. It is run in `tree` with the environment of env.json and `variables`.
+    `build` is the folder that CMake worked in, `products` a digest of all libraries. `wheel` is the
+    command that makes the wheel, or the install prefix. It runs in `tree` with the environment of
+    env.json and `variables`.
     """
 
     backend: BackendName

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tasks.core.canonical_json import convert_to_json
-from tasks.core.model import Json, Layout, Stage
+from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.compile_workers import build_distribution_settings
-from tasks.settings.schema import Build, Settings
+from tasks.settings.schema import Settings
 from tasks.stages.compile.model import CompileJob
 
 RECIPE = 2
@@ -17,21 +17,8 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
 
     The number of jobs is not in its fingerprint, since the result is the same.
     """
-    job = _build_compile_job(settings.build, layout)
-    scope = f"CMake target {job.target}" if job.target else "everything"
-    return Stage(
-        name="compile",
-        kind="compile",
-        doc=f"compile PyTorch: {scope}",
-        job=job,
-        fingerprint=_build_compile_fingerprint(settings.build, choice),
-        outputs=(layout.compute_manifest_path("compile"),),
-        inputs=(job.source, job.deps, job.environment),
-    )
-
-
-def _build_compile_job(build: Build, layout: Layout) -> CompileJob:
-    return CompileJob(
+    build = settings.build
+    job = CompileJob(
         backend=build.backend,
         type=build.type,
         target=build.target,
@@ -50,15 +37,20 @@ def _build_compile_job(build: Build, layout: Layout) -> CompileJob:
         workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
         jobs_exact=build.jobs_exact,
     )
-
-
-def _build_compile_fingerprint(build: Build, choice: Resolution) -> dict[str, Json]:
-    return {
-        "recipe": RECIPE,
-        "type": build.type,
-        "flags": convert_to_json(build.flags),
-        "env": convert_to_json(build.env),
-        "target": build.target,
-        "backend": build.backend,
-        "archs": [str(arch) for arch in choice.targets],
-    }
+    return Stage(
+        name="compile",
+        kind="compile",
+        doc=f"compile PyTorch: {f'CMake target {job.target}' if job.target else 'everything'}",
+        job=job,
+        fingerprint={
+            "recipe": RECIPE,
+            "type": build.type,
+            "flags": convert_to_json(build.flags),
+            "env": convert_to_json(build.env),
+            "target": build.target,
+            "backend": build.backend,
+            "archs": [str(arch) for arch in choice.targets],
+        },
+        outputs=(layout.compute_manifest_path("compile"),),
+        inputs=(job.source, job.deps, job.environment),
+    )

@@ -40,11 +40,8 @@ from tasks.wheels.build_inputs import add_source_date
 class CompileStatistics:
     """The statistics of a run in progress.
 
-    `decision` is the folder decision. `peaks` are MiB at most by output, `edge_times` the times of
-    outputs, `jobs` the parallel jobs, `cache` the hits and misses of the compiler cache. `killed`
-    are outputs whose compilers ran out of memory. `old_make` is True if a make without jobserver
-    support takes part. `warnings` counts lines with a warning. The seconds are those of CMake and
-    Ninja.
+    `peaks` are MiB by output, `killed` the outputs whose compilers ran out of memory. `old_make` is
+    True if a make without jobserver support takes part. `warnings` counts lines with a warning.
     """
 
     decision: FolderDecision
@@ -95,9 +92,6 @@ class UnusedVariables:
             self.names.append(text)
 
 
-_MANAGED_VARIABLES = {"USE_CUDA"}  # always set, also if the user did not set it
-
-
 def run(job: CompileJob) -> tuple[CompileResult]:
     """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
@@ -118,11 +112,13 @@ def run(job: CompileJob) -> tuple[CompileResult]:
         return (_create_result(context, job),)
 
 
-def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatistics) -> None:
+def _build_and_record(
+    context: BuildContext, job: CompileJob, statistics: CompileStatistics
+) -> None:
     """Configure and compile, and append the result to the build history, also after a failure."""
-    started, old_log = time.monotonic(), build_history_io.read_ninja_log(bench.folder)
-    env, log = _compute_environment(bench, job), Path(job.log).with_suffix(".cache.log")
-    cache = _find_active_cache(bench, job)
+    started, old_log = time.monotonic(), build_history_io.read_ninja_log(context.folder)
+    env, log = _compute_environment(context, job), Path(job.log).with_suffix(".cache.log")
+    cache = _find_active_cache(context, job)
     distribution = distribute.CompileDistribution(env)
     measurement = cache_program_io.CacheMeasurement(env)
     try:
@@ -130,196 +126,180 @@ def _build_and_record(bench: BuildContext, job: CompileJob, told: CompileStatist
             remote_cache_io.open_remote_environment(
                 cache, job.cache_remote, env, job.build
             ) as coordinator,
-            _start_distribution(bench, job, coordinator) as distribution,
+            _start_distribution(context, job, coordinator) as distribution,
             cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
         ):
-            _configure_folder(bench, told, job, measurement.env)
-            _compile_folder(bench, job, told, (measurement, distribution.slots), old_log)
+            _configure_folder(context, statistics, job, measurement.env)
+            _compile_folder(context, job, statistics, (measurement, distribution.slots), old_log)
     finally:
-        if measurement.counts and measurement.counts.hits + measurement.counts.misses:
-            told.cache = measurement.counts.build_record(cache)
-            run_record_io.record_cache(measurement.counts.hits, measurement.counts.misses)
-            print_line(measurement.counts.format_summary(cache))
-            remote_cache_io.disable_failing_cache(cache, job.cache_remote, measurement.counts)
-        new_entries = build_history_io.find_new_entries(
-            old_log, build_history_io.read_ninja_log(bench.folder)
-        )
-        objects, seconds = (
-            build_history_io.build_object_entries(new_entries, told.peaks),
-            time.monotonic() - started,
-        )
-        build_history_io.append_run(
-            job.runs, seconds, objects, **told.build_run_facts(), **distribution.noted
-        )
+        if (counts := measurement.counts) and counts.hits + counts.misses:
+            statistics.cache = counts.build_record(cache)
+            run_record_io.record_cache(counts.hits, counts.misses)
+            print_line(counts.format_summary(cache))
+            remote_cache_io.disable_failing_cache(cache, job.cache_remote, counts)
+        new_log = build_history_io.read_ninja_log(context.folder)
+        new_entries = build_history_io.find_new_entries(old_log, new_log)
+        objects = build_history_io.build_object_entries(new_entries, statistics.peaks)
+        seconds, facts = time.monotonic() - started, statistics.build_run_facts()
+        build_history_io.append_run(job.runs, seconds, objects, **facts, **distribution.noted)
         run_record_io.record_edges(
-            ninja_steps_io.build_edges(told.edge_times, new_entries, told.peaks)
+            ninja_steps_io.build_edges(statistics.edge_times, new_entries, statistics.peaks)
         )
-    if told.warnings:
-        print_line(f"{told.warnings:,} warnings of compilers are in {job.log}")
+    if statistics.warnings:
+        print_line(f"the compilers printed {statistics.warnings:,} warnings: see {job.log}")
     if slow := find_slowest_outputs(build_history_io.collect_durations(new_entries)):
         print_line(f"slowest: {', '.join(map(str, slow))}")
 
 
-def _compute_environment(bench: BuildContext, job: CompileJob) -> dict[str, str]:
+def _compute_environment(context: BuildContext, job: CompileJob) -> dict[str, str]:
     """Return the environment of the build commands.
 
-    SOURCE_DATE_EPOCH is added here and is not part of the configure fingerprint: it changes with
-    every commit and would force a full rebuild.
+    SOURCE_DATE_EPOCH is not part of the configure fingerprint: it changes with every commit.
     """
-    env = bench.environment.build_child_environment(shell.build_host_env())
+    env = context.environment.build_child_environment(shell.build_host_env())
     return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
 
 
-def _find_active_cache(bench: BuildContext, job: CompileJob) -> CompilerCache:
+def _find_active_cache(context: BuildContext, job: CompileJob) -> CompilerCache:
     """Return the compiler cache that the build folder uses; it can differ from the one of deps."""
-    cache = (
-        manifests.read_manifest(job.cache, CompilerCache)
-        if Path(job.cache).exists()
-        else CompilerCache()
-    )
-    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    cache = CompilerCache()
+    if Path(job.cache).exists():
+        cache = manifests.read_manifest(job.cache, CompilerCache)
+    launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
     return cache
 
 
 def _start_distribution(
-    bench: BuildContext, job: CompileJob, env: Mapping[str, str]
+    context: BuildContext, job: CompileJob, env: Mapping[str, str]
 ) -> AbstractContextManager[distribute.CompileDistribution]:
-    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     compilers = [env.get(name, "") for name in ("CC", "CXX")]
     log = Path(job.log).with_suffix(".workers.log")
     return distribute.distribute_compilations(job.workers, launcher, compilers, env, log)
 
 
 def _configure_folder(
-    bench: BuildContext, told: CompileStatistics, job: CompileJob, env: Mapping[str, str]
+    context: BuildContext, statistics: CompileStatistics, job: CompileJob, env: Mapping[str, str]
 ) -> None:
     """Configure or reconfigure the build folder, then verify its CMake cache."""
-    configured = bench.before
-    if told.decision.action == "reuse":
-        if not build_folder_io.has_configure_note(bench.folder):
-            build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
-        build_folder_io.write_configure_note(bench.folder, bench.rules, configured, bench.requested)
+    folder, rules, requested = context.folder, context.rules, context.requested
+    configured, action = context.before, statistics.decision.action
+    if action == "reuse":
+        if not build_folder_io.has_configure_note(folder):
+            build_folder_io.require_cmake_values(folder, rules, requested)
+        build_folder_io.write_configure_note(folder, rules, configured, requested)
         return
-    known_variables = _MANAGED_VARIABLES | build_context_io.find_forwarded_variables(
-        bench.work.tree
-    )
-    unused = UnusedVariables(
-        bench.requested.variables.keys() - known_variables - set(LAUNCHER_VARIABLES)
-    )
-    step = _select_configure_step(bench, told.decision)
-    if told.decision.action != "reconfigure":
-        configured = replace(configured, toolchain=bench.requested.toolchain)
-    build_folder_io.write_pending_note(bench.folder, configured, bench.requested)
-    handle_line = progress_io.create_line_handler()
+    if action == "reconfigure":
+        arguments = build_reconfigure_arguments(rules, statistics.decision, requested)
+        step = create_reconfigure_step(context.work, folder, arguments)
+    else:
+        build_folder_io.prepare_build_folder(folder)
+        step = context.backend.create_configure_step(context.work)
+        configured = replace(configured, toolchain=requested.toolchain)
+    known = {"USE_CUDA", *LAUNCHER_VARIABLES}  # always set, also if the user did not set them
+    known |= build_context_io.find_forwarded_variables(context.work.tree)
+    unused = UnusedVariables(requested.variables.keys() - known)
+    build_folder_io.write_pending_note(folder, configured, requested)
+    print_output = progress_io.create_line_handler()
 
     def read_configure_line(line: str) -> None:
         unused.read_line(line)
-        handle_line(line)
+        print_output(line)
 
-    told.configure_seconds = _run_step(
-        replace(step, env={**env, **step.env}), bench, job, read_configure_line
-    )
-    build_folder_io.require_cmake_values(bench.folder, bench.rules, bench.requested)
-    build_folder_io.write_configure_note(bench.folder, bench.rules, configured, bench.requested)
+    step = replace(step, env={**env, **step.env})
+    statistics.configure_seconds = _run_step(step, context, job, read_configure_line)
+    build_folder_io.require_cmake_values(folder, rules, requested)
+    build_folder_io.write_configure_note(folder, rules, configured, requested)
     if unused.names:
         print_warning(
-            f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env"
+            f"this PyTorch tree does not use {', '.join(unused.names)}: check build.flags and "
+            "build.env"
         )
 
 
-def _select_configure_step(bench: BuildContext, decision: FolderDecision) -> BuildStep:
-    """Return the command that configures the folder as requested."""
-    if decision.action == "reconfigure":
-        arguments = build_reconfigure_arguments(bench.rules, decision, bench.requested)
-        return create_reconfigure_step(bench.work, bench.folder, arguments)
-    build_folder_io.prepare_build_folder(bench.folder)
-    return bench.backend.create_configure_step(bench.work)
-
-
 def _compile_folder(
-    bench: BuildContext,
+    context: BuildContext,
     job: CompileJob,
-    told: CompileStatistics,
-    given: tuple[cache_program_io.CacheMeasurement, int],
+    statistics: CompileStatistics,
+    resources: tuple[cache_program_io.CacheMeasurement, int],
     before: Mapping[str, build_history_io.NinjaLogEntry],
 ) -> None:
     """Run Ninja under the job scheduler.
 
     The costs of earlier builds determine how many jobs fit into memory and the predicted duration.
-    `given` holds the cache measurement with its environment, and the job slots of remote workers.
+    `resources` are the cache measurement and the job slots of remote workers.
     """
-    measurement, slots = given
+    measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))
-    plan = ninja_steps_io.preview_ninja_build(bench.work.ninja, bench.folder, job.target or "all")
-    durations = {
-        **build_history_io.collect_costs(history),
-        **{name: made.seconds for name, made in before.items()},
-    }
-    forecast = Forecast(plan.outputs if plan else (), durations)
-    log_follower = build_history_io.NinjaLogFollower(bench.folder, before)
-    watch = ProgressMonitor(
-        measurement.hit_rate,
-        lambda: build_history_io.collect_durations(log_follower.read_new_entries()),
+    plan = ninja_steps_io.preview_ninja_build(
+        context.work.ninja, context.folder, job.target or "all"
     )
-    is_old_make = build_history_io.has_old_make(history)
-    limit = bench.max_jobs
+    durations = build_history_io.collect_costs(history)
+    durations = {**durations, **{name: entry.seconds for name, entry in before.items()}}
+    forecast = Forecast(plan.outputs if plan else (), durations)
+    log_follower = build_history_io.NinjaLogFollower(context.folder, before)
     scheduler = JobScheduler(
-        bench.work.jobs,
+        context.work.jobs,
         job.pool,
         build_history_io.collect_peaks(history),
-        progress_monitor=watch,
-        old_make=is_old_make,
-        limit=limit,
+        progress_monitor=ProgressMonitor(
+            measurement.hit_rate,
+            lambda: build_history_io.collect_durations(log_follower.read_new_entries()),
+        ),
+        old_make=build_history_io.has_old_make(history),
+        limit=context.max_jobs,
+        slots=slots,
     )
-    scheduler.slots = slots
 
-    def start_ninja(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
-        step = bench.backend.create_compile_step(replace(bench.work, jobs=jobs))
-        env_now = {**measurement.env, **step.env, **more}
+    def start_ninja(jobs: int | None, more: Mapping[str, str], record_line: LineHandler) -> None:
+        step = context.backend.create_compile_step(replace(context.work, jobs=jobs))
+        env = {**measurement.env, **step.env, **more}
         if jobs is None:
-            env_now = {
-                name: value for name, value in env_now.items() if name not in JOB_COUNT_VARIABLES
-            }
-        with progress_io.report_build_progress(scheduler.sample_activity, forecast) as handle_line:
+            env = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
+        with progress_io.report_build_progress(scheduler.sample_activity, forecast) as print_output:
 
             def read_ninja_line(line: str) -> None:
-                take(line)
-                handle_line(line)
-                told.warnings += is_warning(line)
+                record_line(line)
+                print_output(line)
+                statistics.warnings += is_warning(line)
 
-            told.ninja_seconds += _run_step(replace(step, env=env_now), bench, job, read_ninja_line)
+            seconds = _run_step(replace(step, env=env), context, job, read_ninja_line)
+            statistics.ninja_seconds += seconds
 
     try:
         scheduler.run_build(start_ninja)
     finally:
-        told.peaks, told.jobs, told.killed = scheduler.peaks, scheduler.allowed, scheduler.killed
-        told.old_make, told.edge_times = scheduler.old_make, scheduler.edge_times
+        statistics.peaks, statistics.jobs = scheduler.peaks, scheduler.allowed
+        statistics.killed, statistics.old_make = scheduler.killed, scheduler.old_make
+        statistics.edge_times = scheduler.edge_times
 
 
-def _run_step(step: BuildStep, bench: BuildContext, job: CompileJob, take: LineHandler) -> float:
+def _run_step(
+    step: BuildStep, context: BuildContext, job: CompileJob, read_line: LineHandler
+) -> float:
     """Run the step and return its duration in seconds."""
-    started = time.monotonic()
-    shell.run_command(
-        Command(step.argv, step.env, step.description, cwd=bench.work.tree, log=job.log), take
-    )
+    started, tree = time.monotonic(), context.work.tree
+    command = Command(step.argv, step.env, step.description, cwd=tree, log=job.log)
+    shell.run_command(command, read_line)
     return time.monotonic() - started
 
 
-def _create_result(bench: BuildContext, job: CompileJob) -> CompileResult:
-    work, backend = bench.work, bench.backend
+def _create_result(context: BuildContext, job: CompileJob) -> CompileResult:
+    work, backend = context.work, context.backend
     wheel = backend.create_wheel_step(work)
     variables = {key: value for key, value in wheel.env.items() if key not in JOB_COUNT_VARIABLES}
-    digest_cache = Path(job.runs).with_name("libraries.json")
     return CompileResult(
-        backend=bench.name,
+        backend=context.name,
         tree=str(work.tree),
-        build=str(bench.folder),
+        build=str(context.folder),
         target=work.target,
         products=build_folder_io.compute_library_digest(
-            backend.list_output_folders(work), work.tree, digest_cache
+            backend.list_output_folders(work),
+            work.tree,
+            Path(job.runs).with_name("libraries.json"),
         ),
         wheel=wheel.argv,
-        variables={**variables, **bench.wheel_variables},
+        variables={**variables, **context.wheel_variables},
     )

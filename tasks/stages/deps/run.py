@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 from collections.abc import Sequence
@@ -29,10 +30,57 @@ from tasks.system.output import print_line, print_warning
 from tasks.system.package_installer import PackageInstaller
 from tasks.wheels import wheel_requirements_io
 
-_NO_COMPILER = Program("", "")
+_IDENTITY_NAME = "torchyard-identity"
 
 
-def find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
+def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
+    """Prepare the build environment and return its manifests.
+
+    Compilers are found first: a missing one is reported in a second, before any download.
+    """
+    cc, cxx, msvc = _find_host_compilers(job)
+    git = toolchain.find_program("git")
+    if not git and job.git_needed:
+        hint = format_install_command("git")
+        raise MissingToolError(f"git is required {job.git_needed}", hint=hint)
+    _require_blas(job, cxx)
+    selected_cache = cache.select_cache(job)
+    files.require_minimum_space(job.venv, "the build environment")
+    python = _prepare_environment(job)
+    if job.compiles:
+        _require_python_headers(python)
+    cuda = _prepare_cuda_toolkit(job, python)
+    scripts = environments.find_scripts_folder(job.venv)
+    if job.existing:  # in an overlay, pip and uv use `bin` on Windows, too
+        scripts = Path(job.overlay) / "bin"
+    deps = DepsManifest(
+        python=python,
+        python_version=interpreters.find_interpreter(python).version,
+        # the id that is written at creation; for an existing interpreter, its path
+        identity=job.base if job.existing else _read_identity_lines(job)[0],
+        overlay=str(job.overlay) if job.existing else None,
+        scripts=str(scripts),
+        toolkit=cuda,
+        cuobjdump=_find_cuobjdump(job, python, cuda) if job.with_cuda else None,
+        cc=replace(cc, digest=toolchain.hash_program(cc.path)),
+        cxx=replace(cxx, digest=toolchain.hash_program(cxx.path)),
+        cmake=_find_build_tool(scripts, "cmake"),
+        ninja=_find_build_tool(scripts, "ninja"),
+        git=git,
+        msvc=msvc,
+    )
+    compiler_cache = selected_cache or cache.install_cache(job, python, scripts)
+    return deps, compiler_cache, _read_toolchain_stamps(deps, compiler_cache)
+
+
+def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> ToolchainStamps:
+    nvcc = [toolchain.build_nvcc_path(deps.toolkit.home)] if deps.toolkit else []
+    sdk = msvc_toolsets.find_sdk_header(deps.msvc)
+    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
+    return ToolchainStamps({path: toolchain.stamp_program(path) for path in paths})
+
+
+def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
     """Return the C compiler, the C++ compiler, and on Windows the MSVC environment.
 
     If another compiler than the default is chosen, the reason is printed. If nothing is compiled, a
@@ -44,13 +92,13 @@ def find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment
     except MissingToolError:
         if job.compiles:
             raise
-        return _NO_COMPILER, _NO_COMPILER, None
+        return Program("", ""), Program("", ""), None
     if selection.why:
         print_line(selection.why)
     return selection.cc, selection.cxx, msvc
 
 
-def require_blas(job: DepsJob, cxx: Program) -> None:
+def _require_blas(job: DepsJob, cxx: Program) -> None:
     """Raise `MissingToolError` if the BLAS that a build links cannot be linked."""
     library = job.system_blas
     if not library:
@@ -58,50 +106,42 @@ def require_blas(job: DepsJob, cxx: Program) -> None:
     scratch = files.create_owned_folder(Path(job.venv).parent / "scratch")
     if not toolchain.can_link_library(cxx.path, library, scratch):
         raise MissingToolError(
-            f"build.blas is {library}, and the linker does not find it",
+            f"build.blas is {library}, but the linker does not find this library",
             location="build.blas",
-            hint=f"{format_install_command('blas')}, or build.blas: mkl, which comes as a package",
+            hint=f"{format_install_command('blas')}, or set build.blas: mkl (a Python package)",
         )
 
 
-def require_python_headers(python: str) -> None:
+def _require_python_headers(python: str) -> None:
     """Raise `MissingToolError` if the interpreter has no Python.h."""
     query = (
         "import sysconfig, sys; print(sysconfig.get_path('include')); "
         "print('%d.%d' % sys.version_info[:2])"
     )
-    include, version = shell.capture_output(
-        Command((python, "-c", query), shell.build_host_env(), "find Python's headers")
-    ).splitlines()
+    command = Command((python, "-c", query), shell.build_host_env(), "find Python's headers")
+    include, version = shell.capture_output(command).splitlines()
     if not (Path(include) / "Python.h").is_file():
         raise MissingToolError(
-            f"the headers of Python {version} are not there: extensions cannot be compiled",
+            f"the headers of Python {version} are missing: extensions cannot be compiled",
             location=include,
             hint=format_install_command("python-headers", python=version),
         )
 
 
-_CUOBJDUMP_PACKAGE = "nvidia-cuda-cuobjdump"  # an extra of cuda-toolkit since 13.2
-
-
-def prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
+def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
     """Return the toolkit as CUDA_HOME; raise `MissingToolError` if the planned toolkit is gone."""
-    match job.toolkit_provider:
-        case "none":
-            return None
-        case "pypi":
-            return _assemble_package_toolkit(job, python)
-    version = host_probe.read_nvcc_version(Path(job.toolkit_home))
-    if not version:
+    if job.toolkit_provider == "none":
+        return None
+    if job.toolkit_provider != "pypi":
+        version = host_probe.read_nvcc_version(Path(job.toolkit_home))
+        if version:
+            return CudaHome(job.toolkit_home, version, ())
         raise MissingToolError(
-            "the CUDA toolkit that this profile was planned with is gone",
+            "the CUDA toolkit of this profile's plan is missing",
             location=job.toolkit_home,
-            hint="install it again, or accept what is here now: doit doctor --accept",
+            hint="install this toolkit again, or plan with what is installed now: "
+            "doit doctor --accept",
         )
-    return CudaHome(job.toolkit_home, version, ())
-
-
-def _assemble_package_toolkit(job: DepsJob, python: str) -> CudaHome:
     site = environments.find_site_packages(python)
     if job.existing:
         files.remove_owned(job.toolkit_folder)
@@ -110,22 +150,23 @@ def _assemble_package_toolkit(job: DepsJob, python: str) -> CudaHome:
         installer.install_locked(job.locked_toolkit)
         installer.install_requirements(job.toolkit_packages, what="install the CUDA toolkit")
     home = toolchain.assemble_cuda_home(site, job.cuda_home)
-    return CudaHome(
-        str(home), host_probe.read_nvcc_version(home), list_toolkit_pins(site, job.toolkit_packages)
-    )
+    pins = list_toolkit_pins(site, job.toolkit_packages)
+    return CudaHome(str(home), host_probe.read_nvcc_version(home), pins)
 
 
-def list_toolkit_pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return exact versions of the packages `asked` and their dependencies, as install constraints.
+def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return exact versions of the packages and their dependencies, as install constraints.
 
     Other packages are left out: torch installs NVIDIA packages into the same folder, different ones
     with each release, and they are not part of the toolkit.
     """
     installed = read_installed_packages(site)
-    return tuple(sorted(installed[name].pin for name in resolve_required_names(asked, installed)))
+    return tuple(
+        sorted(installed[name].pin for name in resolve_required_names(packages, installed))
+    )
 
 
-def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
+def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     """Return cuobjdump of the toolkit, an existing torch's triton or PATH; else install it.
 
     triton in a managed environment is ignored: it is installed only with torch, so the result would
@@ -143,86 +184,31 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     folder = files.create_owned_folder(job.toolkit_folder)
     installer = PackageInstaller(python, environments.find_uv(), job.log, folder)
     installer.install_locked(job.locked_toolkit)
-    installer.install_requirements([_CUOBJDUMP_PACKAGE], what="install cuobjdump")
+    # cuobjdump is an extra of cuda-toolkit since 13.2
+    installer.install_requirements(["nvidia-cuda-cuobjdump"], what="install cuobjdump")
     return str(next(folder.glob(f"nvidia/cu*/bin/{name}")))
-
-
-def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
-    """Prepare the build environment and return its manifests.
-
-    Compilers are found first: a missing one is reported in a second, before any download.
-    """
-    cc, cxx, msvc = find_host_compilers(job)
-    git = _find_required_git(job)
-    require_blas(job, cxx)
-    selected_cache = cache.select_cache(job)
-    files.require_minimum_space(job.venv, "the build environment")
-    python = _prepare_environment(job)
-    if job.compiles:
-        require_python_headers(python)
-    cuda = prepare_cuda_toolkit(job, python)
-    scripts = _resolve_scripts_folder(job)
-    deps = DepsManifest(
-        python=python,
-        python_version=interpreters.find_interpreter(python).version,
-        identity=_read_environment_identity(job),
-        overlay=str(job.overlay) if job.existing else None,
-        scripts=str(scripts),
-        toolkit=cuda,
-        cuobjdump=find_cuobjdump(job, python, cuda) if job.with_cuda else None,
-        cc=_add_compiler_digest(cc),
-        cxx=_add_compiler_digest(cxx),
-        cmake=_find_build_tool(scripts, "cmake"),
-        ninja=_find_build_tool(scripts, "ninja"),
-        git=git,
-        msvc=msvc,
-    )
-    compiler_cache = selected_cache or cache.install_cache(job, python, scripts)
-    return deps, compiler_cache, _read_toolchain_stamps(deps, compiler_cache)
-
-
-def _add_compiler_digest(compiler: Program) -> Program:
-    return replace(compiler, digest=toolchain.hash_program(compiler.path))
-
-
-def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> ToolchainStamps:
-    nvcc = [toolchain.build_nvcc_path(deps.toolkit.home)] if deps.toolkit else []
-    sdk = msvc_toolsets.find_sdk_header(deps.msvc)
-    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
-    return ToolchainStamps({path: toolchain.stamp_program(path) for path in paths})
-
-
-def _find_required_git(job: DepsJob) -> Program | None:
-    git = toolchain.find_program("git")
-    if not git and job.git_needed:
-        raise MissingToolError(
-            f"git is needed {job.git_needed}", hint=format_install_command("git")
-        )
-    return git
 
 
 def _prepare_environment(job: DepsJob) -> str:
     """Return the interpreter to install into, after installing the tools."""
     uv = environments.find_uv()
     if uv is None:
-        print_warning("uv cannot run here; pip does its work, more slowly")
+        print_warning("uv cannot run on this machine; pip installs the packages, more slowly")
     if job.existing:
         files.create_owned_folder(job.overlay)
-        PackageInstaller(job.base, uv, job.log, job.overlay).install_locked(job.locked)
-        missing = _list_missing_tools(job)
-        if missing:
-            PackageInstaller(job.base, uv, job.log, job.overlay).install_requirements(
-                missing, what="install the build tools"
-            )
-        return job.base
-    _ensure_venv(job, uv)
-    python = str(environments.find_venv_python(job.venv))
-    installer = PackageInstaller(python, uv, job.log)
-    installer.install_locked(job.locked)
-    installer.install_requirements(
-        [*job.tools, *job.toolkit_packages], what="install the build tools"
-    )
-    return python
+        installer = PackageInstaller(job.base, uv, job.log, job.overlay)
+        installer.install_locked(job.locked)
+        installed = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
+        tools = list(wheel_requirements_io.find_missing_requirements(job.tools, installed))
+        if not tools:
+            return job.base
+    else:
+        _ensure_venv(job, uv)
+        installer = PackageInstaller(str(environments.find_venv_python(job.venv)), uv, job.log)
+        installer.install_locked(job.locked)
+        tools = [*job.tools, *job.toolkit_packages]
+    installer.install_requirements(tools, what="install the build tools")
+    return installer.python
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
@@ -234,52 +220,29 @@ def _ensure_venv(job: DepsJob, uv: str | None) -> None:
     base_version = interpreters.find_interpreter(job.base).version
     toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))
     python = environments.find_venv_python(job.venv)
-    try:
-        usable = (
-            python.exists() and interpreters.find_interpreter(str(python)).version == base_version
-        )
-    except TorchyardError:
-        usable = False
-    if usable and _read_identity_lines(job)[1:] == [toolkit_digest]:
-        return
+    with contextlib.suppress(TorchyardError):
+        if (
+            _read_identity_lines(job)[1:] == [toolkit_digest]
+            and python.exists()
+            and interpreters.find_interpreter(str(python)).version == base_version
+        ):
+            return
     files.remove_owned(job.venv)
     environments.create_venv(job.venv, job.base, uv, job.log)
-    files.write_atomic(_resolve_identity_file(job), f"{secrets.token_hex(8)}\n{toolkit_digest}\n")
-
-
-def _resolve_identity_file(job: DepsJob) -> Path:
-    return Path(job.overlay if job.existing else job.venv) / "torchyard-identity"
-
-
-def _read_environment_identity(job: DepsJob) -> str:
-    """Return the id written at creation; for an existing interpreter, its path."""
-    return job.base if job.existing else _read_identity_lines(job)[0]
+    identity = f"{secrets.token_hex(8)}\n{toolkit_digest}\n"
+    files.write_atomic(Path(job.venv) / _IDENTITY_NAME, identity)
 
 
 def _read_identity_lines(job: DepsJob) -> list[str]:
-    file = _resolve_identity_file(job)
+    file = Path(job.venv) / _IDENTITY_NAME
     return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-
-
-def _list_missing_tools(job: DepsJob) -> list[str]:
-    """Return the tools that neither the interpreter nor the overlay has in the required version."""
-    installed = wheel_requirements_io.list_installed_packages(job.base, job.overlay)
-    return list(wheel_requirements_io.find_missing_requirements(job.tools, installed))
-
-
-def _resolve_scripts_folder(job: DepsJob) -> Path:
-    """Return the folder of the installed programs.
-
-    In an overlay the folder is `bin`, on Windows too: pip uses the scheme posix_home for --target,
-    and uv uses the same folder name.
-    """
-    folder = environments.find_scripts_folder(job.venv)
-    return Path(job.overlay) / "bin" if job.existing else folder
 
 
 def _find_build_tool(scripts: Path, name: str) -> Program:
     managed_path = environments.build_program_path(scripts, name)
     program = toolchain.find_program(str(managed_path)) or toolchain.find_program(name)
     if not program:
-        raise MissingToolError(f"{name} is not there after it was installed", location=str(scripts))
+        raise MissingToolError(
+            f"{name} is missing, although it was just installed", location=str(scripts)
+        )
     return program

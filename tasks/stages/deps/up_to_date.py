@@ -1,7 +1,4 @@
-"""Check if the interpreter, the compilers and the locked packages are unchanged.
-
-The check is made in each run, so it is fast.
-"""
+"""Check if the interpreter, the compilers and the locked packages are unchanged, in each run."""
 
 from __future__ import annotations
 
@@ -13,12 +10,8 @@ from tasks.system.hardware import toolchain
 
 
 def is_stale(job: DepsJob) -> bool:
-    """Return True if the environment or a compiler changed, or other packages are locked.
-
-    That is: the environment's interpreter is gone, which an upgrade of its base interpreter can
-    cause; or a compiler was upgraded, replaced or removed. deps.json then shows if the change
-    matters.
-    """
+    """Return True if the environment or a compiler changed, or other packages are locked."""
+    # an upgrade of the base interpreter can remove that of the venv
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
     try:
@@ -32,11 +25,9 @@ def is_stale(job: DepsJob) -> bool:
 def list_unlocked(job: DepsJob) -> tuple[str, ...]:
     """Return the packages of torchyard.lock that are missing or have another version."""
     site = job.overlay if job.existing else environments.find_site_folder(job.venv)
+    installed = environments.read_package_versions(site) if job.locked else {}
+    toolkit = environments.read_package_versions(job.toolkit_folder)
     return (
-        *describe_version_mismatches(
-            job.locked, environments.read_package_versions(site) if job.locked else {}
-        ),
-        *describe_version_mismatches(
-            job.locked_toolkit, environments.read_package_versions(job.toolkit_folder)
-        ),
+        *describe_version_mismatches(job.locked, installed),
+        *describe_version_mismatches(job.locked_toolkit, toolkit),
     )

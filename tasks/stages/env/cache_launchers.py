@@ -44,7 +44,7 @@ _CCACHE_NAMES = {
 _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
-def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str, str]:
+def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
     """Return the launchers of torch's build; build.env and build.flags override them.
 
     ccache calls the distribution wrapper itself, so command lines are the same with it.
@@ -52,7 +52,7 @@ def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str,
     Without a launcher, torch's tree looks for ccache. USE_CCACHE=0 prevents that.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
-    if asked == "off" or job.flags.get("USE_CCACHE") is False:
+    if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
         return {"USE_CCACHE": "0", **distribution}
     if not cache.kind:
         return distribution
@@ -88,7 +88,13 @@ def build_cache_environment(
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
     nvcc = {}
     if job.cuda and deps.toolkit:
-        nvcc = _build_nvcc_variables(cache, f"{deps.toolkit.home}/bin/nvcc")
+        # cpp_extension uses PYTORCH_NVCC as it is. ccache before 4.13 and sccache before 0.9 do not
+        # cache with nvcc's option for a dependency file, which a fresh copy does not need
+        nvcc = {
+            "PYTORCH_NVCC": shlex.join([cache.path, f"{deps.toolkit.home}/bin/nvcc"]),
+            "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1",
+            _CUDA_LAUNCHER: cache.path,
+        }
     else:
         # with CUDA, cpp_extension passes CC to nvcc as its host compiler, and the cache would then
         # identify it by the bytes of the wrapper script
@@ -100,20 +106,6 @@ def build_cache_environment(
         {**tuning, **select_cache_settings(job.variables)},
         wrapped,
     )
-
-
-def _build_nvcc_variables(cache: CompilerCache, nvcc: str) -> dict[str, str]:
-    """Return the nvcc launcher for cpp_extension's Ninja file and for CMake.
-
-    cpp_extension uses PYTORCH_NVCC as it is. ccache before 4.13 and sccache before 0.9 do not
-    support the option that makes nvcc write a dependency file, and do not cache then. An extension
-    is compiled once, in a fresh copy, and needs no dependency file.
-    """
-    return {
-        "PYTORCH_NVCC": shlex.join([cache.path, nvcc]),
-        "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1",
-        _CUDA_LAUNCHER: cache.path,
-    }
 
 
 def compute_cache_tuning(
@@ -128,45 +120,28 @@ def compute_cache_tuning(
         # for a folder that was configured with ccache
         return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
     size = _DEFAULT_CACHE_SIZE if job.cache_size == "auto" else job.cache_size
-    if cache.kind == "sccache":
-        tuning = _tune_sccache(size, base)
+    if cache.kind == "sccache":  # its server reads these only when it starts
+        tuning = {
+            "SCCACHE_CACHE_SIZE": size,
+            "SCCACHE_IDLE_TIMEOUT": _IDLE_TIMEOUT,
+            "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",
+            **({"SCCACHE_BASEDIRS": base} if base else {}),
+        }
     else:
-        release = job.build_type == "Release" if debug is None else not debug
-        tuning = _tune_ccache(size, base, wheels=_has_wheel_compilers(deps), release=release)
+        is_release = job.build_type == "Release" if debug is None else not debug
+        # compilers from wheels have a new modification time in each environment
+        has_wheel_compilers = bool(deps.toolkit and deps.toolkit.pins)
+        tuning = {
+            "CCACHE_MAXSIZE": size,
+            "CCACHE_SLOPPINESS": ",".join(_SLOPPINESS),
+            **({"CCACHE_BASEDIR": base, "CCACHE_ABSSTDERR": "1"} if base else {}),
+            **({"CCACHE_COMPILERCHECK": "content"} if has_wheel_compilers else {}),
+            # debug information contains the working directory
+            **({"CCACHE_NOHASHDIR": "1"} if is_release else {}),
+        }
     user_settings = set(cache.own) - ({"max_size", "size"} if job.cache_size != "auto" else set())
     setting_names = {**_CCACHE_NAMES, **_SCCACHE_NAMES}
-    return {
-        name: value
-        for name, value in tuning.items()
-        if setting_names.get(name) not in user_settings
-    }
-
-
-def _tune_ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, str]:
-    """Return the settings of ccache.
-
-    Compilers from wheels have a new modification time in each environment, but the same bytes. The
-    working directory is part of the cache key of objects with debug information, except in release
-    builds.
-    """
-    return {
-        "CCACHE_MAXSIZE": size,
-        "CCACHE_SLOPPINESS": ",".join(_SLOPPINESS),
-        **({"CCACHE_BASEDIR": base, "CCACHE_ABSSTDERR": "1"} if base else {}),
-        **({"CCACHE_COMPILERCHECK": "content"} if wheels else {}),
-        **({"CCACHE_NOHASHDIR": "1"} if release else {}),
-    }
-
-
-def _tune_sccache(size: str, base: str) -> dict[str, str]:
-    """Return the settings of sccache; its server reads them only when it starts."""
-    return {
-        "SCCACHE_CACHE_SIZE": size,
-        "SCCACHE_IDLE_TIMEOUT": _IDLE_TIMEOUT,
-        # compile without the cache, instead of failing, if the server is gone
-        "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",
-        **({"SCCACHE_BASEDIRS": base} if base else {}),
-    }
+    return {n: value for n, value in tuning.items() if setting_names.get(n) not in user_settings}
 
 
 def find_base_dir(job: EnvJob, tree: str) -> str:
@@ -185,7 +160,3 @@ def find_base_dir(job: EnvJob, tree: str) -> str:
 def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the user's settings of a compiler cache among the variables of build.env."""
     return {name: value for name, value in variables.items() if name.startswith(_CACHE_PREFIXES)}
-
-
-def _has_wheel_compilers(deps: DepsManifest) -> bool:
-    return bool(deps.toolkit and deps.toolkit.pins)

@@ -24,14 +24,10 @@ LAUNCHER_VARIABLES = (
 class Environment:
     """The manifests env.json (source builds) and extension-env.json (extensions).
 
-    `set` are variables with exact values. `prepend` are folders to prepend to PATH-like variables.
-    `unset` are variables that would change the build and must not be inherited from the user's
-    shell. `defaults` are variables that the user's values override; they do not change what is
-    compiled.
-
-    `offered` are names that a configured folder may keep as they were: see
-    `keep_configured_launchers`. `why` has the reason for each variable, for display. It is empty
-    for extensions, so that a reworded reason does not rerun an extension.
+    `prepend` are folders to prepend to PATH-like variables. `unset` are variables that must not be
+    inherited from the user's shell. `defaults` are variables that the user's values override.
+    `offered` are names for `keep_configured_launchers`. `why` has the reason for each variable; it
+    is empty for extensions, so that a reworded reason does not rerun an extension.
     """
 
     set: Mapping[str, str]
@@ -47,14 +43,14 @@ class Environment:
         """Every variable that the environment may change, sorted."""
         return tuple(sorted({*self.set, *self.defaults, *self.prepend, *self.unset}))
 
-    def keep_configured_launchers(self, held: Mapping[str, str]) -> Environment:
-        """Return the environment for a configured folder whose CMake cache is `held`.
+    def keep_configured_launchers(self, cache: Mapping[str, str]) -> Environment:
+        """Return the environment for a configured folder with this CMake cache.
 
         Adding or removing a compiler cache would change every command line and force a full
         rebuild. Therefore the `offered` variables keep their configured values.
         """
         variables = {name: value for name, value in self.set.items() if name not in self.offered}
-        configured = {name: held[name] for name in self.offered if name in held}
+        configured = {name: cache[name] for name in self.offered if name in cache}
         return replace(self, set={**variables, **configured})
 
     def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -98,8 +94,7 @@ class CacheEnvironment:
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
     """Return a ccache namespace from nvcc's flag variables, which ccache's key lacks.
 
-    Without it, an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compilation
-    without that flag. Extensions get their forced headers through these variables.
+    Extensions get their forced headers through these variables.
     """
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
@@ -125,14 +120,10 @@ class ArchLists:
 class EnvJob:
     """The inputs of the environment.
 
-    `flags` and `variables` are the settings build.flags and build.env. `deps` and `source` are
-    input manifests (`source` only with strategy source). `runtime` are extra variables of programs
-    that run. `scripts` are the files to render for a shell to read, `wrappers` those that run a
-    program; `templates` is the folder of their templates.
-
-    `caching` and `cache_size` are the settings build.cache and build.cache_size, `cache` is the
-    manifest that names the compiler cache. `distribute` is the wrapper script for distributed
-    compilation, or "". `arch_lists` are the targets in the format of each reader.
+    `flags`, `variables` and `caching` are the settings build.flags, build.env and build.cache.
+    `deps`, `cache` and `source` are input manifests (`source` only with strategy source). `runtime`
+    are extra variables of programs that run. `scripts` are files for a shell to read, `wrappers`
+    those that run a program. `distribute` is the wrapper script for distributed compilation, or "".
     """
 
     profile: str

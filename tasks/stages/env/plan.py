@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from collections.abc import Mapping
 
 from tasks.core import shell_quoting
 from tasks.core.canonical_json import convert_to_json
@@ -21,39 +20,84 @@ from tasks.settings.schema import Settings
 from tasks.stages.env.cache_launchers import select_cache_settings
 from tasks.stages.env.model import ArchLists, EnvJob
 
+RECIPE = 4
+_RESERVED_PREFIX = "_torchyard"  # the scripts save the variables that they change as such names
 
-def require_writable_variables(settings: Settings, system: System) -> None:
-    """Raise `SettingsError`, with the key, for the first variable that a shell cannot assign.
 
-    The shells are those of `system`.
+def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
+    """Return the stage that resolves the environment and writes its manifests and scripts.
+
+    Raises `SettingsError` if torch cannot be built for the targets. The arch lists in build.env are
+    checked by `tasks.planning.target_resolution`.
     """
-    for section, variables in _list_user_variables(settings):
+    _require_writable_variables(settings, choice.system)
+    is_windows, build = choice.system == "windows", layout.build
+    blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if settings.runtime.launch_blocking else {}
+    # no sh on Windows, whose sh programs use another format of PATH
+    shells = ("bat" if is_windows else "sh", "ps1")
+    job = EnvJob(
+        profile=layout.profile,
+        system=choice.system,
+        strategy=choice.strategy,
+        cuda=choice.cuda,
+        torch=choice.torch,
+        targets=choice.targets,
+        ptx=choice.ptx,
+        arch_lists=_build_arch_lists(choice, knowledge),
+        build_type=settings.build.type,
+        blas=settings.build.blas,
+        flags=settings.build.flags,
+        variables=_normalize_names(settings.build.env, choice),
+        runtime={**blocking, **_normalize_names(settings.runtime.env, choice)},
+        caching=settings.build.cache,
+        cache_size=settings.build.cache_size,
+        distribute=_resolve_wrapper_script(settings, layout, choice),
+        venv=layout.venv,
+        deps=layout.compute_manifest_path("deps"),
+        cache=layout.compute_manifest_path("cache"),
+        source=layout.compute_manifest_path("source") if choice.strategy == "source" else None,
+        scripts=tuple(build / f"env.{shell}" for shell in shells),
+        wrappers=tuple(build / f"run.{shell}" for shell in shells),
+        templates=layout.templates,
+        log=layout.logs / "env.log",
+    )
+    return Stage(
+        name="env",
+        kind="env",
+        doc="the build's variables: env.* sets them in a shell, run starts a program",
+        job=job,
+        fingerprint=_build_env_fingerprint(job),
+        outputs=tuple(
+            layout.compute_manifest_path(name) for name in ("env", "extension-env", "cache-env")
+        ),
+        inputs=tuple(path for path in (job.deps, job.cache, job.source) if path),
+        # on Windows PATHEXT resolves `run` to run.bat
+        extra_outputs=(*job.scripts, *job.wrappers, *(() if is_windows else (build / "run",))),
+    )
+
+
+def _require_writable_variables(settings: Settings, system: System) -> None:
+    """Raise `SettingsError`, with the key, for the first variable that a shell cannot assign."""
+    flags = {n: value for n, value in settings.build.flags.items() if isinstance(value, str)}
+    sections = {
+        "build.flags": flags,
+        "build.env": settings.build.env,
+        "runtime.env": settings.runtime.env,
+    }
+    for section, variables in sections.items():
         _require_distinct_names(section, variables, system)
-        _require_unreserved_names(section, variables)
         for name, value in variables.items():
+            location = f"{section}.{name}"
+            if name.lower().startswith(_RESERVED_PREFIX):
+                raise SettingsError(
+                    f"the environment scripts reserve variable names such as {name}",
+                    location=location,
+                    hint=f"choose a name that does not begin with {_RESERVED_PREFIX}",
+                )
             try:
                 _check_assignable(system, name, value)
             except TorchyardError as error:
-                key = f"{section}.{name}"
-                raise SettingsError(error.message, location=key, hint=error.hint) from error
-
-
-def _list_user_variables(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
-    flags = settings.build.flags.items()
-    yield "build.flags", {name: value for name, value in flags if isinstance(value, str)}
-    yield "build.env", settings.build.env
-    yield "runtime.env", settings.runtime.env
-
-
-def _require_unreserved_names(section: str, variables: Mapping[str, str]) -> None:
-    """Reject names that the scripts use to save the variables they change."""
-    for name in variables:
-        if name.lower().startswith("_torchyard"):
-            raise SettingsError(
-                f"{name} is a name that the environment scripts use for themselves",
-                location=f"{section}.{name}",
-                hint="choose one that does not begin with _torchyard",
-            )
+                raise SettingsError(error.message, location=location, hint=error.hint) from error
 
 
 def _check_assignable(system: System, name: str, value: str) -> None:
@@ -71,114 +115,43 @@ def _require_distinct_names(section: str, variables: Mapping[str, str], system: 
     for name in variables if system == "windows" else ():
         if duplicate := seen.get(name.upper()):
             raise SettingsError(
-                f"{duplicate} and {name} are one variable on Windows",
+                f"{duplicate} and {name} are the same variable on Windows",
                 location=f"{section}.{name}",
-                hint="take one of them out",
+                hint="remove one of them",
             )
         seen[name.upper()] = name
 
 
-RECIPE = 4
-
-
-def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """Return the stage that resolves the environment and writes its manifests and scripts.
-
-    Raises `SettingsError` if torch cannot be built for the targets. The arch lists in build.env are
-    checked by `tasks.planning.target_resolution`.
-    """
-    require_writable_variables(settings, choice.system)
-    job = EnvJob(
-        profile=layout.profile,
-        system=choice.system,
-        strategy=choice.strategy,
-        cuda=choice.cuda,
-        torch=choice.torch,
-        targets=choice.targets,
-        ptx=choice.ptx,
-        arch_lists=_build_arch_lists(choice, knowledge),
-        build_type=settings.build.type,
-        blas=settings.build.blas,
-        flags=settings.build.flags,
-        variables=_normalize_names(settings.build.env, choice),
-        runtime=_build_runtime_variables(settings, choice),
-        caching=settings.build.cache,
-        cache_size=settings.build.cache_size,
-        distribute=_resolve_wrapper_script(settings, layout, choice),
-        venv=layout.venv,
-        deps=layout.compute_manifest_path("deps"),
-        cache=layout.compute_manifest_path("cache"),
-        source=layout.compute_manifest_path("source") if choice.strategy == "source" else None,
-        scripts=_list_script_files(layout, choice, "env"),
-        wrappers=_list_script_files(layout, choice, "run"),
-        templates=layout.templates,
-        log=layout.logs / "env.log",
-    )
-    return Stage(
-        name="env",
-        kind="env",
-        doc="the build's variables: env.* sets them in a shell, run starts a program",
-        job=job,
-        fingerprint={"recipe": RECIPE, **_build_env_fingerprint(job)},
-        outputs=tuple(
-            layout.compute_manifest_path(name) for name in ("env", "extension-env", "cache-env")
-        ),
-        inputs=tuple(path for path in (job.deps, job.cache, job.source) if path),
-        extra_outputs=(*job.scripts, *job.wrappers, *_list_run_command(layout, choice)),
-    )
-
-
 def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
-    if not choice.targets:
+    targets, ptx, torch, key = choice.targets, choice.ptx, "", "target.ptx"
+    if not targets:
         return ArchLists()
     try:
-        cmake = format_cmake_archs(choice.targets, choice.ptx)
+        cmake, key = format_cmake_archs(targets, ptx), "torch.version"
+        if choice.strategy == "source":
+            torch = format_torch_cmake_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError as error:
-        raise SettingsError(error.message, location="target.ptx", hint=error.hint) from error
-    return ArchLists(
-        _format_torch_archs(choice, knowledge), _format_extension_archs(choice, knowledge), cmake
-    )
-
-
-def _format_torch_archs(choice: Resolution, knowledge: Knowledge) -> str:
-    if choice.strategy != "source":
-        return ""
+        raise SettingsError(error.message, location=key, hint=error.hint) from error
     try:
-        return format_torch_cmake_archs(knowledge, choice.torch, choice.targets, choice.ptx)
-    except KnowledgeError as error:
-        raise SettingsError(error.message, location="torch.version", hint=error.hint) from error
-
-
-def _format_extension_archs(choice: Resolution, knowledge: Knowledge) -> str:
-    """Return the arch list for extensions.
-
-    If this torch cannot build extensions for the targets, the list is one that it rejects with an
-    error. The stage of an extension reports that earlier. With an empty list, a manual build would
-    be for whatever card is present.
-    """
-    try:
-        return format_extension_archs(knowledge, choice.torch, choice.targets, choice.ptx)
+        extensions = format_extension_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
-        return ";".join(map(str, sorted(set(choice.targets))))
+        # the stage of an extension reports that. Here the list is one that torch rejects: with an
+        # empty one, a manual build would be for whatever card is present
+        extensions = ";".join(map(str, sorted(set(targets))))
+    return ArchLists(torch, extensions, cmake)
 
 
 def _build_env_fingerprint(job: EnvJob) -> dict[str, Json]:
-    """Return the fingerprint: values for compilations and for running programs.
-
-    The runtime values affect no other stage. Flags and variables are included only if torch is
-    built.
-    """
+    """Return the fingerprint. Flags and variables are included only if torch is built."""
     names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
     if job.strategy == "source":
         names += ["build_type", "blas", "flags", "variables"]
     names += ["distribute"] * bool(job.distribute)
+    settings = convert_to_json(select_cache_settings(job.variables))
     return {
+        "recipe": RECIPE,
         "targets": [str(arch) for arch in job.targets],
-        "cache": [
-            job.caching,
-            job.cache_size,
-            convert_to_json(select_cache_settings(job.variables)),
-        ],
+        "cache": [job.caching, job.cache_size, settings],
         **{n: convert_to_json(getattr(job, n)) for n in names},
     }
 
@@ -188,30 +161,15 @@ def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resoluti
     kind = settings.build.distribute
     if kind != "off" and choice.system == "windows":
         raise SettingsError(
-            f"{kind} hands nothing on from Windows",
+            f"{kind} cannot distribute compilations from Windows",
             location="build.distribute",
             hint="set build.distribute: off",
         )
     return build_distribution_settings(kind, settings.build.hosts, layout.build).script
 
 
-def _build_runtime_variables(settings: Settings, choice: Resolution) -> dict[str, str]:
-    blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if settings.runtime.launch_blocking else {}
-    return {**blocking, **_normalize_names(settings.runtime.env, choice)}
-
-
 def _normalize_names(variables: Mapping[str, str], choice: Resolution) -> dict[str, str]:
     """Return the variables with upper-case names on Windows, which ignores case."""
-    windows = choice.system == "windows"
-    return {name.upper() if windows else name: value for name, value in variables.items()}
-
-
-def _list_script_files(layout: Layout, choice: Resolution, stem: str) -> tuple[PurePath, ...]:
-    """Return the script files; no sh on Windows, whose sh programs use another format of PATH."""
-    shell = "bat" if choice.system == "windows" else "sh"
-    return tuple(layout.build / f"{stem}.{kind}" for kind in (shell, "ps1"))
-
-
-def _list_run_command(layout: Layout, choice: Resolution) -> tuple[PurePath, ...]:
-    """Return the link `run`; on Windows PATHEXT resolves `run` to run.bat."""
-    return () if choice.system == "windows" else (layout.build / "run",)
+    if choice.system != "windows":
+        return dict(variables)
+    return {name.upper(): value for name, value in variables.items()}

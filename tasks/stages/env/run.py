@@ -20,45 +20,71 @@ from tasks.system.hardware import capacity
 from tasks.system.jinja_templates import render_template
 from tasks.system.package_installer import InstallOptions, PackageInstaller
 
+_REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
+
+
+def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
+    """Return the environments of source builds and extensions, and the cache environment.
+
+    The scripts have the first one; the wrappers have the environment of programs that run.
+    """
+    deps, cache, tree = _read_inputs(job)
+    if job.distribute:
+        distribute.write_wrapper_script(job.distribute)
+    build_environment, extension = resolve_environments(job, deps, cache, tree)
+    paths = [Path(tree) / name for name in _REQUIREMENT_FILES] if tree else []
+    if requirement_files := tuple(path for path in paths if path.is_file()):
+        options = InstallOptions(deps.toolkit.pins if deps.toolkit else (), files=requirement_files)
+        installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
+        installer.install_requirements((), options, "install the tree's requirements")
+    write_scripts(job, build_environment)
+    write_wrappers(job, resolve_runtime_environment(job, deps))
+    return build_environment, extension, build_cache_environment(job, deps, cache)
+
+
+def preview_environment(job: EnvJob) -> Environment | None:
+    """Return the environment of source builds, or None if an earlier stage has not run yet."""
+    try:
+        deps, cache, tree = _read_inputs(job)
+    except TorchyardError:
+        return None
+    return resolve_environments(job, deps, cache, tree)[0]
+
+
+def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
+    """Return the manifests, and the path of the tree, "" if torch is not built."""
+    deps = manifests.read_manifest(job.deps, DepsManifest)
+    cache = manifests.read_manifest(job.cache, CompilerCache)
+    tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
+    return deps, cache, tree
+
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
     """Write the script of each shell atomically, with MAX_JOBS for manual builds if not set."""
-    environment_with_jobs = _add_max_jobs(environment)
+    if "MAX_JOBS" not in environment.set:
+        environment = replace(
+            environment,
+            set={**environment.set, "MAX_JOBS": str(capacity.compute_safe_jobs())},
+            unset=tuple(name for name in environment.unset if name != "MAX_JOBS"),
+            why={**environment.why, "MAX_JOBS": MAX_JOBS_REASON},
+        )
     for script in job.scripts:
-        _write_script(job, script, environment_with_jobs)
+        files.write_atomic(script, render_script(job, script, environment), 0o644)
 
 
 def write_wrappers(job: EnvJob, environment: Environment) -> None:
     """Write the wrapper script of each shell, and the link `run` to run.sh."""
     for script in job.wrappers:
-        _write_script(job, script, environment)
+        mode = 0o755 if script.suffix == ".sh" else 0o644
+        files.write_atomic(script, render_script(job, script, environment), mode)
         if script.suffix == ".sh":
             files.replace_symlink(script.with_suffix(""), script.name)
 
 
-def _add_max_jobs(environment: Environment) -> Environment:
-    if "MAX_JOBS" in environment.set:
-        return environment
-    return replace(
-        environment,
-        set={**environment.set, "MAX_JOBS": str(capacity.compute_safe_jobs())},
-        unset=tuple(name for name in environment.unset if name != "MAX_JOBS"),
-        why={**environment.why, "MAX_JOBS": MAX_JOBS_REASON},
-    )
-
-
-def _write_script(job: EnvJob, script: PurePath, environment: Environment) -> None:
-    executable = script in job.wrappers and script.suffix == ".sh"
-    files.write_atomic(
-        script, render_script(job, script, environment), 0o755 if executable else 0o644
-    )
-
-
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
     """Return the content of a script."""
-    text = render_template(
-        job.templates / f"{script.name}.j2", _build_template_values(job, environment)
-    )
+    values = _build_template_values(job, environment)
+    text = render_template(job.templates / f"{script.name}.j2", values)
     match script.suffix:
         case ".ps1":
             # Windows PowerShell 5.1 reads a script as UTF-8 only if it starts with this mark
@@ -91,50 +117,3 @@ def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, A
         "why": reasons,
         "ascii": "".join([*texts, *folders]).isascii(),
     }
-
-
-_REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
-
-
-def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
-    """Return the environments of source builds and extensions, and the cache environment.
-
-    The scripts have the first one; the wrappers have the environment of programs that run.
-    """
-    deps, cache = (
-        manifests.read_manifest(job.deps, DepsManifest),
-        manifests.read_manifest(job.cache, CompilerCache),
-    )
-    tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
-    if job.distribute:
-        distribute.write_wrapper_script(job.distribute)
-    build_environment, extension = resolve_environments(job, deps, cache, tree)
-    if tree:
-        _install_requirements(job, deps, Path(tree))
-    write_scripts(job, build_environment)
-    write_wrappers(job, resolve_runtime_environment(job, deps))
-    return build_environment, extension, build_cache_environment(job, deps, cache)
-
-
-def _install_requirements(job: EnvJob, deps: DepsManifest, tree: Path) -> None:
-    requirement_files = [path for name in _REQUIREMENT_FILES if (path := tree / name).is_file()]
-    if not requirement_files:
-        return
-    pins = deps.toolkit.pins if deps.toolkit else ()
-    installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
-    installer.install_requirements(
-        (), InstallOptions(pins, files=tuple(requirement_files)), "install the tree's requirements"
-    )
-
-
-def preview_environment(job: EnvJob) -> Environment | None:
-    """Return the environment of source builds, or None if an earlier stage has not run yet."""
-    try:
-        deps, cache = (
-            manifests.read_manifest(job.deps, DepsManifest),
-            manifests.read_manifest(job.cache, CompilerCache),
-        )
-        tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
-    except TorchyardError:
-        return None
-    return resolve_environments(job, deps, cache, tree)[0]

@@ -1,9 +1,7 @@
 """Variables of the user's shell that would change a build, and the reason for each variable.
 
 The child processes of torchyard never inherit them (`shell.PASSED` is an allow-list); the scripts
-unset them for manual use. Sources: the manuals of GCC, MSVC, nvcc, CMake, setuptools and
-scikit-build-core, and PyTorch's setup.py, tools/setup_helpers, cmake/EnvVarForwarding.cmake and
-torch/utils/cpp_extension.py.
+unset them for manual use.
 """
 
 from __future__ import annotations
@@ -56,11 +54,11 @@ BUILD_PYTHON_ONLY BUILD_LAZY_TS_BACKEND BUILD_CAFFE2 BUILD_JNI
 
 # The effect of each group of variables if they are inherited from the user's shell
 _VARIABLE_GROUPS = {
-    "would change what the compilers are given": _COMPILER_VARIABLES,
-    "would lead to another CUDA toolkit, or change nvcc's flags": _CUDA_VARIABLES,
+    "would change the compilers or their options": _COMPILER_VARIABLES,
+    "would select another CUDA toolkit or change nvcc's options": _CUDA_VARIABLES,
     "would change how CMake configures": _CMAKE_VARIABLES,
-    "would change which Python, or which packages, are found": _PYTHON_VARIABLES,
-    "would change what torch's build, or that of its extensions, makes": _TORCH_VARIABLES,
+    "would select another Python or other packages": _PYTHON_VARIABLES,
+    "would change the build of torch or of its extensions": _TORCH_VARIABLES,
 }
 UNSET_REASONS: Mapping[str, str] = {
     name: why for why, names in _VARIABLE_GROUPS.items() for name in names.split()
@@ -68,23 +66,20 @@ UNSET_REASONS: Mapping[str, str] = {
 LEAKING_VARIABLES = frozenset(UNSET_REASONS)
 
 
-MAX_JOBS_REASON = (
-    "for use by hand: as many compilers as fit into memory; the tool goes by what is free"
-)
-
-_NO_USER_SITE_REASON = "packages of the user's own folder would shadow those of this environment"
-_LAUNCHER_REASON = "the compiler cache, or what hands on to other machines, stands before it"
-_CACHE_REASON = "lets the compiler cache hit in another folder, or checkout"
+MAX_JOBS_REASON = "for manual builds: what fits into memory (torchyard uses the free memory)"
+_LAUNCHER_REASON = "runs the compiler cache or the distributed compilation before the compiler"
+_CACHE_REASON = "gives cache hits in other folders and checkouts"
+_CACHE_SIZE_REASON = "the maximum size of the compiler cache"
 SET_REASONS = {
-    "PYTHONNOUSERSITE": _NO_USER_SITE_REASON,
+    "PYTHONNOUSERSITE": "packages of the user site would shadow those of this environment",
     "VIRTUAL_ENV": "the environment that torch and the extensions are installed into",
-    "PYTHONPATH": "build tools that lie beside the existing interpreter",
-    "VSLANG": "compilers say what they have to say in English",
-    "MSSDK": "what older releases of setuptools ask for beside DISTUTILS_USE_SDK",
-    "DISTUTILS_USE_SDK": "setuptools is to take the compiler of this MSVC environment",
-    "CC": "the C compiler that was found fit; nvcc's host compiler for cpp_extension",
-    "CXX": "the C++ compiler that was found fit",
-    "CUDAHOSTCXX": "CMake gives it to nvcc as host compiler",
+    "PYTHONPATH": "build tools for the existing interpreter",
+    "VSLANG": "selects English messages of the compilers",
+    "MSSDK": "older releases of setuptools require it with DISTUTILS_USE_SDK",
+    "DISTUTILS_USE_SDK": "makes setuptools use the compiler of this MSVC environment",
+    "CC": "the selected C compiler; cpp_extension passes it to nvcc as host compiler",
+    "CXX": "the selected C++ compiler",
+    "CUDAHOSTCXX": "CMake passes it to nvcc as host compiler",
     "CUDA_HOME": "the toolkit of this profile, for cpp_extension",
     "CUDA_PATH": "the toolkit of this profile, for CMake and nvcc on Windows",
     "CUDACXX": "the nvcc of this profile, for CMake",
@@ -93,34 +88,34 @@ SET_REASONS = {
     "CL": "options of cl.exe that this toolkit and torch need",
     "NVCC_APPEND_FLAGS": "options of nvcc that this toolkit and torch need",
     "USE_CUDA": "whether torch is built with CUDA",
-    "USE_CCACHE": "keeps torch's CMake from looking for a ccache of its own",
+    "USE_CCACHE": "prevents torch's CMake from searching for ccache",
     "CMAKE_C_COMPILER_LAUNCHER": _LAUNCHER_REASON,
     "CMAKE_CXX_COMPILER_LAUNCHER": _LAUNCHER_REASON,
     "CMAKE_CUDA_COMPILER_LAUNCHER": _LAUNCHER_REASON,
-    "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "/Z7: a cache cannot hold one .pdb that all write into",
-    "CMAKE_GENERATOR": "Ninja compiles what changed, and takes its jobs from the pool",
-    "CMAKE_BUILD_TYPE": "build.type says so",
-    "CMAKE_LINK_DEPENDS_NO_SHARED": "a changed library does not link again what uses it",
-    "CMAKE_BUILD_RPATH_USE_ORIGIN": "the wheel has the same bytes in whichever folder it is made",
-    "CMAKE_PREFIX_PATH": "MKL of Python packages lies in the environment",
-    "BLAS": "build.blas says so",
-    "CCACHE_NAMESPACE": "keeps objects apart by nvcc's own variables, which ccache does not see",
+    "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "/Z7: a cache cannot store a .pdb that all files share",
+    "CMAKE_GENERATOR": "Ninja compiles only what changed and gets its jobs from the jobserver",
+    "CMAKE_BUILD_TYPE": "set by build.type",
+    "CMAKE_LINK_DEPENDS_NO_SHARED": "a changed library does not relink the libraries that use it",
+    "CMAKE_BUILD_RPATH_USE_ORIGIN": "the wheel has the same bytes in every build folder",
+    "CMAKE_PREFIX_PATH": "MKL is installed as Python packages in this environment",
+    "BLAS": "set by build.blas",
+    "CCACHE_NAMESPACE": "separates objects by nvcc's flag variables, which ccache ignores",
     "CCACHE_DISABLE": "build.cache is off, and a folder may have been configured with ccache",
-    "CCACHE_MAXSIZE": "how big the compiler cache may get",
-    "SCCACHE_CACHE_SIZE": "how big the compiler cache may get",
-    "CCACHE_SLOPPINESS": "checks that cost hits and find nothing here",
+    "CCACHE_MAXSIZE": _CACHE_SIZE_REASON,
+    "SCCACHE_CACHE_SIZE": _CACHE_SIZE_REASON,
+    "CCACHE_SLOPPINESS": "disables checks that cost hits and find nothing here",
     "CCACHE_BASEDIR": _CACHE_REASON,
     "SCCACHE_BASEDIRS": _CACHE_REASON,
-    "CCACHE_ABSSTDERR": "compilers' messages keep whole paths",
-    "CCACHE_COMPILERCHECK": "a compiler that came in a wheel is known by its bytes, not its time",
+    "CCACHE_ABSSTDERR": "compiler messages keep absolute paths",
+    "CCACHE_COMPILERCHECK": "identifies a compiler from a wheel by its bytes, not by its time",
     "CCACHE_NOHASHDIR": _CACHE_REASON,
-    "SCCACHE_IDLE_TIMEOUT": "its server is to outlive the longest compilation",
-    "SCCACHE_IGNORE_SERVER_IO_ERROR": "a server that went away is no reason to fail",
-    "CUDA_LAUNCH_BLOCKING": "errors are told at the kernel that made them",
+    "SCCACHE_IDLE_TIMEOUT": "the server must outlive the longest compilation",
+    "SCCACHE_IGNORE_SERVER_IO_ERROR": "compiles without the cache if the server is gone",
+    "CUDA_LAUNCH_BLOCKING": "reports an error at the kernel that caused it",
 }
 _PREPEND_REASONS = {
-    "PATH": "this profile's programs go before those of the same name",
-    "LD_LIBRARY_PATH": "torch is linked against this toolkit, which the loader does not know",
+    "PATH": "the programs of this profile come before others of the same name",
+    "LD_LIBRARY_PATH": "torch is linked with this toolkit, which the loader does not search",
 }
 
 
@@ -128,14 +123,14 @@ def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment)
     """Return the environment of a build, with its reasons."""
     reasons = _explain_msvc_variables(deps)
     if job.strategy == "source":
-        reasons |= dict.fromkeys(job.flags, "build.flags says so")
-        reasons |= dict.fromkeys(job.variables, "build.env says so")
+        reasons |= dict.fromkeys(job.flags, "set by build.flags")
+        reasons |= dict.fromkeys(job.variables, "set by build.env")
     return _attach_reasons(environment, reasons)
 
 
 def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """Return the environment of programs that run, with its reasons."""
-    reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "set by runtime.env")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
         # its purpose explains more than the name of the setting
         del reasons["CUDA_LAUNCH_BLOCKING"]
@@ -144,18 +139,16 @@ def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environmen
 
 def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
     """Return the reason for each MSVC variable, by upper-case name as in the environment."""
-    if not deps.msvc:
-        return {}
-    return {name.upper(): deps.msvc.by for name in deps.msvc.set}
+    return {name.upper(): deps.msvc.by for name in deps.msvc.set} if deps.msvc else {}
 
 
-def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environment:
+def _attach_reasons(environment: Environment, explicit: dict[str, str]) -> Environment:
     reasons = {
         **UNSET_REASONS,
         **SET_REASONS,
-        **asked,
+        **explicit,
         **{name: _PREPEND_REASONS.get(name, "") for name in environment.prepend},
         # on Windows a variable that is set to "" is unset
-        **{name: asked.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
+        **{name: explicit.get(name, UNSET_REASONS.get(name, "")) for name in environment.unset},
     }
     return replace(environment, why={n: reasons[n] for n in environment.names if reasons.get(n)})

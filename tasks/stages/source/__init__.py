@@ -4,6 +4,5 @@ Inputs: a git URL with a ref, a folder or an archive, and patches.
 
 Output: source.json (commit, submodules, digest of local edits).
 
-Reruns: always, because the user may have pulled or edited the tree. If nothing changed, the
-manifest has the same bytes and no later stage runs.
+Reruns: always, because the user may have pulled or edited the tree.
 """

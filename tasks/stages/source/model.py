@@ -15,14 +15,10 @@ UNTRACKED_CACHE = "new-files.json"  # in the state folder: the cache of `git.rea
 class SourceJob:
     """Which tree to provide, and where.
 
-    `location` is a git URL, a folder, or an archive's path or URL. `ref`, `submodules` and
-    `mirrors` are for git, `sha256` is for archives. `tree` is the current or future folder of the
-    tree, `state` a managed folder with the record of applied changes, `manifest` is removed before
-    the tree is changed.
-
-    `others` is the folder of all builds of the checkout, which may already have the needed files.
-    `commit` is the commit of `ref` in torchyard.lock, or "". `release` is the release that the plan
-    is for.
+    `location` is a git URL, a folder, or an archive's path or URL. `tree` is the folder of the
+    tree, `state` a managed folder with the record of applied changes; `manifest` is removed before
+    the tree is changed. `others` is the folder of all builds of the checkout, which may already
+    have the needed files. `commit` is the commit of `ref` in torchyard.lock, or "".
     """
 
     kind: SourceKind
@@ -51,12 +47,9 @@ class SourceTree:
     """The manifest source.json: the current state of the tree.
 
     A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
-    all differences from the commit ("" if clean; patches count as edits). Any other tree has "" as
-    commit, and in `digest` the archive's sha256 or the digest of its files; an unpacked archive
-    that was edited has `edits` too.
-
-    `patches` are the sha256 of the applied patches. `date` is the commit's, in seconds since 1970,
-    or 0.
+    all differences from the commit ("" if clean; patches count as edits). Any other tree has in
+    `digest` the archive's sha256 or the digest of its files; an edited archive has `edits` too.
+    `patches` are the sha256 of the applied patches. `date` is in seconds since 1970, or 0.
     """
 
     tree: str

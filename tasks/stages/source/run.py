@@ -10,29 +10,18 @@ from urllib.parse import urlsplit
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.knowledge.mirrors import apply_mirror
-from tasks.stages.source import tree_changes_io
+from tasks.stages.source import source_checks_io, tree_changes_io
 from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
-from tasks.stages.source.source_checks_io import (
-    TREE_DESCRIPTION,
-    VERSION_FILE,
-    find_other_release,
-    list_missing_files,
-)
-from tasks.stages.source.tree_changes_io import (
-    compute_tree_digest,
-    describe_kept_submodules,
-    describe_tree_changes,
-    read_last_tree,
-)
+from tasks.stages.source.tree_changes_io import compute_tree_digest
 from tasks.system import files, git, manifests
 from tasks.system.network import archive
 from tasks.system.network.download import download_file
 from tasks.system.output import print_line, print_warning
 
 _SOURCE_HINTS: Mapping[SourceKind, str] = {
-    "git": "set source.git, and source.ref, to PyTorch's repository or a fork of it",
-    "tarball": "give an archive of PyTorch's tree",
-    "path": f"give {TREE_DESCRIPTION}",
+    "git": "set source.git and source.ref to PyTorch's repository or a fork of it",
+    "tarball": "set source.tarball to an archive of PyTorch's tree",
+    "path": f"set source.path to {source_checks_io.TREE_DESCRIPTION}",
 }
 
 
@@ -55,28 +44,27 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     """
     files.create_owned_folder(job.state)
     git.require_merged(job.tree, f"source.{job.kind}")
-    old_tree = read_last_tree(job)
-    match job.kind:
-        case "git":
-            _update_clone(job)
-        case "tarball":
-            _unpack_archive(job)
-        case "path":
-            pass
+    old_tree = tree_changes_io.read_last_tree(job)
+    if job.kind == "git":
+        _update_clone(job)
+    elif job.kind == "tarball":
+        _unpack_archive(job)
     _require_pytorch(job)
     _update_stale_submodules(job)
-    new_tree = _read_source_tree(job, _apply_patches(job))
-    _report_changes(job, old_tree, new_tree)
-    return (new_tree,)
-
-
-def _report_changes(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
-    """Print why later stages run: this stage runs every time, so doit reports no reason."""
-    if not before or not git.is_checkout(job.tree):
-        return
-    if lines := tuple(describe_tree_changes(before, now)):
-        for line in (*lines, *describe_kept_submodules(job)):
+    applied = tree_changes_io.read_applied_patches(job.tree, job.state)
+    if applied != tree_changes_io.hash_patches(job.patches):
+        manifests.remove_manifests(job.manifest)
+    patches = tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
+    tree = _read_source_tree(job, patches)
+    # this stage runs every time, so doit prints no reason why later stages run
+    if (
+        old_tree
+        and git.is_checkout(job.tree)
+        and (lines := list(tree_changes_io.describe_tree_changes(old_tree, tree)))
+    ):
+        for line in (*lines, *tree_changes_io.describe_kept_submodules(job)):
             print_line(line)
+    return (tree,)
 
 
 def _update_clone(job: SourceJob) -> None:
@@ -91,7 +79,7 @@ def _update_clone(job: SourceJob) -> None:
     elif reference := git.copy_reference_clone(
         job.tree, job.location, _find_in_other_builds(job, "pytorch")
     ):
-        print_line(f"what {reference} holds is not fetched again")
+        print_line(f"reused the git objects of {reference}: only the others are fetched")
     try:
         git.clone_at_ref(
             job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
@@ -107,26 +95,17 @@ def _unpack_archive(job: SourceJob) -> None:
     if tree.exists() and _read_snapshot(job).archive == digest:
         return
     manifests.remove_manifests(job.manifest)
-    tarball = _download_archive(job, digest)
+    name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
+    others = [path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file()]
+    copies = (path for path in others if files.read_artifact(path).sha256 == digest)
+    source = str(next(copies, None) or apply_mirror(job.location, job.mirrors))
+    tarball = download_file(source, job.state / "downloads" / name, digest, job.log)
     if tree.exists():
         _rename_old_tree(job)
     tree_changes_io.clear_applied_patches(job.state)
     archive.extract_archive(tarball, tree)
-    _write_snapshot(
-        job, TreeSnapshot(str(tree), archive=digest, digest=_compute_content_digest(job))
-    )
-
-
-def _download_archive(job: SourceJob, expected: str) -> Path:
-    name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
-    candidates = (
-        path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file()
-    )
-    local_copy = next(
-        (path for path in candidates if files.read_artifact(path).sha256 == expected), None
-    )
-    source = str(local_copy or apply_mirror(job.location, job.mirrors))
-    return download_file(source, job.state / "downloads" / name, expected, job.log)
+    content = compute_tree_digest(job.tree, job.state / "listing.git")
+    _write_snapshot(job, TreeSnapshot(str(tree), archive=digest, digest=content))
 
 
 def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
@@ -145,9 +124,7 @@ def _rename_old_tree(job: SourceJob) -> None:
         number += 1
     tree.rename(backup)
     tree_changes_io.clear_applied_patches(job.state)
-    print_warning(
-        f"the tree that was in {tree} is now {backup}; remove it when nothing in it is needed"
-    )
+    print_warning(f"moved the old tree from {tree} to {backup}: remove it if you do not need it")
 
 
 def _require_pytorch(job: SourceJob) -> None:
@@ -157,18 +134,19 @@ def _require_pytorch(job: SourceJob) -> None:
     already.
     """
     tree = Path(job.tree)
-    if missing := list_missing_files(tree):
-        origin = "" if job.kind == "path" else f", which came from {job.location},"
+    if missing := source_checks_io.list_missing_files(tree):
+        origin = "" if job.kind == "path" else f" (from {job.location})"
         raise TorchyardError(
             f"{tree}{origin} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
             location=f"source.{job.kind}",
             hint=_SOURCE_HINTS[job.kind],
         )
-    if job.kind != "path" and (release := find_other_release(tree, job.release)):
+    release = source_checks_io.find_other_release(tree, job.release)
+    if job.kind != "path" and release:
         print_warning(
-            f"the tree is {release} by its {VERSION_FILE}, and torch.version is "
-            f"{job.release}: facts are "
-            f'those of that release, and the wheel is called so. Set torch.version: "{release}"'
+            f"the {source_checks_io.VERSION_FILE} of this tree says {release}, but torch.version "
+            f"is {job.release}: torchyard builds and names the wheel as {job.release}. "
+            f'Set torch.version: "{release}"'
         )
 
 
@@ -178,63 +156,36 @@ def _update_stale_submodules(job: SourceJob) -> None:
         return
     stale = git.list_stale_submodules(job.tree, _read_snapshot(job).commit)
     if stale:
-        print_line(f"bringing submodules to what the tree records: {', '.join(stale)}")
+        print_line(f"updating submodules to the commits of the tree: {', '.join(stale)}")
         manifests.remove_manifests(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
 
-def _apply_patches(job: SourceJob) -> tuple[str, ...]:
-    if tree_changes_io.read_applied_patches(job.tree, job.state) != tree_changes_io.hash_patches(
-        job.patches
-    ):
-        manifests.remove_manifests(job.manifest)
-    return tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
-
-
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
-    tree = str(job.tree)
+    tree, snapshot = str(job.tree), _read_snapshot(job)
     if git.is_checkout(job.tree):
         state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
-        date = _find_commit_date(job, state.commit)
+        date = snapshot.date if snapshot.commit == state.commit else 0
+        date = date or git.read_commit_time(job.tree)
         _write_snapshot(job, TreeSnapshot(tree, commit=state.commit, date=date))
-        return SourceTree(
-            tree, job.kind, state.commit, state.submodules, state.edits, "", patches, date
-        )
-    content = _compute_content_digest(job)
-    snapshot = _read_snapshot(job)
+        commit, submodules, edits = state.commit, state.submodules, state.edits
+        return SourceTree(tree, job.kind, commit, submodules, edits, "", patches, date)
+    content = compute_tree_digest(job.tree, job.state / "listing.git")
     if job.kind != "tarball":
         return SourceTree(tree, job.kind, "", {}, "", content, patches)
     edits = "" if content == snapshot.digest else content
     return SourceTree(tree, job.kind, "", {}, edits, snapshot.archive, patches)
 
 
-def _find_commit_date(job: SourceJob, commit: str) -> int:
-    """Return the date of the commit; git is called once for each commit."""
-    snapshot = _read_snapshot(job)
-    return (
-        snapshot.date
-        if snapshot.commit == commit and snapshot.date
-        else git.read_commit_time(job.tree)
-    )
-
-
-def _compute_content_digest(job: SourceJob) -> str:
-    return compute_tree_digest(job.tree, job.state / "listing.git")
-
-
 def _read_snapshot(job: SourceJob) -> TreeSnapshot:
-    path = Path(job.state) / "seen.json"
-    snapshot = (
-        manifests.read_manifest(path, TreeSnapshot)
-        if path.exists()
-        else TreeSnapshot(str(job.tree))
-    )
-    return snapshot if snapshot.tree == str(job.tree) else TreeSnapshot(str(job.tree))
+    path, new = Path(job.state) / "seen.json", TreeSnapshot(str(job.tree))
+    snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else new
+    return snapshot if snapshot.tree == new.tree else new
 
 
-def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
-    if seen != _read_snapshot(job):
-        files.write_atomic(job.state / "seen.json", format_canonical_json(seen))
+def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
+    if snapshot != _read_snapshot(job):
+        files.write_atomic(job.state / "seen.json", format_canonical_json(snapshot))
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
@@ -246,22 +197,13 @@ def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
 
 def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
     if git.is_checkout(tree):
-        patches = [
-            tree_changes_io.find_patch_copy(state, digest)
-            for digest in tree_changes_io.read_applied_patches(tree, state)
-        ]
+        digests = tree_changes_io.read_applied_patches(tree, state)
+        patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
         return git.list_local_changes(tree, patches)
-    return () if _is_unchanged_archive(tree, state) else ("edits",)
-
-
-def _is_unchanged_archive(tree: Path, state: Path) -> bool:
-    """Return True if an unpacked archive has no edits.
-
-    An applied patch changes the digest too, and cannot be told apart from an edit.
-    """
+    # of an unpacked archive; an applied patch changes the digest too, like an edit
     path = state / "seen.json"
     snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
-    return (
-        snapshot.tree == str(tree)
-        and compute_tree_digest(tree, state / "listing.git") == snapshot.digest
-    )
+    if snapshot.tree != str(tree):
+        return ("edits",)
+    digest = compute_tree_digest(tree, state / "listing.git")
+    return () if digest == snapshot.digest else ("edits",)

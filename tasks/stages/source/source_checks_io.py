@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,11 +35,10 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of the tree if it is of another release; "" if it is the same.
+    """Return the version of the tree if it belongs to another release; "" if it is the same.
 
-    A pre-release counts as its release: the tree of the tag v2.6.0 has 2.6.0a0. A patch release may
-    have the version of the first one, because the file was not updated: v2.5.1 has 2.5.0a0
-    (pytorch#151425).
+    The tree of the tag v2.6.0 has 2.6.0a0. A patch release may have the version of the first one,
+    because the file was not updated: v2.5.1 has 2.5.0a0 (pytorch#151425).
     """
     tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if tree_version is None or numbers is None:
@@ -71,39 +71,30 @@ def check_source_settings(settings: Settings, root: Path) -> None:
         _check_tarball(source, root)
     elif settings.torch.strategy == "source" and not source.git:
         raise SettingsError(
-            "there is no source to build from",
+            "no setting names the source tree to build",
             location="source",
-            hint="set one of git, path and tarball",
+            hint="set source.git, source.path or source.tarball",
         )
     for patch in source.patches:
         if not (root / patch).is_file():
             raise SettingsError(
-                f'there is no patch "{patch}"',
+                f"this patch does not exist: {root / patch}",
                 location="source.patches",
-                hint=f"looked at {root / patch}",
+                hint="correct the path in source.patches",
             )
 
 
 def _check_source_path(path: Path) -> None:
     if not path.is_dir():
-        raise SettingsError(
-            f"{path} is not a folder",
-            location="source.path",
-            hint=f"give {TREE_DESCRIPTION}",
-        )
+        hint = f"set source.path to {TREE_DESCRIPTION}"
+        raise SettingsError(f"{path} is not a folder", location="source.path", hint=hint)
     if missing := list_missing_files(path):
-        suggestion = next(
-            (
-                folder
-                for folder in (path / "pytorch", *path.parents)
-                if not list_missing_files(folder)
-            ),
-            None,
-        )
+        folders = (path / "pytorch", *path.parents)
+        suggestion = next((one for one in folders if not list_missing_files(one)), TREE_DESCRIPTION)
         raise SettingsError(
             f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
             location="source.path",
-            hint=f"did you mean {suggestion}?" if suggestion else f"give {TREE_DESCRIPTION}",
+            hint=f"set source.path to {suggestion}",
         )
 
 
@@ -111,32 +102,28 @@ def _check_tarball(source: Source, root: Path) -> None:
     tarball = source.tarball or ""
     if not tarball.lower().endswith(_ARCHIVE_SUFFIXES):
         raise SettingsError(
-            f'"{tarball}" is no archive that can be unpacked',
+            f'torchyard cannot unpack "{tarball}": its suffix is unknown',
             location="source.tarball",
-            hint=f"give one of {' '.join(_ARCHIVE_SUFFIXES)}",
+            hint=f"use an archive with one of these suffixes: {' '.join(_ARCHIVE_SUFFIXES)}",
         )
     if "://" in tarball:
-        _check_url(tarball, source.sha256)
+        if not tarball.startswith(_URL_SCHEMES):
+            raise SettingsError(
+                f'torchyard cannot fetch "{tarball}"',
+                location="source.tarball",
+                hint="set source.tarball to an https URL or a path",
+            )
+        if not source.sha256:
+            raise SettingsError(
+                "an archive from a URL requires source.sha256",
+                location="source.sha256",
+                hint="copy the sha256 from the page of the release",
+            )
     elif not (root / tarball).is_file():
         raise SettingsError(
-            f'there is no archive "{tarball}"',
+            f"this archive does not exist: {root / tarball}",
             location="source.tarball",
-            hint=f"looked at {root / tarball}",
-        )
-
-
-def _check_url(url: str, sha256: str | None) -> None:
-    if not url.startswith(_URL_SCHEMES):
-        raise SettingsError(
-            f'"{url}" cannot be fetched',
-            location="source.tarball",
-            hint="give an https URL or a path",
-        )
-    if not sha256:
-        raise SettingsError(
-            "an archive from a URL needs its sha256",
-            location="source.sha256",
-            hint="copy it from the page of the release",
+            hint="correct the path in source.tarball",
         )
 
 
@@ -148,58 +135,45 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
 
     Raises `SettingsError` if the tree has no version.
     """
-    settings = loaded.settings
-    if not _has_local_tree(settings) or not loaded.origin.get(_VERSION_KEY, "").startswith(
-        DEFAULTS_PREFIX
-    ):
+    settings, tree = loaded.settings, _find_local_tree(loaded.settings, root)
+    is_default = loaded.origin.get(_VERSION_KEY, "").startswith(DEFAULTS_PREFIX)
+    if not tree or not is_default:
         return loaded
-    tree = _resolve_local_tree(settings, root)
+    file, text = tree / VERSION_FILE, ""
     tree_version = read_tree_release(tree)
-    if tree_version is None and "<<<<<<< " in _read_text_lenient(tree / VERSION_FILE):
-        raise SettingsError(
-            f"{VERSION_FILE} has merge conflicts",
-            location=str(tree / VERSION_FILE),
-            hint=f'finish or abort the merge: git -C "{tree}" status shows how',
-        )
     if tree_version is None:
+        with contextlib.suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+        if "<<<<<<< " in text:
+            raise SettingsError(
+                f"{VERSION_FILE} has merge conflicts",
+                location=str(file),
+                hint=f'finish or abort the merge: git -C "{tree}" status shows how',
+            )
         raise SettingsError(
-            "there is no version in it",
-            location=str(tree / VERSION_FILE),
-            hint="set torch.version: the release that this tree is of, or was forked from",
+            "this file does not contain the version of the tree",
+            location=str(file),
+            hint="set torch.version to the release that this tree is based on",
         )
     torch = settings.torch.model_copy(update={"version": tree_version.public})
     return replace(
         loaded,
         settings=settings.model_copy(update={"torch": torch}),
-        origin={**loaded.origin, _VERSION_KEY: str(tree / VERSION_FILE)},
+        origin={**loaded.origin, _VERSION_KEY: str(file)},
     )
 
 
 def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
     """Yield a warning if torch.version is another release than that of the local tree."""
-    settings = loaded.settings
-    if not _has_local_tree(settings):
-        return
-    tree = _resolve_local_tree(settings, root)
-    if tree_version := find_other_release(tree, settings.torch.version):
+    tree, version = _find_local_tree(loaded.settings, root), loaded.settings.torch.version
+    if tree and (tree_version := find_other_release(tree, version)):
         yield (
-            f"{tree} is {tree_version} by its {VERSION_FILE}, and {_VERSION_KEY} says "
-            f"{settings.torch.version} "
-            f"({loaded.origin.get(_VERSION_KEY, '')}): facts are those of that release, and "
-            f"the wheel is called so. Take {_VERSION_KEY} out, and the tree decides"
+            f"{tree / VERSION_FILE} says {tree_version}, but {_VERSION_KEY} is {version} "
+            f"({loaded.origin.get(_VERSION_KEY, '')}): torchyard builds and names the wheel as "
+            f"{version}. Remove {_VERSION_KEY} to use the version of the tree"
         )
 
 
-def _read_text_lenient(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _has_local_tree(settings: Settings) -> bool:
-    return bool(settings.source.path) and settings.torch.strategy in {"auto", "source"}
-
-
-def _resolve_local_tree(settings: Settings, root: Path) -> Path:
-    return root / (settings.source.path or "")
+def _find_local_tree(settings: Settings, root: Path) -> Path | None:
+    is_built = settings.torch.strategy in {"auto", "source"}
+    return root / settings.source.path if settings.source.path and is_built else None

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path, PurePath
 
 from tasks.core.canonical_json import format_canonical_json
@@ -37,7 +38,7 @@ def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
     """Return the sha256 of each patch file; raise `TorchyardError` if one is missing."""
     for patch in patches:
         if not Path(patch).is_file():
-            raise TorchyardError("there is no such patch", location=f"source.patches: {patch}")
+            raise TorchyardError("this patch does not exist", location=f"source.patches: {patch}")
     return tuple(files.read_artifact(patch).sha256 for patch in patches)
 
 
@@ -48,7 +49,8 @@ def update_patches(
     digests = hash_patches(patches)
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, digests)
-    prefix_length = sum(1 for _ in _find_common_prefix(read_applied_patches(tree, state), digests))
+    pairs = zip(read_applied_patches(tree, state), digests, strict=False)
+    prefix_length = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
     revert_patches(tree, state, log, keep=prefix_length)
     for patch, digest in list(zip(patches, digests, strict=True))[prefix_length:]:
         _apply_patch(tree, state, Path(patch), log)
@@ -59,36 +61,23 @@ def update_patches(
     return digests
 
 
-def _drop_missing_patches(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
+def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[str]) -> None:
     """Remove patches from the record that are no longer in the tree.
 
-    The user's `git stash` or `git checkout .` reverts patches without updating the record.
+    The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
+    that applies only forward is missing. One that applies in neither direction is under later
+    edits, or is missing from lines that a pull changed as well.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
-        if _is_missing_patch(tree, find_patch_copy(state, digest)):
-            if digest in goal:
-                print_line(f"a patch of this profile is no longer in {tree}: applying it again")
+        patch = find_patch_copy(state, digest)
+        if not git.can_apply_patch(tree, patch, reverse=True) and (
+            git.can_apply_patch(tree, patch) or git.is_as_committed(tree, patch)
+        ):
+            if digest in requested:
+                print_line(f"applying a patch of this profile again: {tree} no longer contains it")
             _write_patch_record(tree, state, series[:number])
             return
-
-
-def _is_missing_patch(tree: PurePath, patch: Path) -> bool:
-    """Return True if the patch is no longer in the tree.
-
-    A patch that applies only forward is missing. A patch that applies in neither direction is under
-    later edits, or is missing from lines that a pull changed as well.
-    """
-    if git.can_apply_patch(tree, patch, reverse=True):
-        return False
-    return git.can_apply_patch(tree, patch) or git.is_as_committed(tree, patch)
-
-
-def _find_common_prefix(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    for one, other in zip(before, after, strict=False):
-        if one != other:
-            return
-        yield one
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
@@ -104,11 +93,9 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
             pass  # upstream or the user has committed the patch, so it stays
         elif git.can_apply_patch(tree, patch, reverse=True):
             git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
-        elif not git.can_apply_patch(
-            tree, patch
-        ):  # it applies forward if a killed run had already reverted it
+        elif not git.can_apply_patch(tree, patch):  # it can if a killed run has reverted it
             raise LostEditsError(
-                "a patch cannot be taken back, because the lines it changed were edited since",
+                "cannot revert a patch: the lines that it changed were edited later",
                 location=str(tree),
                 hint=f"undo those edits, or list the patch in source.patches again: {patch}",
             )
@@ -125,9 +112,9 @@ def _apply_patch(tree: PurePath, state: PurePath, patch: Path, log: PurePath) ->
         git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
     elif not git.can_apply_patch(tree, patch, reverse=True):
         raise TorchyardError(
-            f"{patch.name} does not fit this tree",
+            f"{patch.name} does not apply to this tree",
             location=f"source.patches: {patch}",
-            hint=f"make it fit, or leave it out: git -C {tree} apply --check {patch}",
+            hint=f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}",
         )
 
 
@@ -145,12 +132,8 @@ def find_patch_copy(state: PurePath, digest: str) -> Path:
 
 
 def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]) -> None:
-    files.write_atomic(
-        _resolve_patch_record(state), format_canonical_json(AppliedPatches(str(tree), series))
-    )
-
-
-_OUTPUT_FOLDERS = ("build", "dist")
+    record = AppliedPatches(str(tree), series)
+    files.write_atomic(_resolve_patch_record(state), format_canonical_json(record))
 
 
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
@@ -168,42 +151,42 @@ def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     total = hashlib.sha256()
     for path in paths:
         if not _is_build_output(path):
-            total.update(f"{path}\0{_hash_tree_entry(root, path)}\n".encode())
+            is_repository = path.endswith("/")
+            hash_entry = source_trees.hash_source_tree if is_repository else fingerprint_file
+            total.update(f"{path}\0{hash_entry(root / path)}\n".encode())
     return total.hexdigest()
-
-
-def _hash_tree_entry(root: Path, path: str) -> str:
-    inner_repository = path.endswith("/")
-    return (
-        source_trees.hash_source_tree(root / path)
-        if inner_repository
-        else fingerprint_file(root / path)
-    )
 
 
 def _is_build_output(path: str) -> bool:
     parts = PurePath(path).parts
-    return parts[0] in _OUTPUT_FOLDERS or any(
-        p == "__pycache__" or p.endswith(".egg-info") for p in parts
+    return parts[0] in {"build", "dist"} or any(
+        part == "__pycache__" or part.endswith(".egg-info") for part in parts
     )
 
 
 def preview_source_changes(job: SourceJob) -> tuple[str, ...]:
     """Return why the tree, or its recorded state, would change; empty if nothing would."""
     if not Path(job.tree).is_dir():
-        return (f"{job.location} is not here yet",)
+        return (f"{job.location} was not fetched yet",)
     return tuple(_list_pending_changes(job))
 
 
 def _list_pending_changes(job: SourceJob) -> Iterator[str]:
-    if job.kind == "git" and not git.is_at_ref(
-        job.tree, job.location, job.checkout_ref, job.submodules
-    ):
-        yield f"{job.checkout_ref} is to be checked out"
+    ref = job.checkout_ref
+    if job.kind == "git" and not git.is_at_ref(job.tree, job.location, ref, job.submodules):
+        yield f"git will check out {ref}"
     if read_applied_patches(job.tree, job.state) != hash_patches(job.patches):
-        yield "the series of patches changed"
-    if git.is_checkout(job.tree) and (last_tree := read_last_tree(job)):
-        yield from _list_checkout_changes(job, last_tree)
+        yield "source.patches changed"
+    if git.is_checkout(job.tree) and (last := read_last_tree(job)):
+        state = git.read_git_state(job.tree)
+        stale = git.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
+        state = replace(state, submodules=last.submodules) if stale else state
+        changes = tuple(describe_tree_changes(last, state))
+        yield from changes
+        if stale:
+            yield f"git will update the submodules {', '.join(stale)}"
+        if changes:
+            yield from describe_kept_submodules(job, stale)
 
 
 def read_last_tree(job: SourceJob) -> SourceTree | None:
@@ -215,38 +198,21 @@ def read_last_tree(job: SourceJob) -> SourceTree | None:
     return tree if tree.tree == str(job.tree) else None
 
 
-def _list_checkout_changes(job: SourceJob, last: SourceTree) -> Iterator[str]:
-    state = git.read_git_state(job.tree)
-    stale = git.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
-    changes = tuple(
-        describe_tree_changes(last, replace(state, submodules=last.submodules) if stale else state)
-    )
-    yield from changes
-    if stale:
-        yield f"submodules to bring along: {', '.join(stale)}"
-    if changes:
-        yield from describe_kept_submodules(job, stale)
-
-
 def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:
     """Yield how a checkout differs from the last recorded state."""
     if last.commit and now.commit != last.commit:
         yield f"commit {last.commit[:8]} → {now.commit[:8]}"
     if dict(now.submodules) != dict(last.submodules):
-        yield "submodules moved"
+        yield "submodules changed"
     if now.edits != last.edits:
-        yield "uncommitted edits changed" if now.edits else "uncommitted edits are gone"
+        yield "uncommitted edits changed" if now.edits else "uncommitted edits were removed"
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the submodules that the user moved, which are not updated.
-
-    `stale` submodules are left out: they are updated.
-    """
-    if job.submodules and (
-        user_commits := sorted({*git.list_changed_submodules(job.tree)} - {*stale})
-    ):
+    """Yield the submodules at a commit of the user, without those in `stale` (to be updated)."""
+    changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
+    if names := sorted(changed - {*stale}):
         yield (
-            f"submodules left at a commit that the tree does not record: {', '.join(user_commits)} "
-            f"(git -C {job.tree} submodule update brings them to theirs)"
+            f"kept submodules at another commit than the tree records: {', '.join(names)} "
+            f"(to update them: git -C {job.tree} submodule update)"
         )

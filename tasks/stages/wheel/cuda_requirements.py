@@ -1,14 +1,13 @@
 """Find the NVIDIA packages and the RPATH of a wheel for machines with a driver and no toolkit.
 
 As in upstream's wheels, the packages are pinned, and their folders come first in an RPATH. Unlike a
-RUNPATH, an RPATH precedes LD_LIBRARY_PATH and also applies to what a library of NVIDIA's needs in
-turn.
+RUNPATH, it precedes LD_LIBRARY_PATH and also applies to what a library of NVIDIA's needs in turn.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
 
@@ -53,35 +52,33 @@ NO_REQUIREMENTS = CudaRequirements()
 
 
 def resolve_cuda_requirements(
-    held: Mapping[str, Linkage],
+    linkages: Mapping[str, Linkage],
     needs: Sequence[LibraryNeed],
-    bringer: Callable[[LibraryNeed], CudaPackage | None],
-    of_toolkit: Callable[[str], bool],
+    find_package: Callable[[LibraryNeed], CudaPackage | None],
+    is_toolkit_folder: Callable[[str], bool],
 ) -> CudaRequirements:
-    """Return the CUDA requirements for the libraries `held` by a wheel.
+    """Return the CUDA requirements for the libraries of a wheel.
 
     `needs` are the needs of these libraries, by their names in the wheel, and of all libraries
-    loaded through them, by path. `bringer` returns the package of a library that was found.
-    `of_toolkit` is the test for a folder of the toolkit: such folders are removed from every RPATH
-    if packages provide everything.
+    loaded through them, by path. Folders of the toolkit are removed from every RPATH if packages
+    provide everything.
     """
-    packages = {
-        need.name: package
-        for need in needs
-        if not is_driver_library(need.name) and (package := bringer(need))
-    }
-    unpackaged = sorted(set(_find_unpackaged(needs, packages, of_toolkit)))
+    needs = [need for need in needs if not is_driver_library(need.name)]
+    packages = {need.name: package for need in needs if (package := find_package(need))}
+    missing = [need for need in needs if need.place and need.name not in packages]
+    unpackaged = {n.name for n in missing if is_toolkit_folder(posixpath.dirname(n.place or ""))}
     other_folders = [
-        packages[n.name].folder for n in needs if n.library not in held and n.name in packages
+        packages[n.name].folder for n in needs if n.library not in linkages and n.name in packages
     ]
     paths = {}
-    for name, linkage in held.items():
+    for name, linkage in linkages.items():
         needed_folders = [packages[need].folder for need in linkage.needed if need in packages]
         before = (*linkage.rpath, *linkage.runpath)
-        rpath = [path for path in before if unpackaged or not of_toolkit(path)]
-        origin_paths = (
-            _format_origin_paths(name, [*needed_folders, *other_folders]) if needed_folders else []
-        )
+        rpath = [path for path in before if unpackaged or not is_toolkit_folder(path)]
+        folders = sorted({*needed_folders, *other_folders}) if needed_folders else []
+        # from torch/lib/libtorch_cuda.so to nvidia/cu13/lib: $ORIGIN/../../nvidia/cu13/lib
+        start = posixpath.dirname(name)
+        origin_paths = [f"$ORIGIN/{posixpath.relpath(folder, start)}" for folder in folders]
         after = tuple(dict.fromkeys([*origin_paths, *rpath]))
         if after != before or (needed_folders and linkage.runpath):
             paths[name] = after
@@ -89,28 +86,8 @@ def resolve_cuda_requirements(
         tuple(sorted({package.requirement for package in packages.values()})),
         paths,
         frozenset(f"{package.folder}/{name}" for name, package in packages.items()),
-        tuple(unpackaged),
+        tuple(sorted(unpackaged)),
     )
-
-
-def _find_unpackaged(
-    needs: Iterable[LibraryNeed],
-    found: Mapping[str, CudaPackage],
-    of_toolkit: Callable[[str], bool],
-) -> Iterator[str]:
-    for need in needs:
-        is_provided = need.name in found or is_driver_library(need.name)
-        if need.place and not is_provided and of_toolkit(posixpath.dirname(need.place)):
-            yield need.name
-
-
-def _format_origin_paths(library: str, folders: Iterable[str]) -> list[str]:
-    """Return the RPATH entries that lead from a library to `folders`.
-
-    For torch/lib/libtorch_cuda.so and nvidia/cu13/lib: `$ORIGIN/../../nvidia/cu13/lib`.
-    """
-    start = posixpath.dirname(library)
-    return [f"$ORIGIN/{posixpath.relpath(folder, start)}" for folder in sorted(set(folders))]
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
@@ -129,12 +106,9 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
     return "\n".join(lines) + (separator or "\n") + body
 
 
-def _is_declared(asked: Requirement, told: Sequence[Requirement]) -> bool:
-    if package := find_package_by_distribution(asked.name):
-        return bool(
-            find_declared_requirement(
-                package, told, parse_distribution_majors(canonicalize_name(asked.name))
-            )
-        )
-    name = canonicalize_name(asked.name)
-    return any(canonicalize_name(one.name) == name for one in told)
+def _is_declared(requirement: Requirement, declared: Sequence[Requirement]) -> bool:
+    name = canonicalize_name(requirement.name)
+    if package := find_package_by_distribution(requirement.name):
+        majors = parse_distribution_majors(name)
+        return bool(find_declared_requirement(package, declared, majors))
+    return any(canonicalize_name(one.name) == name for one in declared)

@@ -24,9 +24,8 @@ KERNELS: Mapping[System, tuple[str, str]] = {
 class AbiReadOptions:
     """How the ABI fingerprint of the installed torch is read.
 
-    `cxx_standard` is what cpp_extension of this release passes according to the facts, None if they
-    do not say. `symbols` is the cache file of the exported symbols, `abi_folder` the folder with
-    the details of the last fingerprints.
+    `cxx_standard` is what cpp_extension passes, None if the knowledge does not have this release.
+    `symbols` is a cache file, `abi_folder` has the details of the last fingerprints.
     """
 
     cxx_standard: int | None
@@ -38,9 +37,8 @@ class AbiReadOptions:
 class PrebuiltJob:
     """Install an official wheel into the environment of the deps stage.
 
-    `index` is the index of `requirement`, "" for the default one. The wheel must contain code for
-    all `targets`, according to the facts in `knowledge`. `locked` are the packages that
-    torchyard.lock holds for the wheel, `locked_sha256` is its locked digest. Neither is part of the
+    `index` is "" for the default one. The wheel must contain code for all `targets`. `locked` and
+    `locked_sha256` are the packages and the digest in torchyard.lock. Neither is part of the
     fingerprint, since the installed wheel may already match.
     """
 
@@ -65,16 +63,11 @@ class PrebuiltJob:
 class BuiltJob:
     """Build a wheel, or the C++ libraries, from the build directory of the compile stage.
 
-    `local` is the local version without the commit ("cu130.sm120"), None for no local version.
-    `local_is_whole` means that the user chose the local version, so that no commit is added.
-    `content` keeps the digest of what was last installed and imported, `libraries` what its
-    libraries need, `linkages` what was read from them. `build` is the build directory of this
-    profile. `settings` and `targets` (compute capabilities) are recorded in the provenance
-    statement beside the wheel. `locked` is the same as in `PrebuiltJob`.
-
-    `by_packages` means that NVIDIA's packages provide the CUDA libraries. `original_linkages` then
-    keeps what was read from the libraries before their RPATH was set, and `patched` their digests
-    afterwards.
+    `local` is the local version without the commit ("cu130.sm120"), None for no local version; no
+    commit is added if it `local_is_whole`. `content` keeps what was last installed and imported.
+    `settings` and `targets` are recorded in the provenance statement. With `by_packages`, NVIDIA's
+    packages provide the CUDA libraries; `original_linkages` and `patched` are then about the
+    libraries before and after their RPATH was set.
     """
 
     release: str
@@ -138,12 +131,10 @@ class Wheel:
 class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
-    `python_tag` is the Python ABI. `headers` is a digest of headers, CMake files and torch's
-    cpp_extension. `symbols` is a digest of the exported symbols of the libraries that an extension
-    links: it does not change if only function bodies do. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI,
-    None where there is no such choice. `cxx_standard` is what cpp_extension passes (20), None if
-    unknown. `identity` identifies the environment: in a new one the extensions have to be installed
-    again.
+    `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
+    of the exported symbols of the libraries that an extension links: it does not change if only
+    function bodies do. `cxx11_abi` has no value where there is no such choice, nor `cxx_standard`
+    (20) if it is unknown. `identity` is that of the environment.
     """
 
     release: str

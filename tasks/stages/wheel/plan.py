@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import KnowledgeError
-from tasks.core.model import Json, Layout, Stage
+from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Resolution, should_use_cuda_packages
 from tasks.knowledge import Knowledge
 from tasks.knowledge.torch_releases import find_release
@@ -18,16 +18,28 @@ RECIPE = 3
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """Return the stage that installs torch."""
-    abi_options = _build_abi_options(layout, choice, knowledge)
+    try:
+        standard = find_release(knowledge, choice.torch).cxx_std
+    except KnowledgeError:
+        standard = None
+    symbols = layout.build / "wheel-symbols.json"
+    abi_options = AbiReadOptions(standard, symbols, layout.abi_fingerprints)
     match choice.strategy:
         case "prebuilt":
             job = _build_prebuilt_job(settings, layout, choice, abi_options)
             return _build_stage(layout, job, ("deps",), "fetch the official wheel")
         case "existing":
-            doc = "record the torch that is installed already"
-            return _build_stage(
-                layout, _build_existing_job(layout, choice, abi_options), ("deps",), doc
+            existing_job = ExistingJob(
+                python=choice.python.path,
+                folder=choice.python.torch.folder if choice.python.torch else "",
+                version=choice.torch,
+                reading=abi_options,
+                deps=layout.compute_manifest_path("deps"),
+                log=layout.logs / "wheel.log",
+                wheel=layout.compute_manifest_path("wheel"),
             )
+            doc = "record the torch that is installed already"
+            return _build_stage(layout, existing_job, ("deps",), doc)
     inputs = ("deps", "source", "env", "compile")
     source_job = _build_source_job(settings, layout, choice, abi_options)
     return _build_stage(layout, source_job, inputs, "build the wheel, check it and install it")
@@ -35,60 +47,34 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
     fields: Any = convert_to_json(job)
-    inputs = {name: value for name, value in fields.items() if name in _FINGERPRINT_FIELDS}
+    fingerprint = {
+        "recipe": RECIPE,
+        "kind": type(job).__name__,
+        **{name: value for name, value in fields.items() if name in _FINGERPRINT_FIELDS},
+    }
+    # inputs that only some wheels have are added only there, so that no other wheel is rebuilt
+    if isinstance(job, PrebuiltJob) and job.targets:  # a built one has them in its version
+        fingerprint["targets"] = [str(arch) for arch in job.targets]
+    elif isinstance(job, BuiltJob) and job.by_packages:
+        fingerprint["by_packages"] = True
     return Stage(
         name="wheel",
         kind="wheel",
         doc=doc,
         job=job,
-        fingerprint={
-            "recipe": RECIPE,
-            "kind": type(job).__name__,
-            **inputs,
-            **_build_optional_inputs(job),
-        },
+        fingerprint=fingerprint,
         outputs=(layout.compute_manifest_path("wheel"), layout.compute_manifest_path("surface")),
         inputs=tuple(layout.compute_manifest_path(name) for name in reads),
         uptodate_check="stale",
     )
 
 
-def _build_optional_inputs(job: Any) -> dict[str, Json]:
-    """Return fingerprint inputs that only some wheels have, so that no other wheel is rebuilt.
-
-    Only a prebuilt wheel is checked against the targets; a built one has them in its version.
-    """
-    if isinstance(job, PrebuiltJob):
-        return {"targets": [str(arch) for arch in job.targets]} if job.targets else {}
-    return {"by_packages": True} if getattr(job, "by_packages", False) else {}
-
-
-_FINGERPRINT_FIELDS = frozenset(
-    [
-        "requirement",
-        "index",
-        "sha256",
-        "cuda",
-        "wheelhouse",
-        "release",
-        "local",
-        "local_is_whole",
-        "backend",
-        "python",
-        "folder",
-        "version",
-    ]
-)
+_FINGERPRINT_FIELDS = (
+    "requirement", "index", "sha256", "cuda", "wheelhouse", "release", "local", "local_is_whole",
+    "backend", "python", "folder", "version",
+)  # fmt: skip
 
 _RECORDED_SECTIONS = {"python", "target", "toolkit", "torch", "source", "build", "wheel"}
-
-
-def _build_abi_options(layout: Layout, choice: Resolution, knowledge: Knowledge) -> AbiReadOptions:
-    try:
-        standard = find_release(knowledge, choice.torch).cxx_std
-    except KnowledgeError:
-        standard = None
-    return AbiReadOptions(standard, layout.build / "wheel-symbols.json", layout.abi_fingerprints)
 
 
 def _build_prebuilt_job(
@@ -112,36 +98,19 @@ def _build_prebuilt_job(
     )
 
 
-def _build_existing_job(layout: Layout, choice: Resolution, reading: AbiReadOptions) -> ExistingJob:
-    return ExistingJob(
-        python=choice.python.path,
-        folder=choice.python.torch.folder if choice.python.torch else "",
-        version=choice.torch,
-        reading=reading,
-        deps=layout.compute_manifest_path("deps"),
-        log=layout.logs / "wheel.log",
-        wheel=layout.compute_manifest_path("wheel"),
-    )
-
-
 # Debug and Release builds of one commit are different wheels. Both suffixes sort below the commit:
 # a request to an index for the release only gets the Release build.
 _BUILD_TYPE_SUFFIXES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
-
-
-def _format_local_label(settings: Settings, choice: Resolution) -> str:
-    return choice.label + _BUILD_TYPE_SUFFIXES.get(settings.build.type, "")
 
 
 def _build_source_job(
     settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
 ) -> BuiltJob:
     local_version = settings.wheel.local_version
+    label = choice.label + _BUILD_TYPE_SUFFIXES.get(settings.build.type, "")
     return BuiltJob(
         release=choice.torch,
-        local={"auto": _format_local_label(settings, choice), "none": None}.get(
-            local_version, local_version
-        ),
+        local={"auto": label, "none": None}.get(local_version, local_version),
         local_is_whole=local_version not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,

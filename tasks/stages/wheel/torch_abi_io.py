@@ -1,16 +1,12 @@
 """Read the ABI fingerprint of an installed torch: what an extension compiles and links against.
 
 Headers count with their bytes, libraries only with their exported symbols: a change inside torch
-does not change an extension. RECORD has the digest of each file. If torch came without RECORD
-(conda, a system package), the headers are read, and libraries are identified by size and time.
-
-The C++11 string ABI is detected from the parameters of c10's functions. torch's CMake files stated
-it once (2.5) and no longer do (2.14). A wheel of the older ABI (PyPI's 2.5.1) exports 213 names
-with `__cxx11` from the libstdc++ that was linked into it.
+does not change an extension.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -47,32 +43,33 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch, and store its details.
+    """Return the ABI fingerprint of an installed torch; store its details, to explain changes.
 
-    The details explain later why a fingerprint changed. Raises `BadArtifactError` if a library
-    cannot be read.
+    Raises `BadArtifactError` if a library cannot be read.
     """
-    show_progress("looking at what extensions compile and link against")
+    show_progress("reading the headers and libraries that extensions use")
     folder = Path(found.folder)
-    digests = _list_torch_files(folder)
-    headers = {
-        name: digest for name, digest in digests.items() if name.startswith(_HEADER_PREFIXES)
-    }
-    libraries = {
-        name: digest for name, digest in digests.items() if _LINKED_LIBRARY.fullmatch(name)
-    }
+    digests = wheel_archive_io.read_installed_record(folder.parent, "torch")
+    if not any(_LINKED_LIBRARY.fullmatch(name) for name in digests):
+        digests = dict(_scan_torch_files(folder))
+    headers = {name: digests[name] for name in digests if name.startswith(_HEADER_PREFIXES)}
+    libraries = {name: digests[name] for name in digests if _LINKED_LIBRARY.fullmatch(name)}
     names = cache(lambda name: _read_symbol_names(folder.parent / name))
     exported = _read_exports(folder.parent, libraries, names, reading)
+    c10_abis = (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name))
+    standard = reading.cxx_standard
+    with contextlib.suppress(OSError):
+        script = folder / cpp_extension.CPP_EXTENSION_PATH
+        text = script.read_text(encoding="utf-8", errors="replace")
+        standard = cpp_extension.parse_cpp_extension(text).standard or standard
     fingerprint = AbiFingerprint(
         release=found.version.partition("+")[0],
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
         headers=_compute_digest(headers),
         symbols=_compute_digest({name: symbols.digest for name, symbols in exported.items()}),
-        cxx11_abi=next(
-            (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name)), None
-        ),
-        cxx_standard=_read_cxx_standard(folder) or reading.cxx_standard,
+        cxx11_abi=next(c10_abis, None),
+        cxx_standard=standard,
         identity=deps.identity,
     )
     if not abi_fingerprint_store_io.has_stored_parts(reading.abi_folder, fingerprint.name):
@@ -81,15 +78,11 @@ def read_abi_fingerprint(
     return fingerprint
 
 
-def _list_torch_files(folder: Path) -> Mapping[str, str]:
-    """Return torch's files and their digests, from RECORD if it lists the libraries."""
-    recorded = wheel_archive_io.read_installed_record(folder.parent, "torch")
-    if any(_LINKED_LIBRARY.fullmatch(name) for name in recorded):
-        return recorded
-    return dict(_scan_torch_files(folder))
-
-
 def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the digests for a torch without RECORD (conda, a system package).
+
+    Libraries are identified by size and time.
+    """
     flags = folder / cpp_extension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
         for path in sorted(place.rglob("*")) or [place]:
@@ -97,10 +90,8 @@ def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
             if not path.is_file():
                 continue
             if name.startswith(_HEADER_PREFIXES):
-                yield (
-                    name,
-                    wheel_record.encode_digest(bytes.fromhex(files.read_artifact(path).sha256)),
-                )
+                sha256 = files.read_artifact(path).sha256
+                yield name, wheel_record.encode_digest(bytes.fromhex(sha256))
             elif _LINKED_LIBRARY.fullmatch(name):
                 status = path.stat()
                 yield name, f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
@@ -116,25 +107,19 @@ def _read_exports(
 
     A library that the previous torch held with the same bytes is not read again.
     """
-    cached = _read_known_exports(reading)
+    cached: Mapping[str, ExportedSymbols] = {}
+    with contextlib.suppress(TorchyardError):
+        before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
+        cached = before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
     exported = {
         name: cached[digest] if digest in cached else _summarize_exports(site / name, names(name))
         for name, digest in libraries.items()
     }
     by_digest = {libraries[name]: symbols for name, symbols in exported.items() if libraries[name]}
     if by_digest != cached:
-        manifests.write_manifest(
-            reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)
-        )
+        content = ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)
+        manifests.write_manifest(reading.symbols, content)
     return exported
-
-
-def _read_known_exports(reading: AbiReadOptions) -> Mapping[str, ExportedSymbols]:
-    try:
-        before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
-    except TorchyardError:
-        return {}
-    return before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
 
 
 def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
@@ -148,7 +133,7 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
         names = exported_symbols_io.read_exported_symbols(path)
     except OSError as error:
         raise BadArtifactError(
-            f"a library of this torch cannot be opened: {error.strerror}",
+            f"cannot open this library of torch: {error.strerror}",
             location=str(path),
             hint="install this torch again",
         ) from error
@@ -159,7 +144,8 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     """Return True for the C++11 ABI, False for the older one, None if no c10 symbol shows it.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
-    C++11 ABI and `…RKSs` with the older one.
+    C++11 ABI and `…RKSs` with the older one. Other names do not count: a wheel of the older ABI
+    exports names with `__cxx11` from the libstdc++ that is linked into it.
     """
     c10_symbols = [name for name in names if name.startswith(_C10_SYMBOLS)]
     if any("St7__cxx11" in name for name in c10_symbols):
@@ -167,15 +153,5 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     return False if any(name.endswith("Ss") for name in c10_symbols) else None
 
 
-def _read_cxx_standard(folder: Path) -> int | None:
-    try:
-        text = (folder / cpp_extension.CPP_EXTENSION_PATH).read_text(
-            encoding="utf-8", errors="replace"
-        )
-    except OSError:
-        return None
-    return cpp_extension.parse_cpp_extension(text).standard
-
-
-def _compute_digest(of: Mapping[str, str]) -> str:
-    return compute_text_sha256(format_canonical_json(of))
+def _compute_digest(digests: Mapping[str, str]) -> str:
+    return compute_text_sha256(format_canonical_json(digests))

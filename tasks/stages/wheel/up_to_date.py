@@ -1,7 +1,4 @@
-"""Check if the installed torch is present and matches the lock. Every run calls this.
-
-It must stay fast.
-"""
+"""Check if the installed torch is present and matches the lock. Every run does it."""
 
 from __future__ import annotations
 
@@ -43,11 +40,8 @@ def _find_lock_differences(job: WheelJob, last: Wheel) -> tuple[str, ...]:
     if isinstance(job, ExistingJob):
         return ()
     versions = environments.read_package_versions(Path(last.folder).parent) if job.locked else {}
+    mismatches = describe_version_mismatches(job.locked, versions)
     locked_digest = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
-    installed_digest = last.artifact.sha256 if last.artifact else ""
-    differences = (
-        (f"torch with sha256 {locked_digest[:12]}… is locked",)
-        if locked_digest not in ("", installed_digest)
-        else ()
-    )
-    return (*differences, *describe_version_mismatches(job.locked, versions))
+    if locked_digest in ("", last.artifact.sha256 if last.artifact else ""):
+        return mismatches
+    return (f"torch with sha256 {locked_digest[:12]}… is locked", *mismatches)

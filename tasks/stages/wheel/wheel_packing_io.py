@@ -23,7 +23,6 @@ from tasks.stages.wheel.cuda_requirements import NO_REQUIREMENTS, CudaRequiremen
 from tasks.stages.wheel.model import BuiltJob
 from tasks.system import files, manifests, shell
 from tasks.system.git.git_command import is_local_url
-from tasks.system.manifests import format_current_time
 from tasks.system.output import show_progress
 from tasks.wheels import wheel_archive_io, wheel_requirements_io, wheel_rewrite_io
 from tasks.wheels.build_inputs import (
@@ -36,31 +35,35 @@ from tasks.wheels.build_inputs import (
     redact_json,
 )
 from tasks.wheels.provenance_documents import SBOM_PATH, build_sbom
-from tasks.wheels.wheel_rewrite_io import add_dist_info_files
 
 
 def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
     """Return the build inputs from the manifests. How the wheel is built is recorded later."""
     tree = manifests.read_manifest(job.source, SourceTree)
+    epoch = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
+    section = job.settings.get("source")
+    source = section if isinstance(section, dict) else {}
+    url = str(source.get("git") or "")
+    is_remote = bool(url) and not source.get("path") and not source.get("tarball")
     return BuildInputs(
         name="torch",
         version=format_wheel_version(job, tree),
         tree=SourceInfo(
-            url=_find_source_url(job),
+            url=redact_secrets(url) if is_remote and not is_local_url(url) else "",
             commit=tree.commit,
             digest=tree.digest,
             edits=tree.edits,
             submodules=tree.submodules,
             patches=tree.patches,
         ),
-        epoch=_find_source_epoch(job, tree),
-        compilers=tuple(describe_tool(one.path, one.version, one.digest) for one in deps.compilers),
+        epoch=int(epoch) if epoch.isdecimal() else max(tree.date, EARLIEST_TIMESTAMP),
+        compilers=tuple(describe_tool(c.path, c.version, c.digest) for c in deps.compilers),
         cuda=deps.toolkit.version if deps.toolkit else "",
         packages=deps.toolkit.pins if deps.toolkit else (),
     )
 
 
-def build_invocation(job: BuiltJob, deps: DepsManifest, began: str) -> Invocation:
+def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invocation:
     """Return the requested settings and what they resolved to, for the provenance statement."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     folders = {
@@ -76,16 +79,12 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, began: str) -> Invocatio
         "cuda": job.cuda,
         "environment": manifests.read_manifest(job.env, Environment).set,
     }
-    installed = wheel_requirements_io.list_installed_packages(deps.python)
-    settings = redact_json(convert_to_json(job.settings), folders)
-    return Invocation(
-        "torch",
-        settings,
-        redact_json(convert_to_json(decisions), folders),
-        installed,
-        began,
-        format_current_time(),
+    settings, resolved = (
+        redact_json(convert_to_json(values), folders) for values in (job.settings, decisions)
     )
+    installed = wheel_requirements_io.list_installed_packages(deps.python)
+    end_time = manifests.format_current_time()
+    return Invocation("torch", settings, resolved, installed, start_time, end_time)
 
 
 def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
@@ -100,21 +99,6 @@ def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
     source = f"g{tree.commit[:7]}" if tree.commit else f"t{tree.digest[:7]}"
     dirty = f".d{compute_text_sha256(tree.edits)[:6]}" if tree.edits else ""
     return f"{job.release}+{job.local}.{source}{dirty}"
-
-
-def _find_source_url(job: BuiltJob) -> str:
-    """Return the URL that the tree was cloned from, "" for a local folder or a tarball."""
-    source = job.settings.get("source")
-    source_settings = source if isinstance(source, dict) else {}
-    url = str(source_settings.get("git") or "")
-    is_remote = not source_settings.get("path") and not source_settings.get("tarball")
-    return redact_secrets(url) if is_remote and url and not is_local_url(url) else ""
-
-
-def _find_source_epoch(job: BuiltJob, tree: SourceTree) -> int:
-    """Return the build's SOURCE_DATE_EPOCH: the one in the environment or the tree's date."""
-    epoch = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
-    return int(epoch) if epoch.isdecimal() else max(tree.date, EARLIEST_TIMESTAMP)
 
 
 # printed by a tree whose own bdist_wheel does not know the option
@@ -133,52 +117,49 @@ class PackedWheel:
 def pack_wheel(
     job: BuiltJob,
     compiled: CompileResult,
-    made: BuildInputs,
+    build_inputs: BuildInputs,
     deps: DepsManifest,
-    before: Path | None,
+    previous: Path | None,
 ) -> PackedWheel:
-    """Build the wheel and verify every byte. `before` is the last good wheel.
+    """Build the wheel with an SBOM and verify every byte. `previous` is the last good wheel.
 
-    The wheel contains an SBOM of `made`, its build inputs. Raises `CommandFailedError`,
-    `BadArtifactError`, and `TorchyardError` if the build did not produce exactly one wheel.
+    Raises `CommandFailedError`, `BadArtifactError`, and `TorchyardError` if the build did not
+    produce exactly one wheel.
     """
-    wheel = _build_wheel(job, compiled, made)
-    added = {SBOM_PATH: build_sbom(made).encode()}
+    wheel = _build_wheel(job, compiled, build_inputs.version)
+    added = {SBOM_PATH: build_sbom(build_inputs).encode()}
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
     requirements = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
     if not wheel_rewrite_io.is_uncompressed(wheel) and requirements == NO_REQUIREMENTS:
         show_progress(f"checking {wheel.name}")
-        add_dist_info_files(wheel, added)
-        return PackedWheel(
-            wheel, wheel_archive_io.verify_wheel(wheel, deps.python_version), NO_REQUIREMENTS
-        )
+        wheel_rewrite_io.add_dist_info_files(wheel, added)
+        verified = wheel_archive_io.verify_wheel(wheel, deps.python_version)
+        return PackedWheel(wheel, verified, NO_REQUIREMENTS)
     show_progress(f"compressing {wheel.name}")
     wheel_archive_io.require_tags(wheel, deps.python_version)
     added |= build_metadata(wheel, requirements)
     replacements = wheel_libraries_io.prepare_patched_libraries(
         job, deps, wheel, recorded, requirements
     )
-    packed_wheel = wheel_rewrite_io.compress_wheel(wheel, before, added, replacements)
+    packed_wheel = wheel_rewrite_io.compress_wheel(wheel, previous, added, replacements)
     wheel_libraries_io.record_patched_libraries(job, recorded, packed_wheel, requirements)
     return PackedWheel(wheel, packed_wheel, requirements)
 
 
-def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
+def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
     """Return METADATA with the requirements, by its file name; empty without requirements."""
-    if not wanted.requires:
+    if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
-        text = archive.read(wheel_archive_io.find_dist_info_file(archive, "METADATA")).decode(
-            "utf-8"
-        )
-    return {"METADATA": add_requirements(text, wanted.requires).encode("utf-8")}
+        text = archive.read(wheel_archive_io.find_dist_info_file(archive, "METADATA")).decode()
+    return {"METADATA": add_requirements(text, requirements.requires).encode()}
 
 
-def _build_wheel(job: BuiltJob, compiled: CompileResult, made: BuildInputs) -> Path:
+def _build_wheel(job: BuiltJob, compiled: CompileResult, version: str) -> Path:
     files.remove_owned(job.landing)
     landing = files.create_owned_folder(job.landing)
-    variables = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
+    variables = {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "0"}
     try:
         run_backend(job, compiled, landing, variables)
     except CommandFailedError as error:
@@ -188,7 +169,7 @@ def _build_wheel(job: BuiltJob, compiled: CompileResult, made: BuildInputs) -> P
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
         raise TorchyardError(
-            f"the build left {len(wheels)} wheels and not one",
+            f"the build made {len(wheels)} wheels instead of one",
             location=str(job.log),
             hint="read the end of that log",
         )
@@ -204,29 +185,20 @@ def run_backend(
     plain: bool = False,
 ) -> None:
     """Run the backend's command for the wheel or the C++ libraries, with `more` variables."""
-    env = manifests.read_manifest(job.env, Environment).build_child_environment(
-        shell.build_host_env()
-    )
-    env.update({**compiled.variables, **more})
-    env = add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
+    environment = manifests.read_manifest(job.env, Environment)
+    env = environment.build_child_environment(shell.build_host_env())
+    source_date = manifests.read_manifest(job.source, SourceTree).date
+    env = add_source_date({**env, **compiled.variables, **more}, source_date)
     argv = compiled.build_wheel_command(dest, plain=plain)
     command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
     with files.lock_folder(Path(compiled.build)):
-        _remove_stale_modules(compiled)
+        # setuptools keeps its copy of a module that was deleted from the sources
+        for built in Path(compiled.build).glob("lib.*"):
+            for module in built.rglob("*.py"):
+                if not (Path(compiled.tree) / module.relative_to(built)).is_file():
+                    module.unlink()
         with _stage_built_files(compiled):
             shell.run_command(command, create_line_handler())
-
-
-def _remove_stale_modules(compiled: CompileResult) -> None:
-    """Remove copied Python modules that the sources no longer have.
-
-    setuptools copies what it packs and keeps the copy of a module that was deleted from the
-    sources. A module that is generated elsewhere is removed, too; setuptools copies it again.
-    """
-    for built in Path(compiled.build).glob("lib.*"):
-        for module in built.rglob("*.py"):
-            if not (Path(compiled.tree) / module.relative_to(built)).is_file():
-                module.unlink()
 
 
 @contextmanager
@@ -239,20 +211,16 @@ def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
         yield
         return
     place = Path(compiled.build) / ASSEMBLY_FOLDER
-    files.remove_owned(
-        files.create_owned_folder(place)
-    )  # an interrupted build may have left the folder empty and without its marker
+    # an interrupted build may have left the folder empty and without its marker
+    files.remove_owned(files.create_owned_folder(place))
     built = [path for path in place.parent.glob("lib.*") if path.is_dir()]
     try:
         if len(built) == 1:  # with several interpreters, the right folder is not known
-            _link_tree(built[0], files.create_owned_folder(place) / "wheel")
+            target = files.create_owned_folder(place) / "wheel"
+            try:
+                shutil.copytree(built[0], target, copy_function=os.link)
+            except (OSError, shutil.Error):  # this file system has no hard links: setuptools copies
+                shutil.rmtree(target, ignore_errors=True)
         yield
     finally:
         files.remove_owned(place)
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, copy_function=os.link)
-    except (OSError, shutil.Error):  # no hard links on this file system: setuptools copies
-        shutil.rmtree(target, ignore_errors=True)

@@ -76,7 +76,7 @@ def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release:
     if release.minor in {"2.14", "2.15"}:
         assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
         assert "stable ABI" in vision.why
-        assert vision.why.endswith("with a torch that is no official wheel that is not verified")
+        assert vision.why.endswith("; not verified with a torch that is not an official wheel")
     else:
         version = release.torchvision.removeprefix("==")
         assert (vision.strategy, vision.ref, vision.version) == ("git", f"v{version}", version)
@@ -109,8 +109,8 @@ def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
 def test_torchaudio_has_ended_and_says_so_at_load(release: Any, asked: Any) -> None:
     told = refused(host(python=python_of(release)), "torchaudio", **asked(release.patch))
     assert told == (
-        f"companions: there is no torchaudio for torch {release.patch}: its last is 2.11.0, "
-        'for 2.11\n  → leave it out, or take torch 2.11.0 (torch.version: "2.11.0")'
+        "companions: torchaudio 2.11.0 is the last release and supports torch 2.11, not torch "
+        f'{release.patch}\n  → remove torchaudio from companions, or set torch.version: "2.11.0"'
     )
 
 
@@ -167,9 +167,7 @@ def test_beside_any_other_torch_that_is_there_it_is_built(version: str) -> None:
 def test_a_torch_without_any_known_companion_is_told() -> None:
     on = there("1.13.1+cu117", "11.7", python="3.10.4")
     told = refused(on, "torchvision", torch={"strategy": "existing"}, target={"gpus": []})
-    assert told.startswith(
-        "companions: which torchvision goes with torch 1.13.1+cu117 is not known"
-    )
+    assert told.startswith("companions: no version of torchvision is known for torch 1.13.1+cu117")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +237,7 @@ def test_windows_has_a_triton_of_others_and_macos_none() -> None:
     assert "not verified" in windows.why
     mac = host(system="macos", machine="arm64")
     told = refused(mac, "triton", torch={"strategy": "prebuilt"})
-    assert told == "companions: there is no triton for macos\n  → leave it out"
+    assert told == "companions: triton has no package for macos\n  → remove triton from companions"
 
 
 def test_a_torch_for_the_cpu_asks_for_no_triton() -> None:

@@ -42,7 +42,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
         ("torch: {strategy: source}\nsource:\n  tarball: /absent.tar", "3: source.tarball: "),
         ("torch: {strategy: source}\nsource:\n  tarball: https://h/a.tar", "3: source.sha256: "),
         ("torch: {strategy: source}\nsource:\n  patches:\n  - a.patch", "4: source.patches: "),
-        ("companions:\n- torchvision\n- torchaudio", "3: companions: there is no torchaudio"),
+        ("companions:\n- torchvision\n- torchaudio", "3: companions: torchaudio 2.11.0"),
         ("extensions:\n- simple-knn\n- unheard-of", "3: extensions: "),
         ("extensions:\n- simple-knn\n- name: a\n  path: /absent", "4: extensions.1 (a).path: "),
         ("extensions:\n- name: a\n  git: https://h\n  patches:\n  - b.patch",

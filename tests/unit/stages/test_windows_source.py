@@ -22,13 +22,11 @@ from tasks.stages.compile.build_backends import (
 )
 from tasks.stages.compile.build_context_io import create_build_spec
 from tasks.stages.compile.build_folder_decision import (
+    ConfigureFingerprint,
     FolderChange,
     FolderDecision,
-    build_reconfigure_arguments,
-)
-from tasks.stages.compile.configure_fingerprint import (
-    ConfigureFingerprint,
     build_cmake_definitions,
+    build_reconfigure_arguments,
     find_folder_rule,
 )
 from tasks.stages.compile.model import BackendName, CompileResult
@@ -352,5 +350,5 @@ def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -
 
 def test_distcc_hands_nothing_on_from_windows() -> None:
     build = Build(distribute="distcc", hosts=("10.0.0.5/8",))
-    with pytest.raises(SettingsError, match="hands nothing on from Windows"):
+    with pytest.raises(SettingsError, match="cannot distribute compilations from Windows"):
         stages(NAME, build=build)

@@ -157,9 +157,8 @@ def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
 def test_each_companion_is_told_with_how_it_is_had(yard: Path) -> None:
     rows = told(profile(yard, "companions: [torchvision, triton]\n"))
     assert rows["companion"] == (
-        "the wheel torchvision==0.29.2: it is made for torch 2.15.0, and on the same index\n"
-        "triton with torch: the official wheel of torch 2.15.0 asks for triton~=3.9.0, which came "
-        "with it"
+        "the wheel torchvision==0.29.2: made for torch 2.15.0, on the same index\n"
+        "triton with torch: the official wheel of torch 2.15.0 requires triton~=3.9.0"
     )
 
 

@@ -9,15 +9,13 @@ import pytest
 
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.compile.build_folder_decision import (
+    ConfigureFingerprint,
     FolderDecision,
+    build_cmake_definitions,
     build_reconfigure_arguments,
     choose_folder_action,
-    list_missing_values,
-)
-from tasks.stages.compile.configure_fingerprint import (
-    ConfigureFingerprint,
-    build_cmake_definitions,
     find_folder_rule,
+    list_missing_values,
 )
 
 RULES = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge").folder_rules
@@ -50,7 +48,7 @@ def test_an_unconfigured_folder_is_configured() -> None:
 def test_the_same_in_another_spelling_is_reused() -> None:
     found = decision(made_from(USE_MPI="1"), made_from(USE_MPI="true"))
     assert found == FolderDecision("reuse")
-    assert str(found) == "reuse the build folder: nothing changed that CMake has to know"
+    assert str(found) == "reuse the build folder: no CMake setting changed"
 
 
 def test_a_changed_switch_reconfigures_and_is_named() -> None:
@@ -205,7 +203,9 @@ def test_an_unfinished_configure_of_the_same_is_done_again() -> None:
 )
 def test_a_path_that_cmake_writes_in_its_own_way_was_taken(asked: str, held: str) -> None:
     assert not list_missing_values(RULES, {"CUDNN_ROOT": held}, made_from(CUDNN_ROOT=asked))
-    assert list_missing_values(RULES, {"CUDNN_ROOT": "/elsewhere"}, made_from(CUDNN_ROOT=asked))
+    assert list(
+        list_missing_values(RULES, {"CUDNN_ROOT": "/elsewhere"}, made_from(CUDNN_ROOT=asked))
+    )
 
 
 @pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "CPATH", "_CL_"])

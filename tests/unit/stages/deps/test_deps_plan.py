@@ -93,7 +93,7 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
     given = {"limits": CompilerLimits("12.8", 14), "git_needed": "to stop here", "compiles": True}
-    with pytest.raises(MissingToolError, match="git is needed to stop here"):
+    with pytest.raises(MissingToolError, match="git is required to stop here"):
         run.run(DepsJob(**{**fields, **given}))
     assert heard == [
         "g++ 15.1.0 is newer than CUDA 12.8 supports (GCC up to 14): g++-14 (14.3.0) is used"
@@ -108,7 +108,7 @@ def test_deps_refuses_a_compiler_only_where_something_is_compiled(
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
     given = {"limits": CompilerLimits(), "git_needed": "to stop here", "compiles": compiles}
-    stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
+    stops = "there is no C.. compiler" if compiles else "git is required to stop here"
     with pytest.raises(MissingToolError, match=stops):
         run.run(DepsJob(**{**fields, **given}))
 

@@ -222,7 +222,7 @@ def test_jobs_by_hand_are_in_the_script_unless_a_person_chose_them(tmp_path: Pat
     job = replace(JOB, scripts=(tmp_path / "env.sh",))
     mine = replace(SMALL, set={"MAX_JOBS": "7"})
     write_scripts(job, replace(mine, set={}, unset=("MAX_JOBS",)))
-    assert re.search(r"MAX_JOBS='\d+'  # for use by hand", (tmp_path / "env.sh").read_text())
+    assert re.search(r"MAX_JOBS='\d+'  # for manual builds", (tmp_path / "env.sh").read_text())
     write_scripts(job, mine)
     found = re.findall("MAX_JOBS='.*'", (tmp_path / "env.sh").read_text())
     assert found == ["MAX_JOBS='7'"]

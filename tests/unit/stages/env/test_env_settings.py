@@ -38,8 +38,8 @@ def refused(system: str, section: str, variables: dict[str, str]) -> SettingsErr
         ("linux", "Vä", "1", "a POSIX shell cannot hold a variable named 'Vä'"),
         ("linux", "UID", "1", "reserves the variable UID"),
         ("linux", "options", "1", "reserves the variable options"),
-        ("linux", "_torchyard_name", "1", "the environment scripts use for themselves"),
-        ("windows", "_TORCHYARD_PAGE", "1", "the environment scripts use for themselves"),
+        ("linux", "_torchyard_name", "1", "the environment scripts reserve variable names"),
+        ("windows", "_TORCHYARD_PAGE", "1", "the environment scripts reserve variable names"),
         ("windows", "V_A", "a\nb", "a batch file cannot hold the value 'a\\nb': it has more than"),
         ("windows", "V_A", "x" * 9000, "more than 8191 characters"),
         ("windows", "V_A", "!" * 5000, "more than 8191 characters"),
@@ -58,7 +58,7 @@ def test_two_names_that_are_one_on_windows_are_refused_there() -> None:
     error = refused("windows", "build", {"Lib": "a", "LIB": "b"})
     assert (error.location, error.message) == (
         "build.env.LIB",
-        "Lib and LIB are one variable on Windows",
+        "Lib and LIB are the same variable on Windows",
     )
     asked = Settings.model_validate({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
     assert plan(asked, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
@@ -80,7 +80,7 @@ def test_an_empty_value_is_an_unset_variable_on_windows() -> None:
     full, _ = resolve_environments(made, deps(cc=NONE, cxx=NONE))
     assert "V_A" not in full.set
     assert "V_A" in full.unset
-    assert full.why["V_A"] == "build.env says so"
+    assert full.why["V_A"] == "set by build.env"
     assert resolve_environments(job(variables={"V_A": ""}), deps())[0].set["V_A"] == ""
 
 

@@ -58,7 +58,7 @@ def test_torchs_tree_does_not_look_for_ccache_where_it_is_not_wanted(
     changes: dict[str, Any],
 ) -> None:
     made = job(**changes)
-    assert select_launchers(CCACHE, made.caching, made) == {"USE_CCACHE": "0"}
+    assert select_launchers(CCACHE, made) == {"USE_CCACHE": "0"}
 
 
 def test_off_stops_a_cache_that_a_folder_was_configured_with() -> None:
@@ -78,8 +78,8 @@ def test_windows_has_cl_behind_it_and_no_nvcc() -> None:
     cache = replace(SCCACHE, path=r"C:\tools\sccache.exe")
     path = "C:/tools/sccache.exe"
     expected = dict.fromkeys(("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"), path)
-    assert select_launchers(cache, "auto", on_windows()) == expected
-    assert select_launchers(cache, "auto", on_windows(build_type="Debug")) == {
+    assert select_launchers(cache, on_windows()) == expected
+    assert select_launchers(cache, on_windows(build_type="Debug")) == {
         **expected,
         "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded",
     }

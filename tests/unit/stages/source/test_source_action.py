@@ -195,7 +195,7 @@ def test_patch_whose_lines_were_edited_is_not_taken_back(
     given = job(tmp_path, "git", checkout, patch)
     run(given)
     (Path(given.tree) / "setup.py").write_text("mine\n", encoding="utf-8")
-    with pytest.raises(LostEditsError, match="cannot be taken back"):
+    with pytest.raises(LostEditsError, match="cannot revert a patch"):
         run(dataclasses.replace(given, patches=()))
     assert (Path(given.tree) / "setup.py").read_text(encoding="utf-8") == "mine\n"
 
@@ -203,7 +203,7 @@ def test_patch_whose_lines_were_edited_is_not_taken_back(
 @needs_git
 def test_patch_that_does_not_fit_is_named(tmp_path: Path, tree: Path, patch: Path) -> None:
     (tree / "setup.py").write_text("other\n", encoding="utf-8")
-    with pytest.raises(TorchyardError, match=r"fix\.patch does not fit"):
+    with pytest.raises(TorchyardError, match=r"fix\.patch does not apply"):
         run(job(tmp_path, "path", tree, patch))
 
 
@@ -266,7 +266,7 @@ def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
     given = job(tmp_path, "path", checkout, patch)
     run(given)
     _commit(checkout, "upstream's\n")
-    with pytest.raises(TorchyardError, match=r"fix\.patch does not fit"):
+    with pytest.raises(TorchyardError, match=r"fix\.patch does not apply"):
         run(given)
     run(job(tmp_path, "path", checkout))
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "upstream's\n"
@@ -346,7 +346,7 @@ def test_what_moved_in_a_tree_is_said_and_which_submodule_did_not_come_along(
     (outputs,) = action.run(given)
     moved, submodules, left = heard
     assert moved == f"commit {before.commit[:8]} → {outputs.commit[:8]}"
-    assert submodules == "submodules moved"
+    assert submodules == "submodules changed"
     assert "third_party/inner" in left
     assert "submodule update" in left
     assert tuple(preview_source_changes(given)) == (moved, submodules, left)
@@ -387,7 +387,7 @@ def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
     shutil.rmtree(inner)  # the submodule cannot be had from where it was
 
     found = run(other_build(tmp_path, checkout, "p.two", "v3"))
-    assert f"what {first.tree} holds is not fetched again" in heard.text
+    assert f"reused the git objects of {first.tree}" in heard.text
     tree = Path(found.tree)
     assert (tree / "third_party" / "inner" / "code.h").read_text(encoding="utf-8") == "1\n"
     assert found.edits == ""

@@ -124,7 +124,7 @@ def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("near", [".", "pytorch/torch", "pytorch/torch/backends"])
 def test_path_beside_the_tree_names_the_tree(tmp_path: Path, near: str) -> None:
     tree = make_tree(tmp_path / "pytorch")
-    assert bad(tmp_path, path=near).hint == f"did you mean {tree}?"
+    assert bad(tmp_path, path=near).hint == f"set source.path to {tree}"
 
 
 @pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])

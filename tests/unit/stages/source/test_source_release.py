@@ -70,9 +70,9 @@ def test_a_release_that_somebody_set_counts_and_the_tree_is_a_warning(
     profile = open_profile(yard, "mine", environ, KNOWLEDGE, lambda *_: HOST, local)
     (warning,) = profile.plan.warnings
     assert profile.choice.torch == "2.14.0"
-    assert f"{yard / 'pytorch'} is 2.9.0a0 by its version.txt" in warning
+    assert f"{yard / 'pytorch' / 'version.txt'} says 2.9.0a0" in warning
     where = profile.loaded.origin["torch.version"]
-    assert f"torch.version says 2.14.0 ({where})" in warning
+    assert f"torch.version is 2.14.0 ({where})" in warning
 
 
 @pytest.mark.parametrize("written", ["2.9.0a0", "2.9.0", "2.9.0+acme", "2.9", "2.9.0rc2", "none"])

@@ -183,7 +183,7 @@ def test_of_a_format_that_is_not_read_the_bytes_count(torch: Torch) -> None:
 
 def test_a_library_that_record_names_and_nobody_has_is_told(torch: Torch) -> None:
     (torch.folder / "lib" / "libc10.so").unlink()
-    with pytest.raises(BadArtifactError, match="cannot be opened") as told:
+    with pytest.raises(BadArtifactError, match="cannot open this library") as told:
         seen(torch)
     assert told.value.location.endswith("libc10.so")
 

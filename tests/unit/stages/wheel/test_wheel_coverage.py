@@ -76,7 +76,7 @@ def test_a_wheel_without_code_for_a_target_is_refused(
     lacking = "9.0, 12.0" if held == "no GPU" else "12.0"
     assert told.value.message == (
         f"{wheel.name} holds machine code for {held} and none that runs on {lacking}; "
-        "it was not installed"
+        "the wheel was not installed"
     )
 
 
@@ -85,7 +85,7 @@ def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, hear
     wheel = torch_wheel(tmp_path, library=broken)
     require_target_code(prebuilt(tmp_path, Arch(12, 0)), wheel)
     assert "cannot be read" in heard[-1]
-    assert heard[-1].endswith("; doit validate checks it again")
+    assert heard[-1].endswith("; doit validate checks its machine code again")
 
 
 def test_nothing_is_installed_of_a_wheel_that_is_refused(

@@ -68,7 +68,7 @@ def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
     )
     told = refused(job)
     assert told.message == (
-        f"torch {VERSION} was installed and does not import: "
+        f"torch {VERSION} was installed but does not import: "
         "ImportError: libgone.so.1: cannot open shared object file"
     )
     assert told.location.startswith(f"{job.log}:")
@@ -91,13 +91,13 @@ def test_a_torch_that_waits_for_the_driver_is_a_warning(
     missing = "libcuda.so.1: cannot open shared object file: No such file or directory"
     torch(tmp_path / "site", f"raise ImportError('{missing}')")
     run.require_torch_import(job, sys.executable, VERSION)
-    assert heard[-1] == f"torch {VERSION} was installed and NOT imported: ImportError: {missing}"
+    assert heard[-1] == f"torch {VERSION} was installed but not imported: ImportError: {missing}"
 
 
 def test_another_torch_than_was_installed_is_told(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "__version__ = '2.5.0'")
     told = refused(job)
-    assert told.message == f"torch {VERSION} was installed, and what is imported says '2.5.0'"
+    assert told.message == f"torch {VERSION} was installed, but python imports torch '2.5.0'"
     assert told.location == str(job.log)
 
 

@@ -112,15 +112,15 @@ def test_the_torch_that_was_meant_is_accepted() -> None:
     ("found", "release", "cuda", "message"),
     [
         (FOUND, "2.14.1", "13.2",
-         "/s/torch: torch 2.15.0+cu132 was installed, and 2.14.1 was meant"),
+         "/s/torch: torch 2.15.0+cu132 was installed instead of 2.14.1"),
         (FOUND, "2.15.0", "13.0",
-         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and CUDA 13.0 was meant\n"
+         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2; the plan has CUDA 13.0\n"
          '  → set toolkit.version: "13.2"')),
         (FOUND, "2.15.0", None,
-         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and no CUDA was meant\n"
+         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2; the plan has no CUDA\n"
          '  → set toolkit.version: "13.2"')),
         (InstalledTorch("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
-         ("/s/torch: this torch 2.15.0+cpu has no CUDA, and CUDA 13.2 was meant\n"
+         ("/s/torch: the installed torch 2.15.0+cpu has no CUDA; the plan has CUDA 13.2\n"
          "  → choose another torch.index")),
     ],
 )  # fmt: skip
