@@ -48,7 +48,6 @@ class EnvironmentInfo:
     platlib: str
     scripts: str
     managed: str
-    conda: bool
     user_torch: str
     distributions: tuple[Distribution, ...]
 
@@ -71,15 +70,12 @@ class TargetEnvironment:
 
         Raises `TorchyardError` if one is outside the prefix.
         """
-        return tuple(
-            dict.fromkeys(self._resolve_below(p) for p in (self.info.platlib, self.info.purelib))
-        )
+        return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
         """Return the links on the paths of the site-packages folders and their targets.
 
-        Both are relative to the prefix. In a venv of a Python with lib64, as on Fedora, openSUSE
-        and RHEL, `lib64` → `lib`.
+        Both are relative to the prefix, such as `lib64` → `lib` in a venv on Fedora.
         """
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
@@ -93,15 +89,16 @@ class TargetEnvironment:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(self.prefix):
             raise TorchyardError(
-                f"its packages lie in {folder}, outside of {self.prefix}",
+                f"the packages of {self.python} are in {folder}, outside of {self.prefix}",
                 location=SETTING_KEY,
-                hint="name the Python of a venv or of a conda environment",
+                hint=f"set {SETTING_KEY} to the Python of a venv or of a conda environment",
             )
         return real.relative_to(self.prefix).as_posix()
 
-    def list_installed(self) -> Mapping[str, Distribution]:
-        """Return the installed distributions by normalized name."""
-        return {canonicalize_name(one.name): one for one in self.info.distributions if one.name}
+    def list_versions(self) -> dict[str, str]:
+        """Return the versions of the installed distributions by normalized name."""
+        named = (one for one in self.info.distributions if one.name)
+        return {canonicalize_name(one.name): one.version for one in named}
 
 
 def query_environment(python: PurePath) -> TargetEnvironment:
@@ -109,33 +106,24 @@ def query_environment(python: PurePath) -> TargetEnvironment:
 
     Raises `TorchyardError` if the output cannot be parsed.
     """
-    packaging_folder = Path(packaging.__file__).parent.parent
-    argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(packaging_folder))
-    env = shell.build_host_env()
+    script, location = environment_report_io.__file__, f"{SETTING_KEY} ({python})"
+    argv = (str(python), "-B", script, str(Path(packaging.__file__).parent.parent))
+    step_name = "list the installed packages"
+    command = Command(argv, shell.build_host_env(), step_name, timeout=_QUERY_TIMEOUT)
     try:
-        text = shell.capture_output(
-            Command(argv, env, "ask what is installed", timeout=_QUERY_TIMEOUT)
-        )
+        output = shell.capture_output(command)
     except CommandFailedError as error:
-        error.location = f"{SETTING_KEY} ({python})"
+        error.location = location
         raise
-    line = next(
-        (
-            line
-            for line in text.splitlines()
-            if line.startswith(environment_report_io.OUTPUT_PREFIX)
-        ),
-        "",
-    )
+    prefix = environment_report_io.OUTPUT_PREFIX
+    report = next((line for line in output.splitlines() if line.startswith(prefix)), "")
     try:
-        return TargetEnvironment(
-            str(python),
-            _INFO_ADAPTER.validate_json(line[len(environment_report_io.OUTPUT_PREFIX) :]),
-        )
+        info = _INFO_ADAPTER.validate_json(report.removeprefix(prefix))
     except ValidationError as error:
         raise TorchyardError(
-            "it does not tell what is installed there", location=f"{SETTING_KEY} ({python})"
+            f"{python} did not print its installed packages as JSON", location=location
         ) from error
+    return TargetEnvironment(str(python), info)
 
 
 _INFO_ADAPTER: TypeAdapter[EnvironmentInfo] = TypeAdapter(EnvironmentInfo)

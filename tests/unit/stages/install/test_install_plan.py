@@ -74,7 +74,7 @@ def test_another_environment_runs_it_again_and_nothing_else() -> None:
 
 
 def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
-    with pytest.raises(SettingsError, match="makes no wheel of it") as told:
+    with pytest.raises(SettingsError, match="builds no wheel of it") as told:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert told.value.location == "install.into"
     assert "set install.into: null" in told.value.hint
@@ -82,6 +82,6 @@ def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
 
 def test_the_libraries_alone_are_nothing_for_a_python() -> None:
     asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
-    with pytest.raises(SettingsError, match="makes no torch for Python") as told:
+    with pytest.raises(SettingsError, match="builds no torch for Python") as told:
         planned(host(), **asked)
     assert told.value.location == "install.into"
