@@ -24,7 +24,7 @@ ROOTS: dict[System, PurePath] = {
     "windows": PureWindowsPath("C:\\ty"),
     "macos": PurePosixPath("/Users/me/yard"),
 }
-INSTALL = {"install": "install.into names no environment of yours"}
+INSTALL = {"install": "install.into is not set"}
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
 SHIPPED = [name for name in list_profiles(CONFIG) if not name.startswith("local-")]
 
@@ -89,7 +89,7 @@ def test_no_extensions_is_told() -> None:
 def test_a_part_of_the_tree_ends_at_compile() -> None:
     plan = plan_of(host(), build={"target": "c10"}, extensions=[SMOKE])
     assert names(plan) == ["deps", "source", "env", "compile"]
-    reason = "build.target c10 is a part of the tree, and a part makes no wheel"
+    reason = "build.target c10 builds a part of PyTorch, which has no wheel"
     assert plan.absent == dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
 
 
@@ -110,8 +110,8 @@ def test_extensions_need_a_torch_for_python() -> None:
             extensions=[SMOKE],
         )
     assert str(found.value) == (
-        "extensions: backend cmake makes no torch for Python, which smoke needs\n"
-        "  → take the extensions out, or choose another build.backend"
+        "extensions: backend cmake builds no torch for Python, which smoke needs\n"
+        "  → remove the extensions, or choose another build.backend"
     )
 
 
@@ -120,7 +120,7 @@ def test_extensions_need_a_torch_for_python() -> None:
     [
         ({"strategy": "source"}, "built here"),
         ({"strategy": "auto"}, "built here"),  # no wheel has a flag of ours
-        ({"strategy": "existing"}, "the one that python has"),
+        ({"strategy": "existing"}, "the one of the Python in python"),
     ],
 )
 def test_a_rebuild_is_named_of_those_on_an_index(asked: dict[str, str], instead: str) -> None:

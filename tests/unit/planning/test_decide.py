@@ -212,7 +212,7 @@ NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is
     [
         ("prebuilt", f"torch: {NO_WHEEL_310}"),
         ("source", f"python: {NO_BUILD_310}"),
-        ("auto", f"python: {NO_WHEEL_310}; and for a build, {NO_BUILD_310}"),
+        ("auto", f"python: {NO_WHEEL_310}; for a build, {NO_BUILD_310}"),
     ],
 )
 def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
@@ -232,7 +232,7 @@ def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
 
 def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> None:
     choice = chosen(host(RTX_5090), torch={"strategy": "source"})
-    assert (choice.strategy_why, choice.cuda) == ("asked for in torch.strategy", "13.2")
+    assert (choice.strategy_why, choice.cuda) == ("requested in torch.strategy", "13.2")
 
 
 def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
@@ -257,14 +257,14 @@ def test_targets_of_two_eras_are_built_apart() -> None:
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
         "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest is 5.0; "
-        "and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
+        "for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
     )
 
 
 def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
         "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
-        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
+        "for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
         "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
     )
 

@@ -104,7 +104,7 @@ def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
 
 
-NONE_126 = "nothing is compiled, and CUDA 12.6 is not to be had here"
+NONE_126 = "nothing is compiled, and CUDA 12.6 is not available here"
 
 
 @pytest.mark.parametrize("card", ["V100", "6.1"])
@@ -148,7 +148,7 @@ def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
     both = {"target": {"gpus": ["7.0", "12.0"]}}
     lacking = (
         "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
-        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
+        "for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
     )
     torch = "take torch 2.10.0: PyPI's torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70"
     assert refused(host(), **both).startswith(f"{lacking}\n  → {torch}; or build for")

@@ -99,7 +99,7 @@ def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
 
 def test_where_nothing_is_compiled_a_toolkit_may_be_missing(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: [V100]}\n"))
-    assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not to be had here"
+    assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not available here"
 
 
 def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:

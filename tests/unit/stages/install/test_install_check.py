@@ -87,10 +87,8 @@ def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
-    assert (
-        refused(tmp_path, str(program)).message
-        == f"{program} is not a Python that runs on this machine"
-    )
+    message = refused(tmp_path, str(program)).message
+    assert message == f"{program} is not a Python that runs on this machine"
     (tmp_path / "text").write_text("", encoding="utf-8")
     assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).message
 

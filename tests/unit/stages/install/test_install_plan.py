@@ -53,13 +53,13 @@ def test_companions_are_put_there_with_the_extensions() -> None:
 
 def test_without_the_setting_it_is_absent_with_its_reason() -> None:
     plan = plan_of(host())
-    assert plan.absent["install"] == "install.into names no environment of yours"
+    assert plan.absent["install"] == "install.into is not set"
     assert "and into" not in dict(plan.headline)
 
 
 def test_a_part_of_the_tree_makes_no_wheel_to_put_anywhere() -> None:
     plan = planned(host(), build={"target": "c10"})
-    assert "a part makes no wheel" in plan.absent["install"]
+    assert "a part of PyTorch, which has no wheel" in plan.absent["install"]
 
 
 def test_another_environment_runs_it_again_and_nothing_else() -> None:
