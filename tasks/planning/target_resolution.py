@@ -9,7 +9,6 @@ from tasks.core.model import Arch, Host
 from tasks.core.resolution import Resolution, UnsatisfiableError
 from tasks.knowledge import Knowledge, arch_lists
 from tasks.knowledge.cuda_toolkits import can_compile_arch
-from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
@@ -28,41 +27,35 @@ def find_targets(
     Raises `SettingsError`, and `UnsatisfiableError` for a GPU that does not exist in this kind of
     machine.
     """
-    requested = settings.target.gpus
-    if requested == "auto" and host.system == "macos":
-        return (), "macOS has no CUDA"
-    if requested == "auto" and host.gpus:
-        archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
-        names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
-        return tuple(sorted(archs)), f"{names} in this machine"
+    requested, is_mac = settings.target.gpus, host.system == "macos"
     if requested == "auto":
-        default_gpu = resolve_gpu(knowledge, knowledge.default_gpu)
-        return (
-            default_gpu.arch,
-        ), f"no NVIDIA card seen here: {shorten_gpu_name(default_gpu.name)} assumed"
-    if requested and host.system == "macos":
+        if is_mac:
+            return (), "macOS has no CUDA"
+        if host.gpus:
+            names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
+            archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
+            return tuple(sorted(archs)), f"{names} in this machine"
+        gpu = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (gpu.arch,), f"no NVIDIA GPU found, {shorten_gpu_name(gpu.name)} assumed"
+    if requested and is_mac:
         raise SettingsError(
-            "CUDA builds are not for macOS", location="target.gpus", hint="write gpus: []"
+            "macOS has no CUDA builds", location="target.gpus", hint="set target.gpus: []"
         )
     try:
         facts = [resolve_gpu(knowledge, name) for name in requested]
     except KnowledgeError as error:
         raise SettingsError(error.message, location="target.gpus", hint=error.hint) from error
-    _require_possible_machine(facts, host)
-    why = ", ".join(requested) or "a build for the CPU was asked for"
-    return tuple(sorted({fact.arch for fact in facts})), why
-
-
-def _require_possible_machine(facts: list[GpuFact], host: Host) -> None:
     for fact in facts:
         if fact.machine and fact.machine != normalize_machine(host.machine):
             raise UnsatisfiableError(
-                f"{shorten_gpu_name(fact.name)} is in {fact.machine} machines, and this is "
-                f"{format_platform(host.system, host.machine)}: what is built here does not "
+                f"{shorten_gpu_name(fact.name)} exists only in {fact.machine} machines, and this "
+                f"one is {format_platform(host.system, host.machine)}: a build from here does not "
                 "run there",
                 location="target.gpus",
                 hint=f"build on a machine of that kind ({fact.machine})",
             )
+    why = ", ".join(requested) or "target.gpus is empty"
+    return tuple(sorted({fact.arch for fact in facts})), why
 
 
 _TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
@@ -90,8 +83,7 @@ def _require_supported_targets(
 ) -> None:
     """Raise an error if torch does not accept a target.
 
-    `UnsatisfiableError`, for which another torch is suggested, is raised only if some torch accepts
-    it.
+    `UnsatisfiableError`, for which another torch is suggested, only if some torch accepts it.
     """
     torch = choice.torch
     extension_names = [*(item.name for item in settings.extensions), *settings.companions]
@@ -111,74 +103,57 @@ def _require_supported_targets(
         try:
             arch_lists.format_torch_cmake_archs(knowledge, torch, choice.targets)
         except KnowledgeError as error:
-            raise UnsatisfiableError(
-                error.message, location="target.gpus", hint=error.hint
-            ) from error
+            location = "target.gpus"
+            raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Suggest another arch for one that torch's extension builder does not accept.
+    """Suggest an arch that torch's extension builder accepts and whose code runs on the same GPU.
 
-    The code of the suggested arch runs on the same GPU. Return "" if there is no such arch.
+    Return "" if there is no such arch.
     """
-    gpu_arch = Arch(arch.major, arch.minor)
-    compilable = {
-        cubin for kit in knowledge.toolkits.values() for cubin in kit.makes if not cubin.suffix
-    }
-    alternatives = [
-        other
-        for other in sorted(compilable, reverse=True)
-        if classify_compatibility(knowledge, MachineCode(frozenset([other])), gpu_arch)
-        and is_extension_arch_supported(knowledge, torch, other)
-    ]
-    if not alternatives:
-        return ""
-    note = "" if alternatives[0] == gpu_arch else f", whose code runs on {gpu_arch}"
-    return f'write "{alternatives[0]}"{note}'
+    gpu = Arch(arch.major, arch.minor)
+    cubins = {cubin for toolkit in knowledge.toolkits.values() for cubin in toolkit.makes}
+    for other in sorted((cubin for cubin in cubins if not cubin.suffix), reverse=True):
+        if classify_compatibility(
+            knowledge, MachineCode(frozenset([other])), gpu
+        ) and is_extension_arch_supported(knowledge, torch, other):
+            return f'write "{other}"' + ("" if other == gpu else f", whose code runs on {gpu}")
+    return ""
 
 
 def _require_arch_variables(
-    given: Mapping[str, str],
-    where: str,
-    knowledge: Knowledge,
-    choice: Resolution,
-    *,
-    extension: bool,
+    env: Mapping[str, str], key: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
 ) -> None:
     """Require that each arch list is valid and compilable, and covers all targets.
 
     CMake's variables need not cover the targets in a build of PyTorch: its tree discards them.
     CMake still validates them first (pytorch.yaml, cmake-cuda-architectures-*).
     """
-    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & given.keys()):
+    cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
+    if extension:
+        parse = arch_lists.parse_extension_archs
+    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):
         try:
-            code = _parse_arch_list(name, given[name], knowledge, choice, extension=extension)
+            if name in _CMAKE_VARIABLES:
+                code = arch_lists.parse_cmake_archs(knowledge, cuda, env[name])
+            else:
+                code = parse(knowledge, choice.torch, env[name])
             if code:
                 _require_toolkit_archs(knowledge, code, choice)
-                if extension or name == _TORCH_VARIABLE:
-                    arch_lists.require_covered_targets(knowledge, code, choice.targets, given[name])
+            if code and (extension or name == _TORCH_VARIABLE):
+                arch_lists.require_covered_targets(knowledge, code, choice.targets, env[name])
         except KnowledgeError as error:
-            raise SettingsError(
-                error.message, location=f"{where}.{name}", hint=error.hint
-            ) from error
-
-
-def _parse_arch_list(
-    name: str, text: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
-) -> MachineCode | None:
-    if name in _CMAKE_VARIABLES:
-        return arch_lists.parse_cmake_archs(knowledge, choice.toolkit.version, text)
-    parse = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
-    return parse(knowledge, choice.torch, text)
+            location = f"{key}.{name}"
+            raise SettingsError(error.message, location=location, hint=error.hint) from error
 
 
 def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
     for arch in sorted(code.cubins | code.ptx):
         if not can_compile_arch(knowledge, choice.toolkit.version, arch):
             raise KnowledgeError(
-                f"CUDA {choice.toolkit.version} makes no code for {arch}",
-                hint=f"leave it out: target.gpus says what it is built for "
-                f"({', '.join(map(str, choice.targets))})",
+                f"CUDA {choice.toolkit.version} cannot compile code for {arch}",
+                hint=f"remove {arch}; target.gpus is {', '.join(map(str, choice.targets))}",
             )
 
 
@@ -202,12 +177,12 @@ def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     if is_enabled == bool(choice.targets):
         return
     if is_enabled:
-        message = "it asks for a torch with CUDA, and this is a build for the CPU"
-        hint = "take it out, or name the cards in target.gpus"
+        message = "USE_CUDA is on, but this is a CPU build"
+        hint = "remove USE_CUDA, or set target.gpus to your GPUs"
     else:
         archs = ", ".join(map(str, choice.targets))
-        message = f"it asks for a torch without CUDA, and target.gpus for code for {archs}"
-        hint = "take it out; a build for the CPU is target.gpus: []"
+        message = f"USE_CUDA is off, but target.gpus requires code for {archs}"
+        hint = "remove USE_CUDA; for a CPU build, set target.gpus: []"
     raise SettingsError(
         f"{message} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=hint
     )

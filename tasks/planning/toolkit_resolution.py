@@ -32,21 +32,16 @@ def resolve_toolkit(
     require_toolkit_targets(knowledge, required, targets)
     matching = [toolkit for toolkit in host.toolkits if toolkit.release == required]
     if provider in {"auto", "system"} and matching:
-        return ToolkitResolution(
-            "system",
-            required,
-            matching[0].home,
-            f"CUDA {matching[0].version} is at {matching[0].home}",
-        )
+        home = matching[0].home
+        why = f"CUDA {matching[0].version} is at {home}"
+        return ToolkitResolution("system", required, home, why)
     if provider != "system" and _is_on_pypi(knowledge, required):
         return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
-    installed = (
-        ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits) or "none"
-    )
+    installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
     raise UnsatisfiableError(
-        f"CUDA {required} is needed and is not on this machine (found: {installed})",
+        f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})",
         location="toolkit",
-        hint="choose another torch, or other cards in target.gpus",
+        hint="choose another torch, or other GPUs in target.gpus",
     )
 
 
@@ -74,22 +69,18 @@ def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
     kits = [kit for kit in host.toolkits if kit.asked]
     if not path or not kits:
         raise SettingsError(
-            f"no CUDA toolkit at {path}" if path else "provider path needs a path",
+            f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path",
             location="toolkit.path",
-            hint="name the folder that has bin/nvcc",
+            hint="set toolkit.path to the folder that contains bin/nvcc",
         )
     if settings.toolkit.version not in {"auto", kits[0].release}:
         raise UnsatisfiableError(
-            f"CUDA {kits[0].version} is at {path}, and {settings.toolkit.version} was asked for",
+            f"CUDA {kits[0].version} is at {path}, but {settings.toolkit.version} is required",
             location="toolkit.version",
-            hint="name another toolkit.path",
+            hint="set another toolkit.path",
         )
-    return ToolkitResolution(
-        "path",
-        kits[0].release,
-        kits[0].home,
-        f"CUDA {kits[0].version} at {path}, as asked",
-    )
+    why = f"CUDA {kits[0].version} at {path}, from toolkit.path"
+    return ToolkitResolution("path", kits[0].release, kits[0].home, why)
 
 
 def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
@@ -101,8 +92,10 @@ def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # No toolkit is suggested: this torch may not build with one that can compile the targets
-        is_known = format_major_minor(cuda) in knowledge.toolkits
-        hint = "choose another torch, or other cards in target.gpus"
-        if not is_known:
-            hint = f"describe CUDA {format_major_minor(cuda)} in config/knowledge/toolkits.yaml"
+        hint, release = (
+            "choose another torch, or other GPUs in target.gpus",
+            format_major_minor(cuda),
+        )
+        if release not in knowledge.toolkits:
+            hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,54 +52,40 @@ class WhatIf:
     ) -> Resolution | None:
         """Return the resolution with these keys changed, or on that host.
 
-        None if it fails, is known to be bad, or is a build with a toolkit that is not known to
-        work.
+        None if it fails, is known to be bad, or is a build with a toolkit that is neither requested
+        nor one that torch is published with.
         """
         changed = {
             name: getattr(self.settings, name).model_copy(update=keys)
             for name, keys in sections.items()
         }
-        settings = self.settings.model_copy(update=changed)
-        target_host = host or self.host
+        settings, host = self.settings.model_copy(update=changed), host or self.host
         try:
-            resolution = self.attempt(settings, target_host, self.knowledge)
+            resolution = self.attempt(settings, host, self.knowledge)
+            cuda = resolution.cuda if resolution.strategy == "source" else None
+            if cuda not in {None, self.settings.toolkit.version}:
+                release = find_release(self.knowledge, resolution.torch)
+                published = list_published_toolkits(
+                    self.knowledge, release, resolution.targets, resolution.system
+                )
+                if cuda not in published:
+                    return None
         except TorchyardError:
             return None
-        is_bad = is_known_bad(self.knowledge, resolution, target_host)
-        return resolution if self._is_known_build(resolution) and not is_bad else None
+        return None if is_known_bad(self.knowledge, resolution, host) else resolution
 
     def add_all_toolkits(self) -> WhatIf:
         """Return the same on a host that has every known toolkit."""
         toolkits = tuple(InstalledToolkit("", f"{cuda}.0") for cuda in self.knowledge.toolkits)
         return replace(self, host=replace(self.host, toolkits=toolkits))
 
-    def _is_known_build(self, choice: Resolution) -> bool:
-        """Return True if a build uses the requested toolkit or one that torch is published with.
-
-        True also for other strategies and for the CPU.
-        """
-        if choice.strategy != "source" or choice.cuda in {None, self.settings.toolkit.version}:
-            return True
-        try:
-            release = find_release(self.knowledge, choice.torch)
-        except TorchyardError:
-            return False
-        return choice.cuda in list_published_toolkits(
-            self.knowledge, release, choice.targets, choice.system
-        )
-
 
 def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
-    """Return True if the build is known to fail.
-
-    The toolkit is compared by its release: a toolkit that will be installed has no full version
-    yet.
-    """
+    """Return True if the build is known to fail."""
+    # the release: a toolkit that will be installed has no full version yet
     combination = replace(choice.build_combination(host), cuda=choice.toolkit.version or None)
-    findings = (
-        *find_known_bad(knowledge, combination),
-        *find_too_old_versions(knowledge, combination),
-    )
+    bad = find_known_bad(knowledge, combination)
+    findings = (*bad, *find_too_old_versions(knowledge, combination))
     return any(finding.level == "error" for finding in findings)
 
 
@@ -109,10 +95,17 @@ _ANY_FOLDER = "."  # a placeholder: the folder that the user will name is not kn
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the toolkits that `auto` finds, other available ones, and last one to install."""
-    available = list(_suggest_available_toolkits(trial, _list_toolkit_versions(trial)))
-    yield from (
-        suggestion for suggestion in available if suggestion.resolution.strategy != "source"
-    )
+    changes: list[ToolkitKeys] = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
+    if changes and trial.settings.toolkit.provider == "path":
+        changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
+    available = [
+        Suggestion(f"set {format_assignments(keys)} ({resolution.toolkit.why})", resolution)
+        for change in changes
+        for keys in _list_provider_changes(trial, change, "auto")
+        if (resolution := trial.resolve_with(toolkit=keys))
+        and resolution.toolkit.provider not in {"none", "path"}
+    ]
+    yield from (one for one in available if one.resolution.strategy != "source")
     yield from available
     yield from suggest_toolkit_install(trial)
 
@@ -134,31 +127,24 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
     for cuda, keys in [*changes, *((cuda, {"version": cuda}) for cuda in versions)]:
         result = trial.resolve_with(_add_host_toolkit(trial.host, cuda), toolkit=keys)
         if result and result.toolkit.version == cuda:
-            extra_keys = f" and write {_format_toolkit_keys(keys)}" if keys else ""
+            extra_keys = f" and set {format_assignments(keys)}" if keys else ""
             alternative = _format_path_alternative(trial, cuda, keys, result)
-            yield Suggestion(
-                f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}){extra_keys}{alternative}", result
-            )
+            hint = f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}){extra_keys}{alternative}"
+            yield Suggestion(hint, result)
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield, with provider path, a torch for the toolkit in toolkit.path, then other toolkits."""
-    yield from _suggest_torch_for_path(trial)
-    yield from suggest_other_path_toolkits(trial)
-
-
-def _suggest_torch_for_path(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield, with provider path, the torch that suits the toolkit in toolkit.path."""
-    if trial.settings.toolkit.provider != "path":
-        return
-    for kit in (toolkit for toolkit in trial.host.toolkits if toolkit.asked):
+    is_path = trial.settings.toolkit.provider == "path"
+    for kit in (kit for kit in trial.host.toolkits if kit.asked and is_path):
         keys = {"version": kit.release}
         if resolution := trial.resolve_with(toolkit=keys):
-            yield Suggestion(
-                f"{_format_toolkit_keys(keys)}, which is in toolkit.path: "
-                f"{_describe_torch(resolution)}",
-                resolution,
-            )
+            is_build = resolution.strategy == "source"
+            built = f"torch {resolution.torch} is built with it"
+            torch = built if is_build else resolution.strategy_why
+            hint = f"set {format_assignments(keys)}, the toolkit in toolkit.path: {torch}"
+            yield Suggestion(hint, resolution)
+    yield from suggest_other_path_toolkits(trial)
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
@@ -175,14 +161,10 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
         and (resolution := trial.resolve_with(_add_host_toolkit(trial.host, cuda, asked=True)))
         and resolution.toolkit.version == cuda
     }
-    without_build = {
-        cuda: resolution for cuda, resolution in fitting.items() if resolution.strategy != "source"
-    }
+    without_build = {cuda: one for cuda, one in fitting.items() if one.strategy != "source"}
     if resolutions := without_build or fitting:
-        yield Suggestion(
-            f"name {_format_cuda_range(trial.knowledge, resolutions)} in toolkit.path",
-            next(iter(resolutions.values())),
-        )
+        cudas = _format_cuda_range(trial.knowledge, resolutions)
+        yield Suggestion(f"set toolkit.path to {cudas}", next(iter(resolutions.values())))
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
@@ -192,23 +174,9 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
     except TorchyardError:
         return []
-    versions = sorted(
-        list_capable_toolkits(trial.knowledge, targets), key=lambda cuda: cuda != requested
-    )
+    capable = list_capable_toolkits(trial.knowledge, targets)
+    versions = sorted(capable, key=lambda cuda: cuda != requested)
     return versions if requested == "auto" else ["auto", *versions]
-
-
-def _suggest_available_toolkits(trial: WhatIf, order: Iterable[str]) -> Iterator[Suggestion]:
-    changes: list[ToolkitKeys] = [{"version": cuda} for cuda in order]
-    if changes and trial.settings.toolkit.provider == "path":
-        changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
-    for change in changes:
-        for keys in _list_provider_changes(trial, change, "auto"):
-            resolution = trial.resolve_with(toolkit=keys)
-            if resolution and resolution.toolkit.provider not in {"none", "path"}:
-                yield Suggestion(
-                    f"{_format_toolkit_keys(keys)} ({resolution.toolkit.why})", resolution
-                )
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
@@ -227,28 +195,15 @@ def _format_path_alternative(
     """
     path_host = _add_host_toolkit(trial.host, cuda, asked=True)
     other_keys = {name: value for name, value in keys.items() if name != "provider"}
-    for provider_keys, extra_text in (
-        ({}, ""),
-        ({"provider": "path"}, " and toolkit.provider: path"),
-    ):
-        resolution = trial.resolve_with(
-            path_host, toolkit={**other_keys, **provider_keys, "path": _ANY_FOLDER}
-        )
-        if resolution and _is_same_resolution(resolution, choice):
-            return f", or name it with toolkit.path{extra_text}"
+    for provider_keys in ({}, {"provider": "path"}):
+        path_keys = {**other_keys, **provider_keys, "path": _ANY_FOLDER}
+        result = trial.resolve_with(path_host, toolkit=path_keys)
+        if result and (result.strategy, result.torch, result.cuda, result.toolkit.version) == (
+            *(choice.strategy, choice.torch, choice.cuda, choice.toolkit.version),
+        ):
+            extra_text = " and toolkit.provider: path" if provider_keys else ""
+            return f", or set toolkit.path to it{extra_text}"
     return ""
-
-
-def _is_same_resolution(one: Resolution, other: Resolution) -> bool:
-    return (one.strategy, one.torch, one.cuda, one.toolkit.version) == (
-        *(other.strategy, other.torch, other.cuda, other.toolkit.version),
-    )
-
-
-def _describe_torch(choice: Resolution) -> str:
-    if choice.strategy == "source":
-        return f"torch {choice.torch} is built with it"
-    return choice.strategy_why
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
@@ -276,9 +231,10 @@ def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list
     return [keys] if is_current_enough else [keys, {**keys, "provider": other}]
 
 
-def _format_toolkit_keys(keys: Mapping[str, str]) -> str:
+def format_assignments(keys: Mapping[str, str | None], section: str = "toolkit") -> str:
+    """Return `toolkit.version: "12.8" and toolkit.provider: auto`."""
     return " and ".join(
-        f"toolkit.{key}: {value}" if value.isalpha() else f'toolkit.{key}: "{value}"'
+        f"{section}.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
         for key, value in keys.items()
     )
 
@@ -304,9 +260,11 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
         for toolkit_keys in ({},) if keeps_toolkit else ({}, _AUTO_TOOLKIT):
             resolution = trial.resolve_with(torch={"version": release.patch}, toolkit=toolkit_keys)
             if resolution and resolution.strategy == strategy:
-                suggestion = Suggestion(
-                    _format_release_hint(release.patch, resolution, toolkit_keys), resolution
-                )
+                cuda = f"with CUDA {resolution.cuda}" if resolution.cuda else "for the CPU"
+                reason = f"it builds {cuda}" if strategy == "source" else resolution.strategy_why
+                toolkit = " and toolkit.version: auto" if toolkit_keys else ""
+                hint = f'set torch.version: "{release.patch}"{toolkit}: {reason}'
+                suggestion = Suggestion(hint, resolution)
                 if _has_verified_wheel(trial, resolution):
                     yield suggestion
                 unverified.append(suggestion)
@@ -317,18 +275,15 @@ def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield another release with its toolkit to install, if neither helps separately."""
     for suggestion in suggest_releases(trial.add_all_toolkits()):
         cuda = suggestion.resolution.toolkit.version
-        yield replace(
-            suggestion, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {suggestion.hint}"
-        )
+        hint = f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {suggestion.hint}"
+        yield replace(suggestion, hint=hint)
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield a source build if the settings require a wheel."""
-    if trial.settings.torch.strategy != "prebuilt":
-        return
-    resolution = trial.resolve_with(torch={"strategy": "source"})
-    if resolution:
-        yield Suggestion("torch.strategy: source, to build it", resolution)
+    is_wheel = trial.settings.torch.strategy == "prebuilt"
+    if is_wheel and (resolution := trial.resolve_with(torch={"strategy": "source"})):
+        yield Suggestion("set torch.strategy: source, to build it", resolution)
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
@@ -336,20 +291,24 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
 
     Those of the same minor release come first, then those of the nearest.
     """
-    current = trial.resolve_with()
-    for version in _list_release_patches(trial):
-        keys = {"index": "auto", "version": version, "local": None, "sha256": None}
+    current, requested = trial.resolve_with(), trial.settings.torch.version
+    # the newest known patch of the requested minor release, then of the nearest ones
+    same_minor = [
+        release
+        for minor, release in trial.knowledge.releases.items()
+        if parse_major_minor(minor) == parse_major_minor(requested)
+    ]
+    for release in (*same_minor, *list_nearest_releases(trial.knowledge, requested)):
+        keys = {"index": "auto", "version": release.patch, "local": None, "sha256": None}
         resolution = trial.resolve_with(torch=keys)
-        if (
-            resolution is None
-            or resolution.strategy != "prebuilt"
-            or not _has_verified_wheel(trial, resolution)
-        ):
+        if resolution is None or resolution.strategy != "prebuilt":
             continue
-        if not current or (current.torch, current.index) != (resolution.torch, resolution.index):
-            yield Suggestion(
-                f"set {_format_changed_keys(trial, keys)}: {resolution.strategy_why}", resolution
-            )
+        is_current = current and (current.torch, current.index) == (
+            *(resolution.torch, resolution.index),
+        )
+        if not is_current and _has_verified_wheel(trial, resolution):
+            hint = f"set {_format_changed_keys(trial, keys)}: {resolution.strategy_why}"
+            yield Suggestion(hint, resolution)
 
 
 def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
@@ -359,28 +318,11 @@ def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
         yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", resolution)
 
 
-def _list_release_patches(trial: WhatIf) -> list[str]:
-    """Return the newest known patch of the requested minor release, then of the nearest ones."""
-    version = trial.settings.torch.version
-    releases = trial.knowledge.releases
-    same_minor = [
-        release
-        for minor, release in releases.items()
-        if parse_major_minor(minor) == parse_major_minor(version)
-    ]
-    return [
-        release.patch for release in (*same_minor, *list_nearest_releases(trial.knowledge, version))
-    ]
-
-
 def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
     """Format the changed keys: `torch.index: auto and torch.version: "2.15.0"`."""
     torch = trial.settings.torch
     changed = {key: value for key, value in keys.items() if getattr(torch, key) != value}
-    return " and ".join(
-        f"torch.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
-        for key, value in changed.items()
-    )
+    return format_assignments(changed, "torch")
 
 
 def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
@@ -393,36 +335,29 @@ def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
     return wheel is not None and wheel.verified
 
 
-def _format_release_hint(version: str, choice: Resolution, more: dict[str, str]) -> str:
-    toolkit_text = " with toolkit.version: auto" if more else ""
-    reason = choice.strategy_why
-    if choice.strategy == "source":
-        reason = f"it builds with CUDA {choice.cuda}" if choice.cuda else "it builds for the CPU"
-    return f"take torch {version}{toolkit_text}: {reason}"
-
-
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the two ends of the release's Python range, the nearer one first.
 
     Other interpreters of this machine are not considered: finding them takes processes, and this
     module is pure.
     """
-    release = _find_unsupported_release(trial)
-    for version in list_fitting_pythons(trial, release) if release else ():
+    try:
+        release = find_release(trial.knowledge, trial.settings.torch.version)
+    except TorchyardError:
+        return
+    for version in filter(None, list_fitting_pythons(trial, release)):
         python = replace(trial.host.python, version=version, torch=None)
         if resolution := trial.resolve_with(replace(trial.host, python=python)):
-            yield Suggestion(
-                format_python_hint(version, into=bool(trial.settings.install.into)), resolution
-            )
+            hint = format_python_hint(version, into=bool(trial.settings.install.into))
+            yield Suggestion(hint, resolution)
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield another Python with a toolkit to install, if neither helps separately."""
     for suggestion in suggest_pythons(trial.add_all_toolkits()):
         cuda = suggestion.resolution.toolkit.version
-        yield replace(
-            suggestion, hint=f"{suggestion.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})"
-        )
+        hint = f"{suggestion.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})"
+        yield replace(suggestion, hint=hint)
 
 
 def format_python_hint(version: str, *, into: bool) -> str:
@@ -433,20 +368,11 @@ def format_python_hint(version: str, *, into: bool) -> str:
     """
     if into:
         return (
-            f"make an environment of Python {version} (conda create -n NAME python={version}, or "
-            f"uv venv --python {version} FOLDER) with what your project needs, and name its Python "
-            "in install.into and python (doit init does both)"
+            f"create an environment with Python {version} (conda create -n NAME python={version}, "
+            f"or uv venv --python {version} FOLDER), install your project's packages into it, and "
+            "set install.into and python to its Python (doit init sets both)"
         )
-    return f'set python: "{version}" (uv python install {version} where it is not installed)'
-
-
-def _find_unsupported_release(trial: WhatIf) -> Release | None:
-    """Return the requested release if it is known and does not support this Python."""
-    try:
-        release = find_release(trial.knowledge, trial.settings.torch.version)
-    except TorchyardError:
-        return None
-    return None if list_fitting_pythons(trial, release) == ("",) else release
+    return f'set python: "{version}" (to install it: uv python install {version})'
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
@@ -462,9 +388,8 @@ def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
         return ()
     if parse_major_minor(first) <= python <= parse_major_minor(last):
         return ("",)
-    return tuple(
-        dict.fromkeys((first, last) if python < parse_major_minor(first) else (last, first))
-    )
+    is_older = python < parse_major_minor(first)
+    return tuple(dict.fromkeys((first, last) if is_older else (last, first)))
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
@@ -487,7 +412,7 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
         if resolution := trial.resolve_with(target={"gpus": targets}):
             omitted = ", ".join(name for name in resolutions if name not in targets)
             gpus = ", ".join(f'"{name}"' for name in targets)
-            yield Suggestion(f"write target.gpus: [{gpus}], which leaves out {omitted}", resolution)
+            yield Suggestion(f"set target.gpus: [{gpus}], which leaves out {omitted}", resolution)
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:

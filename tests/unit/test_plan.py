@@ -136,7 +136,7 @@ def test_the_headline_says_what_and_why_and_where() -> None:
     assert plan_of(host()).headline == (
         ("profile", "p"),
         ("strategy", "prebuilt: PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
-        ("target", "12.0 (sm_120): no NVIDIA card seen here: RTX 5090 assumed"),
+        ("target", "12.0 (sm_120): no NVIDIA GPU found, RTX 5090 assumed"),
         ("torch", "2.15.0 (CUDA 13.2)"),
         ("toolkit", "CUDA 13.2 from Python packages"),
         ("into", "/yard/build/p, wheels in /yard/wheelhouse"),
@@ -145,7 +145,7 @@ def test_the_headline_says_what_and_why_and_where() -> None:
 
 def test_the_headline_of_a_cpu_build() -> None:
     told = dict(plan_of(host(), target={"gpus": []}).headline)
-    assert told["target"] == "CPU: a build for the CPU was asked for"
+    assert told["target"] == "CPU: target.gpus is empty"
     assert told["torch"] == "2.15.0 (CPU)"
     assert told["toolkit"] == "none: a CPU build needs none"
 
@@ -178,9 +178,9 @@ def test_profiles_for_cuda_plan_on_linux_and_windows(
     "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
 )
 def test_profiles_for_cuda_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
-    with pytest.raises(SettingsError, match="CUDA builds are not for macOS") as caught:
+    with pytest.raises(SettingsError, match="macOS has no CUDA builds") as caught:
         planned(host(system="macos", machine="arm64"), shipped[name], name)
-    assert (caught.value.location, caught.value.hint) == ("target.gpus", "write gpus: []")
+    assert (caught.value.location, caught.value.hint) == ("target.gpus", "set target.gpus: []")
 
 
 def assert_within(plan: Plan, root: PurePath) -> None:

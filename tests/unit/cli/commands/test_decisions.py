@@ -92,7 +92,7 @@ def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path
 
 def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: []}\n"))
-    assert rows["archs"] == "CPU: a build for the CPU was asked for"
+    assert rows["archs"] == "CPU: target.gpus is empty"
     assert rows["toolkit"] == "none: a CPU build needs none"
     assert "environment" not in rows
 

@@ -244,7 +244,7 @@ def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # n
 
 
 def test_what_cannot_be_planned_is_not_written(subject: SelectedProfile, heard: Heard) -> None:
-    with pytest.raises(TorchyardError, match="holds no torch") as told:
+    with pytest.raises(TorchyardError, match="has no torch") as told:
         init.run(subject, way="existing")
     assert "config/local.yaml was not written" in told.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
