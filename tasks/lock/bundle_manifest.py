@@ -52,17 +52,15 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 
     No fingerprint changes, because the sources are the same.
     """
-    stages = tuple(
-        replace(stage, job=_redirect_job(stage.job, bundle, folder)) for stage in plan.stages
-    )
-    return replace(plan, stages=stages)
-
-
-def _redirect_job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
-    if not isinstance(job, SourceJob | ExtensionJob):
-        return job
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
-    if mirror := mirrors.get(redact_secrets(job.location)):
-        mirrors[job.location] = mirror  # with credentials, as in the settings
-    return replace(job, mirrors={**job.mirrors, **mirrors})
+
+    def redirect_job(job: Any) -> Any:
+        if not isinstance(job, SourceJob | ExtensionJob):
+            return job
+        mirror = mirrors.get(redact_secrets(job.location))
+        with_credentials = {job.location: mirror} if mirror else {}  # as in the settings
+        return replace(job, mirrors={**job.mirrors, **mirrors, **with_credentials})
+
+    stages = tuple(replace(stage, job=redirect_job(stage.job)) for stage in plan.stages)
+    return replace(plan, stages=stages)

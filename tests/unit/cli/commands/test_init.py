@@ -228,7 +228,7 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
         ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
         ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
         ("extensions", "./nowhere", "there is no folder", "correct the path"),
-        ("into", "/nowhere/python", "there is no", "a Python that is there"),
+        ("into", "/nowhere/python", "does not exist", "an installed Python"),
     ],
 )
 def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # noqa: PLR0917
