@@ -48,10 +48,7 @@ class VerifiedFiles:
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Read the manifest of a bundle, a folder or a tar.
-
-    Raises `SettingsError` if there is no bundle or its format is unknown.
-    """
+    """Read the manifest of a bundle, a folder or a tar. Raises `SettingsError`."""
     try:
         bundle: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
@@ -163,9 +160,9 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy the wheels and sdists into `dest`, and return the new paths by bundle name.
+    """Link or copy wheels and sdists into `dest`, and return the new paths by bundle name.
 
-    Everything else in `dest` is removed, because pip and uv install whatever they find in a folder.
+    All else is removed, because pip and uv install whatever they find in a folder.
     """
     folder = PurePosixPath(WHEELS_FOLDER)
     wheels = {n: dest / PurePosixPath(n).name for n in paths if PurePosixPath(n).parent == folder}
@@ -219,10 +216,7 @@ _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """Return the folder to fill, next to `dest`, with the files of an earlier attempt.
-
-    Raises `NotOwnedError` if `dest` exists and is not a bundle that torchyard made.
-    """
+    """Return the folder to fill next to `dest`. Raises `NotOwnedError` for a path of the user."""
     is_tar = dest.suffix == _TAR_SUFFIX
     if dest.exists() and not (try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
         raise NotOwnedError(
@@ -281,10 +275,7 @@ class PackageCollector:
     log: PurePath
 
     def copy_file(self, file: Path, sha256: str) -> None:
-        """Copy a local file into the folder.
-
-        Raises `BadArtifactError` if it is missing or its digest has changed.
-        """
+        """Copy a local file into the folder. Raises `BadArtifactError` if it changed."""
         target = self.folder / file.name
         if target.is_file() and files.read_artifact(target).sha256 == sha256:
             return
@@ -324,10 +315,7 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit that is checked out in `tree`, a clone of `url` or a submodule of one.
-
-    `ref` is the ref that was requested, "" if the commit was requested directly.
-    """
+    """A commit of `url` in `tree`, a clone or a submodule; `ref` is the requested ref, or ""."""
 
     url: str
     tree: Path

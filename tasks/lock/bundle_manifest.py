@@ -1,7 +1,4 @@
-"""Define the manifest of a bundle, and redirect a plan to a bundle.
-
-A bundle holds everything that a profile is built from, in one folder or archive.
-"""
+"""Define the manifest of a bundle, and redirect a plan to a bundle."""
 
 from __future__ import annotations
 
@@ -32,9 +29,8 @@ class BundledFile:
 class Bundle:
     """The manifest bundle.json.
 
-    `repositories` maps the URL of a git repository to its folder. `archives` maps the URL of a
-    source archive to its file. The URLs have no credentials. `files` has every file of the bundle
-    by path.
+    `repositories` and `archives` map URLs, without credentials, to a git repository's folder and to
+    a source archive. `files` has every file of the bundle by path.
     """
 
     schema: int
@@ -48,10 +44,7 @@ class Bundle:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan that fetches from `folder`, where the bundle is or will be unpacked.
-
-    No fingerprint changes, because the sources are the same.
-    """
+    """Return the plan that fetches from `folder`. No fingerprint changes."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
 

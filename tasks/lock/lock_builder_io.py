@@ -1,7 +1,4 @@
-"""Create a section of torchyard.lock from the finished build of a profile.
-
-The values come from its manifests, checkouts and environment, the package digests from the index.
-"""
+"""Create a section of torchyard.lock from a finished build; package digests are the index's."""
 
 from __future__ import annotations
 
@@ -31,10 +28,9 @@ _BUILD_HINT = "run: doit build, then the same command again"
 
 
 class FinishedBuild:
-    """A profile with a finished build.
+    """A profile with a finished build of the current settings, or `TorchyardError` is raised.
 
-    Raises `TorchyardError` if it is not built, or if the settings changed since. `left_out` maps
-    the optional extensions that are missing to the reasons.
+    `left_out` maps the optional extensions that are missing to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:

@@ -1,7 +1,4 @@
-"""Define, parse, write and compare the sections of torchyard.lock, one for each profile.
-
-Unknown keys are rejected, because they could not be kept.
-"""
+"""Define, parse, write and compare the sections of torchyard.lock, one for each profile."""
 
 from __future__ import annotations
 
@@ -103,10 +100,7 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Parse the section of `profile`, None if the file has no such section.
-
-    Raises `SettingsError` with the line of a key or value that is invalid.
-    """
+    """Parse the section of `profile`, None without one. Raises `SettingsError` with the line."""
     if (section := split_sections(text).get(profile)) is None:
         return None
     number, section_text = section
@@ -122,10 +116,7 @@ def parse_section(text: str, profile: str) -> LockSection | None:
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
-    """Return the file's text with the section replaced, or removed for None.
-
-    Other sections stay as they are.
-    """
+    """Return the file's text with this section replaced, or removed for None."""
     sections = {name: lines.rstrip() for name, (_, lines) in split_sections(text).items()}
     sections.pop(profile, None)
     if section:

@@ -1,7 +1,4 @@
-"""Open a profile, and pin its plan to torchyard.lock and to a bundle.
-
-Neither of the two changes a fingerprint.
-"""
+"""Open a profile, and pin its plan to torchyard.lock and a bundle, without new fingerprints."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """A pinned plan, the lock section of its profile, and the bundle of the setting offline.
-
-    `mirrors` maps URLs to the mirrors that are used instead.
-    """
+    """A pinned plan, its lock section and bundle. `mirrors` maps URLs to those used instead."""
 
     plan: Plan
     section: Section | None = None
@@ -47,11 +41,7 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to torchyard.lock and to the bundle of the setting offline.
-
-    Raises `SettingsError` if the lock or the bundle is invalid, or if the bundle is for another
-    platform.
-    """
+    """Pin the plan to torchyard.lock and the bundle in offline. Raises `SettingsError`."""
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
         from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
@@ -111,10 +101,7 @@ def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> N
 
 @dataclass(frozen=True)
 class Profile:
-    """An opened profile: its settings, the host, the known facts, the decisions and the plan.
-
-    `pinned_plan` is the plan pinned to torchyard.lock and a bundle.
-    """
+    """An opened profile; `pinned_plan` is its plan, pinned to torchyard.lock and a bundle."""
 
     loaded: LoadedSettings
     layout: Layout
@@ -154,10 +141,7 @@ class SelectedProfile:
         return self.opened
 
     def read_settings(self) -> LoadedSettings:
-        """Return the settings, also of a profile that cannot be planned.
-
-        Raises `SettingsError` if they are not well-formed.
-        """
+        """Return the settings, also of a profile that cannot be planned. Raises `SettingsError`."""
         if self.opened:
             return self.opened.loaded
         loaded_settings = load_settings(self.root / "config", self.name, os.environ)

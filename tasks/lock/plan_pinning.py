@@ -1,7 +1,6 @@
-"""Pin a plan to a section of torchyard.lock, part by part.
+"""Pin a plan to a section of torchyard.lock. Changed parts are resolved again, with a warning.
 
-A part whose settings changed since is resolved again, with a warning. The pins are in the jobs and
-not in the fingerprints: a build that already matches them runs no stage.
+The pins are in the jobs and not in the fingerprints: a build that matches them runs no stage.
 """
 
 from __future__ import annotations

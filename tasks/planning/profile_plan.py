@@ -37,10 +37,7 @@ STAGE_KINDS = tuple(STAGE_VERBS)
 def make_plan(
     settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
 ) -> tuple[Resolution, Plan]:
-    """Return the resolution and the plan: every stage of this profile on this host.
-
-    Raises `SettingsError` for every mistake that can be found offline.
-    """
+    """Return resolution and plan. Raises `SettingsError` for mistakes that can be found offline."""
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     resolution = resolve_settings(settings, host, knowledge)
     _require_consistent_torch(settings, resolution)

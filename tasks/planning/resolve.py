@@ -1,7 +1,4 @@
-"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit.
-
-Every mistake that can be found offline raises `SettingsError` with the dotted key.
-"""
+"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit."""
 
 from __future__ import annotations
 
@@ -16,17 +13,15 @@ from tasks.planning.target_resolution import (
     find_targets,
     require_arch_support,
     require_consistent_use_cuda,
+    require_toolkit_targets,
+    resolve_toolkit,
 )
-from tasks.planning.toolkit_resolution import require_toolkit_targets, resolve_toolkit
 from tasks.settings.schema import Settings
 from tasks.stages.companions import needs_companion_build
 
 
 def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """Return the resolution for this host.
-
-    Raises `SettingsError`. The suggestions in the hint of an `UnsatisfiableError` were each tried.
-    """
+    """Return the resolution. The hint of an `UnsatisfiableError` has tried suggestions."""
     try:
         return resolve_without_suggestions(settings, host, knowledge)
     except UnsatisfiableError as error:
@@ -67,10 +62,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution with that strategy; `why` is the reason for a source build.
-
-    Raises `UnsatisfiableError`, and `SettingsError` if no other setting helps.
-    """
+    """Return the resolution with that strategy; `why` is the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -117,8 +109,7 @@ def _resolve_optional_toolkit(
 ) -> ToolkitResolution:
     """Return the toolkit. It may be missing if nothing is compiled: then only env.sh uses it.
 
-    An existing or prebuilt torch must have the same CUDA major as the toolkit, or its extension
-    builder (torch.utils.cpp_extension) fails.
+    torch's extension builder requires a toolkit of the same CUDA major.
     """
     try:
         toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)

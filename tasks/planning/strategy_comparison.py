@@ -28,10 +28,9 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """One strategy on this host.
+    """One strategy on this host, with the reason for it, or against it if it is not `possible`.
 
-    `why` is the reason for it if it is `possible`, else the reason against it. `cost` is for one
-    core; `cost.scale_to_cores` converts it.
+    `cost` is for one core; `cost.scale_to_cores` converts it.
     """
 
     strategy: Strategy
@@ -45,10 +44,7 @@ class StrategyOption:
 def compare_strategies(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[StrategyOption, ...]:
-    """Return prebuilt, source and existing, in this order; at most one is chosen.
-
-    Raises `SettingsError` for invalid targets.
-    """
+    """Return prebuilt, source and existing, in this order; at most one is chosen."""
     targets, _ = find_targets(settings, host, knowledge)
     try:
         chosen = resolve_without_suggestions(settings, host, knowledge)

@@ -1,7 +1,6 @@
 """Suggest other settings if a resolution fails. Each suggestion is tried before it is shown.
 
-Combinations that are known to be bad are not suggested. `what_if` has the single changes and the
-pairs; this module combines more changes and formats the result.
+`what_if` has single changes and pairs; this module combines more and formats the result.
 """
 
 from __future__ import annotations
@@ -19,18 +18,14 @@ from tasks.knowledge.cuda_toolkits import list_capable_toolkits
 from tasks.knowledge.facts import Release
 from tasks.knowledge.torch_releases import find_release, list_nearest_releases, list_uncovered_archs
 from tasks.planning import what_if
-from tasks.planning.target_resolution import find_targets
-from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
+from tasks.planning.target_resolution import CUDA_ARCHIVE_URL, find_targets
 from tasks.planning.torch_candidates import find_source_reason
 from tasks.settings.schema import Settings
 
 
 @dataclass(frozen=True)
 class CombinedChange:
-    """The values that differ from the settings and the host, "" for those that do not.
-
-    `installed` is a CUDA release that has to be installed first.
-    """
+    """The changed values, "" for unchanged ones; `installed` is a CUDA release to install first."""
 
     torch: str = ""
     python: str = ""
@@ -46,10 +41,7 @@ class CombinedChange:
 
 
 def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggestion]:
-    """Yield the working changes, the smallest first.
-
-    Wheels come before builds unless the settings require a build.
-    """
+    """Yield the working changes, the smallest first; builds last, unless they are required."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or not _has_any_support(trial):
         return
@@ -169,9 +161,7 @@ def list_suggestions(
 ) -> tuple[what_if.Suggestion, ...]:
     """Return at most one suggestion of each kind.
 
-    The kinds are another Python, another toolkit.path, any toolkit, another torch, another
-    strategy, several profiles, and fewer targets. Two changes at once are suggested only if no
-    single one helps; torch, CUDA and Python together only if no two do.
+    Two changes at once only if no single one helps; torch, CUDA and Python only if no two do.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     suggestions: list[what_if.Suggestion | None] = []
@@ -186,10 +176,7 @@ def list_suggestions(
 def format_wheel_alternatives(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """Suggest another wheel and a source build instead of a wheel that lacks code for a target.
-
-    Return "" if planning accepts neither.
-    """
+    """Suggest another wheel and a source build for a wheel that lacks a target, if they work."""
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     kinds = (what_if.suggest_other_wheels, what_if.suggest_source_build)
     suggestions = (next(kind(trial), None) for kind in kinds)

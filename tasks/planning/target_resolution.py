@@ -1,4 +1,4 @@
-"""Resolve the target architectures and check that the toolchain accepts them."""
+"""Resolve the target architectures and the CUDA toolkit, and check that the tools accept them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch, Host
-from tasks.core.resolution import Resolution, UnsatisfiableError
+from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge, arch_lists
-from tasks.knowledge.cuda_toolkits import can_compile_arch
+from tasks.knowledge.cuda_toolkits import can_compile_arch, find_toolkit, require_toolkit
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
@@ -16,17 +16,16 @@ from tasks.knowledge.machine_code_rules import (
     is_extension_arch_supported,
 )
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
+from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
+
+CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
 
 
 def find_targets(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[tuple[Arch, ...], str]:
-    """Return the architectures to build for, ascending, and the reason for them.
-
-    Raises `SettingsError`, and `UnsatisfiableError` for a GPU that does not exist in this kind of
-    machine.
-    """
+    """Return the architectures to build for, ascending, and the reason. Raises `SettingsError`."""
     requested, is_mac = settings.target.gpus, host.system == "macos"
     if requested == "auto":
         if is_mac:
@@ -63,10 +62,9 @@ _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
 
 def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
-    """Raise an error if the build tools cannot build for a target.
+    """Raise `UnsatisfiableError` if the build tools do not accept a target.
 
-    `UnsatisfiableError`: the tools do not accept a target. `SettingsError`: an arch variable of the
-    user is not understood, or leaves out a target.
+    `SettingsError`: an arch variable of the user is not understood, or leaves out a target.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
@@ -81,10 +79,7 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_supported_targets(
     settings: Settings, knowledge: Knowledge, choice: Resolution
 ) -> None:
-    """Raise an error if torch does not accept a target.
-
-    `UnsatisfiableError`, for which another torch is suggested, only if some torch accepts it.
-    """
+    """Require that torch accepts the targets. `UnsatisfiableError` only if some torch does."""
     torch = choice.torch
     extension_names = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
@@ -108,10 +103,7 @@ def _require_supported_targets(
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Suggest an arch that torch's extension builder accepts and whose code runs on the same GPU.
-
-    Return "" if there is no such arch.
-    """
+    """Suggest an arch that extensions accept and whose code runs on the same GPU, or return ""."""
     gpu = Arch(arch.major, arch.minor)
     cubins = {cubin for toolkit in knowledge.toolkits.values() for cubin in toolkit.makes}
     for other in sorted((cubin for cubin in cubins if not cubin.suffix), reverse=True):
@@ -127,8 +119,7 @@ def _require_arch_variables(
 ) -> None:
     """Require that each arch list is valid and compilable, and covers all targets.
 
-    CMake's variables need not cover the targets in a build of PyTorch: its tree discards them.
-    CMake still validates them first (pytorch.yaml, cmake-cuda-architectures-*).
+    PyTorch's tree validates CMake's variables, then discards them: they need not cover targets.
     """
     cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
     if extension:
@@ -163,10 +154,7 @@ _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
-    """Raise `SettingsError` if USE_CUDA contradicts the targets.
-
-    It must not be set for a CPU build, nor be off in a build for GPUs.
-    """
+    """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for GPUs."""
     # build.env takes precedence over build.flags
     values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
     assignments = [(section, value) for section, value in values.items() if value is not None]
@@ -186,3 +174,87 @@ def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     raise SettingsError(
         f"{message} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=hint
     )
+
+
+def resolve_toolkit(
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    cuda: str | None,
+    targets: tuple[Arch, ...],
+) -> ToolkitResolution:
+    """Return the toolkit for a torch with that CUDA release.
+
+    Raises `UnsatisfiableError` if it cannot compile for the targets or is not available.
+    """
+    provider = settings.toolkit.provider
+    required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    if provider == "path":
+        return _resolve_path_toolkit(settings, host)
+    require_toolkit_targets(knowledge, required, targets)
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == required]
+    if provider in {"auto", "system"} and matching:
+        home = matching[0].home
+        why = f"CUDA {matching[0].version} is at {home}"
+        return ToolkitResolution("system", required, home, why)
+    if provider != "system" and _is_on_pypi(knowledge, required):
+        return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
+    installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
+    raise UnsatisfiableError(
+        f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})",
+        location="toolkit",
+        hint="choose another torch, or other GPUs in target.gpus",
+    )
+
+
+def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
+    """Return True if toolkit.provider can provide that CUDA release here."""
+    provider = settings.toolkit.provider
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
+    match provider:
+        case "path":
+            return any(toolkit.asked for toolkit in matching)
+        case "system":
+            return bool(matching)
+    return (provider == "auto" and bool(matching)) or _is_on_pypi(knowledge, cuda)
+
+
+def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
+    try:
+        return find_toolkit(knowledge, cuda).pypi
+    except KnowledgeError as error:
+        raise SettingsError(error.message, location="toolkit.version", hint=error.hint) from error
+
+
+def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
+    path = settings.toolkit.path
+    kits = [kit for kit in host.toolkits if kit.asked]
+    if not path or not kits:
+        raise SettingsError(
+            f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path",
+            location="toolkit.path",
+            hint="set toolkit.path to the folder that contains bin/nvcc",
+        )
+    if settings.toolkit.version not in {"auto", kits[0].release}:
+        raise UnsatisfiableError(
+            f"CUDA {kits[0].version} is at {path}, but {settings.toolkit.version} is required",
+            location="toolkit.version",
+            hint="set another toolkit.path",
+        )
+    why = f"CUDA {kits[0].version} at {path}, from toolkit.path"
+    return ToolkitResolution("path", kits[0].release, kits[0].home, why)
+
+
+def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
+    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target."""
+    try:
+        require_toolkit(knowledge, cuda, targets)
+    except KnowledgeError as error:
+        # No toolkit is suggested: this torch may not build with one that can compile the targets
+        hint, release = (
+            "choose another torch, or other GPUs in target.gpus",
+            format_major_minor(cuda),
+        )
+        if release not in knowledge.toolkits:
+            hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
+        raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -21,16 +21,15 @@ from tasks.knowledge.torch_releases import (
     select_official_wheel,
 )
 from tasks.knowledge.versions import find_release_channel, format_published_version
-from tasks.planning.toolkit_resolution import is_toolkit_obtainable
+from tasks.planning.target_resolution import is_toolkit_obtainable
 from tasks.settings.schema import Settings
 
 
 @dataclass(frozen=True)
 class TorchCandidate:
-    """A torch that is available.
+    """A torch that is available, with the reason for its strategy.
 
-    `why` is the reason for its strategy. `cuda` is "13.2", None for the CPU. `index` is the package
-    index of a wheel, "" for the default one.
+    `cuda` is "13.2", None for the CPU. `index` is that of a wheel, "" for the default one.
     """
 
     strategy: Strategy
@@ -57,11 +56,7 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """Return the official wheel that covers every target.
-
-    It is for this torch, Python, platform and index. Raises `UnsatisfiableError` if there is no
-    such wheel or the release is not known.
-    """
+    """Return the official wheel for every target. Raises `UnsatisfiableError` if there is none."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":
@@ -87,10 +82,7 @@ def find_prebuilt_torch(
 def find_source_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
 ) -> TorchCandidate:
-    """Return a torch to build, with the CUDA release that suits it best.
-
-    Raises `SettingsError` and `UnsatisfiableError`.
-    """
+    """Return a torch to build, with the CUDA release that suits it best. Raises `SettingsError`."""
     version = settings.torch.version
     require_supported_python(knowledge, version, host.python)
     _require_source_ref(settings)
@@ -124,10 +116,7 @@ def find_source_torch(
 
 
 def _require_source_ref(settings: Settings) -> None:
-    """Raise `SettingsError` for a version without a tag, if it would be cloned.
-
-    Source: `release_candidates` in pytorch.yaml.
-    """
+    """Raise `SettingsError` for a clone of a version without a tag (pytorch.yaml)."""
     source, version = settings.source, settings.torch.version
     channel = find_release_channel(version)
     if not channel or source.ref != "auto" or source.path or source.tarball:

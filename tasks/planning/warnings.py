@@ -22,11 +22,9 @@ from tasks.settings.schema import Settings
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """Yield a warning for each known problem of a source build.
+    """Yield a warning for each known problem of a source build, and for GPUs of other machines.
 
-    With every strategy, yield a warning for targets that exist only in other kinds of machines
-    (`find_targets` raises an error for such a GPU's name). Only what planning knows is checked:
-    `doctor` checks compilers and glibc. A problem that a stage fixes is not reported.
+    Only what planning knows is checked: `doctor` checks compilers and glibc.
     """
     for arch in choice.targets:
         machine, cards = find_only_machine(knowledge, arch)
@@ -51,8 +49,8 @@ def list_capability_warnings(
 ) -> Iterator[str]:
     """Yield a warning if the only target is a capability and no GPU is visible.
 
-    Some guides confuse the capability of the RTX 50 series with 10.0 or 8.9. No warning for several
-    targets, a matrix entry, a suffix (`9.0a`), or the capability that `auto` assumes.
+    Some guides confuse the capability of the RTX 50 series with 10.0 or 8.9. A matrix entry or a
+    suffix (`9.0a`) is chosen on purpose.
     """
     gpus = loaded.settings.target.gpus
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
@@ -88,10 +86,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield a warning for each reason, with the unused keys and their locations.
-
-    No warning for a matrix entry: its profile has settings for the other entries, too.
-    """
+    """Yield the unused keys for each reason. A matrix entry has settings for others, too."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):

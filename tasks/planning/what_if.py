@@ -22,8 +22,7 @@ from tasks.knowledge.torch_releases import (
     select_official_wheel,
 )
 from tasks.knowledge.versions import parse_major_minor
-from tasks.planning.target_resolution import find_targets
-from tasks.planning.toolkit_resolution import CUDA_ARCHIVE_URL
+from tasks.planning.target_resolution import CUDA_ARCHIVE_URL, find_targets
 from tasks.planning.torch_candidates import find_source_reason
 from tasks.settings.schema import Settings
 
@@ -50,10 +49,9 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: dict[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with these keys changed, or on that host.
+        """Return the resolution with these keys changed, or on that host; None if that cannot work.
 
-        None if it fails, is known to be bad, or is a build with a toolkit that is neither requested
-        nor one that torch is published with.
+        A build needs a toolkit that is requested or that torch is published with.
         """
         changed = {
             name: getattr(self.settings, name).model_copy(update=keys)
@@ -111,10 +109,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a toolkit to install: first with the current settings, then with one more change.
-
-    Nothing with provider path: toolkit.path names the toolkit.
-    """
+    """Yield a toolkit to install: with the current settings, then with one more change."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
@@ -148,10 +143,7 @@ def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield, with provider path, the other toolkits that work there.
-
-    One that requires a source build is included only if none has a wheel.
-    """
+    """Yield other toolkits for provider path; those that require a build only if no other works."""
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
@@ -189,10 +181,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: ToolkitKeys, choice: Resolution
 ) -> str:
-    """Suggest toolkit.path as an alternative, with the provider it needs.
-
-    Return "" if the result would differ.
-    """
+    """Return the alternative toolkit.path with its provider, "" if the result would differ."""
     path_host = _add_host_toolkit(trial.host, cuda, asked=True)
     other_keys = {name: value for name, value in keys.items() if name != "provider"}
     for provider_keys in ({}, {"provider": "path"}):
@@ -207,10 +196,7 @@ def _format_path_alternative(
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
-    """Format a range of toolkits, such as `CUDA 12.0 to 12.9`.
-
-    CUDA releases that are newer than the facts are not tried.
-    """
+    """Return `CUDA 12.0 to 12.9`; releases that are newer than the facts are not tried."""
     versions = [cuda for cuda in knowledge.toolkits if cuda in able]
     all_versions = list(knowledge.toolkits)
     span = all_versions[all_versions.index(versions[0]) : all_versions.index(versions[-1]) + 1]
@@ -222,10 +208,7 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list[ToolkitKeys]:
-    """Return the change with the current provider, then with `other`.
-
-    The second is left out if the current provider already looks there.
-    """
+    """Return the change with the current provider, then with `other` if it looks elsewhere."""
     providers = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
     is_current_enough = trial.settings.toolkit.provider in providers
     return [keys] if is_current_enough else [keys, {**keys, "provider": other}]
@@ -243,10 +226,7 @@ _AUTO_TOOLKIT = {"version": "auto"}
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the nearest releases, newer before older, verified wheels before those only inferred.
-
-    Nothing if the settings require the existing torch, a source tree or another index.
-    """
+    """Yield the nearest releases, newer before older, verified wheels before inferred ones."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or find_source_reason(settings):
         return
@@ -273,10 +253,18 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield another release with its toolkit to install, if neither helps separately."""
-    for suggestion in suggest_releases(trial.add_all_toolkits()):
-        cuda = suggestion.resolution.toolkit.version
-        hint = f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {suggestion.hint}"
-        yield replace(suggestion, hint=hint)
+    return _add_toolkit_installs(suggest_releases(trial.add_all_toolkits()))
+
+
+def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
+    """Yield another Python with a toolkit to install, if neither helps separately."""
+    return _add_toolkit_installs(suggest_pythons(trial.add_all_toolkits()))
+
+
+def _add_toolkit_installs(suggestions: Iterator[Suggestion]) -> Iterator[Suggestion]:
+    for one in suggestions:
+        cuda = one.resolution.toolkit.version
+        yield replace(one, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {one.hint}")
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
@@ -287,10 +275,7 @@ def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield other official wheels that are known to contain code for every target.
-
-    Those of the same minor release come first, then those of the nearest.
-    """
+    """Yield other wheels that are known to have code for every target, the same minor first."""
     current, requested = trial.resolve_with(), trial.settings.torch.version
     # the newest known patch of the requested minor release, then of the nearest ones
     same_minor = [
@@ -336,11 +321,7 @@ def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the two ends of the release's Python range, the nearer one first.
-
-    Other interpreters of this machine are not considered: finding them takes processes, and this
-    module is pure.
-    """
+    """Yield the two ends of the release's Python range, the nearer one first."""
     try:
         release = find_release(trial.knowledge, trial.settings.torch.version)
     except TorchyardError:
@@ -352,20 +333,8 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
             yield Suggestion(hint, resolution)
 
 
-def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another Python with a toolkit to install, if neither helps separately."""
-    for suggestion in suggest_pythons(trial.add_all_toolkits()):
-        cuda = suggestion.resolution.toolkit.version
-        hint = f"{suggestion.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})"
-        yield replace(suggestion, hint=hint)
-
-
 def format_python_hint(version: str, *, into: bool) -> str:
-    """Return the hint to change to that Python.
-
-    With install.into, that environment must change too: it has the current Python, and wheels for
-    another cannot be installed there.
-    """
+    """Return the hint to change to that Python. With install.into, that changes, too."""
     if into:
         return (
             f"create an environment with Python {version} (conda create -n NAME python={version}, "
@@ -376,10 +345,7 @@ def format_python_hint(version: str, *, into: bool) -> str:
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first.
-
-    Return only "" if the current one fits.
-    """
+    """Return the Pythons to try with that release, the nearest first, "" if this one fits."""
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":

@@ -377,7 +377,8 @@ def test_another_profile_that_was_cut_off_in_its_first_install_has_to_give_it_ba
     held = install_journal_io.read_record(done)
     assert held
     files.create_owned_folder(done / install_journal_io.PENDING_FOLDER)
-    install_journal_io.write_pending(done, install_journal_io.PendingInstall("installing", held))
+    pending = install_journal_io.PendingInstall("installing", held)
+    manifests.write_manifest(done / install_journal_io.JOURNAL_FILE, pending)
     (done / install_journal_io.RECORD_FILE).unlink()
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)

@@ -1,7 +1,6 @@
-"""Describe the user's environment as one line of JSON. Runs in the user's interpreter.
+"""Describe the user's environment as one line of JSON, in its interpreter (Python 3.8 or later).
 
-The argument is the folder of torchyard's `packaging`, which knows the tags of the Python it runs
-in. Python 3.8 must be able to run this file.
+The argument is the folder of torchyard's `packaging`, which knows the interpreter's tags.
 """
 
 from __future__ import annotations

@@ -12,27 +12,11 @@ from filelock import FileLock, Timeout
 
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import TorchyardError
-from tasks.stages.install.install_journal_io import (
-    ASIDE_FOLDER,
-    BACKUP_FOLDER,
-    JOURNAL_FILE,
-    PENDING_BACKUP_FOLDER,
-    PENDING_FOLDER,
-    RECORD_FILE,
-    RESTORING_MARKER,
-    BackupFile,
-    InstallRecord,
-    PendingInstall,
-    is_environment_gone,
-    list_stamps,
-    read_pending,
-    read_record,
-    write_pending,
-    write_record,
-)
+from tasks.stages.install import install_journal_io as journal
+from tasks.stages.install.install_journal_io import BackupFile, InstallRecord
 from tasks.stages.install.install_swap_io import restore_files
 from tasks.stages.install.target_files_io import is_present, list_parents
-from tasks.system import files
+from tasks.system import files, manifests
 from tasks.system.output import print_line, print_warning
 from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
@@ -41,9 +25,8 @@ from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 class CommitResult:
     """The new replaced.json and what happens to the backups of the last install.
 
-    `originals` are files from before the first install. `edited` are files that the user changed or
-    added after an install. `superseded` are files from before the first install whose distribution
-    the user has replaced with another one since.
+    `originals` are files from before the first install, `superseded` those of them whose
+    distribution the user replaced since. `edited` are files that the user changed or added since.
     """
 
     result: InstallRecord
@@ -53,10 +36,7 @@ class CommitResult:
 
 
 def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
-    """Return the result of the install `new` after `before`. A rollback undoes both.
-
-    If the user replaced an installed distribution in between, the rollback restores the user's one.
-    """
+    """Return the result of `new` after `before`: a rollback restores what the user had last."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
     last = before.parts
@@ -113,38 +93,38 @@ def _classify_backup(
 
 def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
     """Commit the pending install and return the result."""
-    commit = compute_commit(read_record(stamp), new)
-    aside = f"{ASIDE_FOLDER}/{new.when}"
+    commit = compute_commit(journal.read_record(stamp), new)
+    aside = f"{journal.ASIDE_FOLDER}/{new.when}"
     moves = (
-        *((f"{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.superseded),
-        *((f"{PENDING_BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.edited),
+        *((f"{journal.BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.superseded),
+        *((f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.edited),
         *(
-            (f"{PENDING_BACKUP_FOLDER}/{path}", f"{BACKUP_FOLDER}/{path}")
+            (f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{journal.BACKUP_FOLDER}/{path}")
             for path in commit.originals
         ),
     )
-    pending = PendingInstall("settling", new, commit.result, moves)
-    write_pending(stamp, pending)
+    pending = journal.PendingInstall("settling", new, commit.result, moves)
+    manifests.write_manifest(stamp / journal.JOURNAL_FILE, pending)
     finish_commit(stamp, pending)
     return commit
 
 
-def finish_commit(stamp: Path, pending: PendingInstall) -> None:
+def finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
     """Finish a commit. After a SIGKILL in the middle, files that were moved are not moved again."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
         if is_present(source) and not is_present(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             files.replace_path(source, target)
     if pending.result:
-        write_record(stamp, pending.result)
+        manifests.write_manifest(stamp / journal.RECORD_FILE, pending.result)
     discard_pending(stamp)
 
 
 def discard_pending(stamp: Path) -> None:
     """Remove the pending install, and its folder if nothing else is in it."""
     # The journal first, so that the remaining files are never taken for a complete install
-    (stamp / JOURNAL_FILE).unlink(missing_ok=True)
-    files.remove_owned(stamp / PENDING_FOLDER)
+    (stamp / journal.JOURNAL_FILE).unlink(missing_ok=True)
+    files.remove_owned(stamp / journal.PENDING_FOLDER)
     if stamp.is_dir() and not any(stamp.iterdir()):
         stamp.rmdir()
 
@@ -156,25 +136,22 @@ def create_timestamp() -> str:
 
 def recover_installs(replaced: PurePath) -> None:
     """Undo interrupted installs, finish those that only had to be recorded, and finish restores."""
-    for stamp in list_stamps(replaced):
+    for stamp in journal.list_stamps(replaced):
         undo_pending(stamp)
-        record = read_record(stamp)
-        is_restoring = (stamp / RESTORING_MARKER).is_file()
-        if record is None or (is_restoring and not is_environment_gone(record)):
+        record = journal.read_record(stamp)
+        is_restoring = (stamp / journal.RESTORING_MARKER).is_file()
+        if record is None or (is_restoring and not journal.is_environment_gone(record)):
             restore_environment(stamp)
 
 
 def undo_pending(stamp: Path) -> None:
-    """Restore the files from before the pending install.
-
-    An install that was successfully imported is committed instead.
-    """
-    pending = read_pending(stamp)
+    """Restore the files from before the pending install, or commit it if it was imported."""
+    pending = journal.read_pending(stamp)
     if pending and pending.state == "settling":
         finish_commit(stamp, pending)
         return
-    if pending and not is_environment_gone(pending.exchange):
-        restore_backup(stamp, PENDING_BACKUP_FOLDER, pending.exchange)
+    if pending and not journal.is_environment_gone(pending.exchange):
+        restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, pending.exchange)
         print_line(
             f"an install into {pending.exchange.prefix} was interrupted; the files from before it "
             "were restored"
@@ -183,13 +160,10 @@ def undo_pending(stamp: Path) -> None:
 
 
 def restore_environment(stamp: Path) -> None:
-    """Restore the files from before the first install.
-
-    Afterwards only the files set aside are left in the stamp's folder.
-    """
+    """Restore the files from before the first install. Only files set aside remain in `stamp`."""
     undo_pending(stamp)
-    record = read_record(stamp)
-    if record and is_environment_gone(record):
+    record = journal.read_record(stamp)
+    if record and journal.is_environment_gone(record):
         raise TorchyardError(
             f"the environment {record.prefix} was removed or has another Python now, so its files "
             "cannot be restored",
@@ -197,20 +171,20 @@ def restore_environment(stamp: Path) -> None:
             hint="if you do not need the backup of its files, remove this folder",
         )
     if record:
-        files.write_atomic(stamp / RESTORING_MARKER, "")
-        restore_backup(stamp, BACKUP_FOLDER, record)
-    (stamp / RECORD_FILE).unlink(missing_ok=True)
-    (stamp / RESTORING_MARKER).unlink(missing_ok=True)
+        files.write_atomic(stamp / journal.RESTORING_MARKER, "")
+        restore_backup(stamp, journal.BACKUP_FOLDER, record)
+    (stamp / journal.RECORD_FILE).unlink(missing_ok=True)
+    (stamp / journal.RESTORING_MARKER).unlink(missing_ok=True)
     # A SIGKILL leaves temporary files
     for leftover in list(stamp.iterdir()) if stamp.is_dir() else ():
-        if leftover.name != ASIDE_FOLDER:
+        if leftover.name != journal.ASIDE_FOLDER:
             files.remove_owned(leftover)
     discard_pending(stamp)
 
 
 def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
     """Restore the backup in `store`, and warn about the user's files that were moved."""
-    aside = stamp / ASIDE_FOLDER / create_timestamp()
+    aside = stamp / journal.ASIDE_FOLDER / create_timestamp()
     if count := len(restore_files(record, stamp / store, aside)):
         subject = "1 file was" if count == 1 else f"{count} files were"
         print_warning(

@@ -20,11 +20,7 @@ STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backed-up file.
-
-    `sha256` is the digest of its bytes, `link` the target of a symbolic link. `owner` is the
-    distribution that replaced it.
-    """
+    """A backup: its digest, its target if it is a link, and the distribution replacing it."""
 
     owner: str
     sha256: str
@@ -43,12 +39,10 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """A changed distribution.
+    """A changed distribution: the versions `before` ("" if there was none) and `after`.
 
-    `before` is the previous version, "" if it was not installed, and `after` the new one.
-    `record_before` and `record` are the sha256 of the previous and the new RECORD, `path` is the
-    path of the new RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an
-    index.
+    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the new
+    RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an index.
     """
 
     before: str
@@ -61,10 +55,9 @@ class DistributionChange:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """The changes of an install in the environment `prefix`.
+    """The changes of an install in the environment `prefix`. Paths are POSIX paths relative to it.
 
-    Paths are relative to `prefix`, in POSIX form. `sites` are its site-packages folders, `folders`
-    the folders that existed before, with their modes.
+    `sites` are its site-packages folders, `folders` the previous folders with their modes.
     """
 
     python: str
@@ -79,10 +72,10 @@ class InstallRecord:
 
 @dataclass(frozen=True)
 class PendingInstall:
-    """An unfinished install.
+    """An unfinished install, `installing` until the packages have been imported, then `settling`.
 
-    The state is `installing` until the installed packages have been imported, then `settling`. Then
-    `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes replaced.json.
+    Then `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes
+    replaced.json.
     """
 
     state: Literal["installing", "settling"]
@@ -106,16 +99,6 @@ def read_record(stamp: Path) -> InstallRecord | None:
 def read_pending(stamp: Path) -> PendingInstall | None:
     """Return the pending install, None without one or if it has not changed anything yet."""
     return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
-
-
-def write_record(stamp: Path, record: InstallRecord) -> None:
-    """Write the record atomically."""
-    manifests.write_manifest(stamp / RECORD_FILE, record)
-
-
-def write_pending(stamp: Path, pending: PendingInstall) -> None:
-    """Write the pending install atomically."""
-    manifests.write_manifest(stamp / JOURNAL_FILE, pending)
 
 
 def _read_journal(path: Path, kind: type[T]) -> T | None:

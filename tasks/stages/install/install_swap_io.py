@@ -1,7 +1,6 @@
 """Back up, swap and restore the files of an install.
 
-Before anything is changed, every file of the replaced distributions is backed up, and any other
-file at the path of a new file.
+All files that an install replaces or removes are backed up before anything is changed.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError
+from tasks.stages.install import target_files_io as target_files
 from tasks.stages.install.install_journal_io import (
     PENDING_BACKUP_FOLDER,
     STAGING_FOLDER,
@@ -20,21 +20,10 @@ from tasks.stages.install.install_journal_io import (
 )
 from tasks.stages.install.target_environment_io import TargetEnvironment
 from tasks.stages.install.target_files_io import (
-    TEMPORARY_NAME,
     InstalledDistribution,
     StagedPackages,
-    compute_sha256,
-    find_distributions,
-    is_installed_file,
-    is_original_file,
     is_present,
-    link_or_copy,
-    list_bytecode,
-    list_distribution_files,
     list_parents,
-    read_link,
-    remove_empty_folders,
-    replace_file,
 )
 from tasks.stages.install.target_interpreter_io import build_unwritable_error
 from tasks.system.output import show_progress
@@ -46,33 +35,29 @@ _NOTHING_CHANGED = "nothing was changed"
 def find_replaced_files(
     target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the replaced distributions, and each path to back up with its new owner.
-
-    Raises `TorchyardError` for files that could not be restored.
-    """
-    distributions = find_distributions(target.prefix, target.sites, staging.versions)
+    """Return the replaced distributions, and each path to back up with its new owner."""
+    distributions = target_files.find_distributions(target.prefix, target.sites, staging.versions)
     _require_known_files(target, staging, distributions)
     paths = {
         path: name
         for name, distribution in distributions.items()
-        for path in list_distribution_files(target.prefix, distribution)
+        for path in target_files.list_distribution_files(target.prefix, distribution)
     }
     for path, placed in staging.placed.items():
         if path not in paths and is_present(target.prefix / path):
             paths[path] = placed.owner
-            compiled = list_bytecode(target.prefix / path)
+            compiled = target_files.list_bytecode(target.prefix / path)
             paths |= {p.relative_to(target.prefix).as_posix(): placed.owner for p in compiled}
     _require_clear_paths(target.prefix, {*paths, *staging.placed}, staging.placed)
     return distributions, paths
 
 
 def _require_known_files(
-    target: TargetEnvironment, staging: StagedPackages, old: Mapping[str, InstalledDistribution]
+    target: TargetEnvironment,
+    staging: StagedPackages,
+    old: Mapping[str, InstalledDistribution],
 ) -> None:
-    """Raise `TorchyardError` for a distribution without a list of its files.
-
-    The same for a torch folder without a distribution: both torches would be mixed.
-    """
+    """Require a list of the files of each distribution and, for a torch folder, a distribution."""
     for one in old.values():
         for info in one.unrecorded_infos:
             raise TorchyardError(
@@ -93,11 +78,7 @@ def _require_known_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise `TorchyardError` if a path cannot be written.
-
-    Parent folders must be writable folders of this environment and no links. Files must not be
-    folders.
-    """
+    """Require that parents are writable folders and no links, and that no file is a folder."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -131,21 +112,18 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up the files that will be replaced, and return the record of the install.
-
-    `wheels` are the sha256 of wheels by the distribution's name.
-    """
+    """Back up the replaced files and return the record; `wheels` are sha256 by distribution."""
     old, paths = find_replaced_files(target, staging)
     backups = {}
     for number, (path, owner) in enumerate(sorted(paths.items())):
         if number % 500 == 0:
             show_progress(f"backing up: {number:,} of {len(paths):,} files")
         original, copy = target.prefix / path, stamp / PENDING_BACKUP_FOLDER / path
-        link_or_copy(original, copy)
+        target_files.link_or_copy(original, copy)
         backups[path] = (
-            BackupFile(owner, "", read_link(original))
+            BackupFile(owner, "", target_files.read_link(original))
             if original.is_symlink()
-            else BackupFile(owner, compute_sha256(copy))
+            else BackupFile(owner, target_files.compute_sha256(copy))
         )
     folders = sorted(list_parents({*paths, *staging.placed}))
     return InstallRecord(
@@ -158,7 +136,7 @@ def back_up_files(
                 before=old[name].version if name in old else "",
                 record_before=old[name].record_digest if name in old else "",
                 after=version,
-                record=compute_sha256(stamp / STAGING_FOLDER / staging.records[name]),
+                record=target_files.compute_sha256(stamp / STAGING_FOLDER / staging.records[name]),
                 path=staging.records[name],
                 wheel=wheels.get(name, ""),
             )
@@ -180,21 +158,20 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
     for number, path in enumerate(record.placed):
         if number % 500 == 0:
             show_progress(f"installing: {number:,} of {len(record.placed):,} files")
-        replace_file(staged / path, prefix / path)
+        target_files.replace_file(staged / path, prefix / path)
     removed = [path for path in record.kept if path not in record.placed]
     for path in removed:
         (prefix / path).unlink(missing_ok=True)
-    remove_empty_folders(prefix, list_parents(removed) - list_parents(record.placed))
+    target_files.remove_empty_folders(prefix, list_parents(removed) - list_parents(record.placed))
 
 
 def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
-    """Remove the installed files and restore the backups from `store`.
+    """Remove the installed files and restore the backups from `store`, if all are intact.
 
-    Files that are neither and are in the way are moved to `aside` and returned. Raises
-    `TorchyardError` before anything is changed if a backup is damaged.
+    Files that are neither and are in the way are moved to `aside` and returned.
     """
     for path, backup in record.kept.items():
-        if not is_original_file(store / path, backup):
+        if not target_files.is_original_file(store / path, backup):
             parts = sorted(record.parts.items())
             old = [f"{name}=={part.before}" for name, part in parts if part.before]
             raise TorchyardError(
@@ -214,9 +191,11 @@ def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
             show_progress(f"restoring: {number:,} of {len(paths):,} files")
         if _restore_file(record, path, store, aside):
             displaced.append(path)
-    remove_empty_folders(prefix, list_parents({*paths, *displaced}) - record.folders.keys())
+    target_files.remove_empty_folders(
+        prefix, list_parents({*paths, *displaced}) - record.folders.keys()
+    )
     for name in sorted(record.folders):
-        (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
+        (prefix / name / target_files.TEMPORARY_NAME).unlink(missing_ok=True)
         if not (prefix / name).is_dir():
             (prefix / name).mkdir(parents=True)
             (prefix / name).chmod(record.folders[name])
@@ -227,32 +206,31 @@ def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
     """Return the files of distributions that replaced the installed ones since."""
     prefix = Path(record.prefix)
     paths: dict[str, None] = {}
-    for distribution in find_distributions(prefix, record.sites, record.parts).values():
+    for distribution in target_files.find_distributions(
+        prefix, record.sites, record.parts
+    ).values():
         records = [(info / "RECORD").relative_to(prefix).as_posix() for info in distribution.infos]
         if not all(_is_known_file(record, path, store) for path in records):
-            paths |= dict.fromkeys(list_distribution_files(prefix, distribution))
+            paths |= dict.fromkeys(target_files.list_distribution_files(prefix, distribution))
     return [path for path in paths if not _is_known_file(record, path, store)]
 
 
 def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
     """Return True if the file is the installed one or the one from before."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
-    if is_installed_file(target, record.placed.get(path)):
+    if target_files.is_installed_file(target, record.placed.get(path)):
         return True
-    return backup is not None and is_original_file(target, backup, store / path)
+    return backup is not None and target_files.is_original_file(target, backup, store / path)
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Move a user's file to `to`, with a suffix if a file is already there, and return True.
-
-    Bytecode is removed: Python creates it again.
-    """
+    """Move a user's file to `to` or beside it and return True; only remove bytecode."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
     while is_present(to):
         to = to.with_name(f"{to.name}.more")
-    link_or_copy(path, to)
+    target_files.link_or_copy(path, to)
     path.unlink()
     return True
 
@@ -260,18 +238,18 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
     """Restore or remove one file. Return True if a user's file was moved aside for it."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
-    is_unchanged = is_installed_file(target, record.placed.get(path))
-    if backup and not is_unchanged and is_original_file(target, backup, store / path):
+    is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
+    if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
         return False
     is_displaced = (
         not is_unchanged and is_present(target) and _displace_user_file(target, aside / path)
     )
     if backup:
-        replace_file(store / path, target)
+        target_files.replace_file(store / path, target)
     else:
         target.unlink(missing_ok=True)
     # the bytecode of the new file; that of the old one is in the backup
-    for file in list(list_bytecode(target)) if path in record.placed else ():
+    for file in list(target_files.list_bytecode(target)) if path in record.placed else ():
         if file.relative_to(record.prefix).as_posix() not in record.kept:
             file.unlink(missing_ok=True)
     return is_displaced

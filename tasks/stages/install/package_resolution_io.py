@@ -56,10 +56,7 @@ class SelectedWheel:
 
 
 def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
-    """Return the wheels to install, torch's first.
-
-    Raises `BadArtifactError` if one is missing in the wheelhouse.
-    """
+    """Return the wheels to install, torch's first. Raises `BadArtifactError` for a missing one."""
     torch = manifests.read_manifest(job.wheel, Wheel)
     if torch.artifact is None:
         raise BadArtifactError("this profile has no wheel of torch", location=str(job.wheel))
@@ -79,10 +76,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with this name and digest in the wheelhouse.
-
-    The name is not enough: extensions are built for several versions of torch.
-    """
+    """Return the wheel with this digest: extensions of several torches have the same name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -166,10 +160,7 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
 def compare_installed(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return the differences between the expected and the actual distributions.
-
-    Expected are those listed `before`, with `coming` installed. Reads only its arguments.
-    """
+    """Return the differences from the distributions `before`, with `coming` installed."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
     return [
         f"{name} {installed.get(name, 'is missing')} "
@@ -185,11 +176,10 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """The installer that resolves and unpacks for the interpreter `python`.
+    """The installer for the interpreter `python`: `uv` (its path), or else the pip of `pip`.
 
-    `uv` is its path, or None: then it is the pip of the interpreter `pip`. `prefix` is the
-    environment, `folder` a managed folder for the installer's files. `index` is used in addition to
-    the default one.
+    `prefix` is the environment, `folder` a managed folder for the installer's files. `index` is
+    used in addition to the default one.
     """
 
     python: str
@@ -221,10 +211,9 @@ class Installer:
 def resolve_requirements(
     installer: Installer, requirements: Sequence[str], reinstalled: Sequence[str]
 ) -> Mapping[str, str]:
-    """Return normalized name → version of all packages that would be installed or replaced.
+    """Return name → version of all packages that would be installed or replaced.
 
-    `requirements` are requirements or paths of wheels. Packages in `reinstalled` are included, even
-    if the same version is installed.
+    `requirements` may be paths of wheels. `reinstalled` are included, even if they are installed.
     """
     constraints = installer.folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in installer.constraints))
@@ -249,10 +238,7 @@ def resolve_requirements(
 
 
 def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install exactly `requirements` as if the folder `staged` were the prefix of the environment.
-
-    Scripts and RECORD are the same as they would be in the prefix.
-    """
+    """Install exactly `requirements` as if `staged` were the prefix, with the same scripts."""
     # no bytecode, which would contain the path of the staging folder
     pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
     options = ("--no-compile-bytecode",) if installer.uv else pip_options
@@ -282,11 +268,7 @@ def resolve_install(
     wheels: Sequence[SelectedWheel],
     record: InstallRecord | None,
 ) -> Mapping[str, str]:
-    """Return name → version of everything to install.
-
-    Extensions do not change installed packages: of their requirements only missing packages are
-    installed.
-    """
+    """Return name → version of everything to install. Extensions add only missing packages."""
     built = {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -328,10 +310,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield the requirements of packages that are not installed.
-
-    Warns about those that an installed version does not meet.
-    """
+    """Yield requirements without an installed version; warn about an unsuitable one."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

@@ -25,6 +25,7 @@ from tasks.stages.install import (
 from tasks.stages.install.install_commit_io import CommitResult
 from tasks.stages.install.install_journal_io import (
     ASIDE_FOLDER,
+    JOURNAL_FILE,
     PENDING_BACKUP_FOLDER,
     STAGING_FOLDER,
     InstallRecord,
@@ -45,10 +46,9 @@ _BYTES_PER_MIB = 2**20
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Return the MiB of all packages to install.
+    """Return the MiB of all packages to install, from the wheels and, for an index, costs.yaml.
 
-    The sizes are those of the wheels, and those in costs.yaml for packages of an index. Packages
-    of the build's environment in the same version are hard-linked to uv's cache: they need none.
+    Packages of the build's environment in the same version need none: uv's cache has hard links.
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
@@ -125,11 +125,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Report each failed import separately: a later one may be worse.
-
-    If all imports succeeded, Python crashed at exit, and the last import is reported. If none was
-    started, it is torch, the first one.
-    """
+    """Report each failed import; the last one if Python crashed at exit, torch if none began."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     tried = [
         (lines[begin].partition(" ")[2], lines[begin:end])
@@ -169,7 +165,8 @@ def apply_install(order: InstallOrder) -> InstallRecord:
         exchange = install_swap_io.back_up_files(
             stamp, order.target, staging, digests, install_commit_io.create_timestamp()
         )
-        install_journal_io.write_pending(stamp, PendingInstall("installing", exchange))
+        pending = PendingInstall("installing", exchange)
+        manifests.write_manifest(stamp / JOURNAL_FILE, pending)
     except BaseException:
         install_commit_io.discard_pending(stamp)  # the environment is unchanged
         raise
@@ -280,8 +277,7 @@ def _install_wheels(
 ) -> InstallRecord | None:
     """Install the wheels that are not installed yet, and return the record of all installs.
 
-    Raises `TorchyardError` if another profile has installed, or started to, into the environment:
-    only that profile can restore what it replaced.
+    Only the profile that installed first can restore the environment: others are rejected.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (

@@ -33,11 +33,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EnvironmentInfo:
-    """What the interpreter reports.
+    """What the interpreter reports: `tags` are the accepted wheel tags, the best first.
 
-    `tags` are the wheel tags it accepts, the best first; `markers` the environment markers for
-    requirements. `managed` is the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's
-    site-packages, each "" if missing.
+    `managed` is the file EXTERNALLY-MANAGED, `user_torch` a torch in the user's site-packages,
+    each "" if missing.
     """
 
     version: str
@@ -66,17 +65,11 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders, relative to the prefix.
-
-        Raises `TorchyardError` if one is outside the prefix.
-        """
+        """Return the site-packages folders, relative to the prefix, which must contain them."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
-        """Return the links on the paths of the site-packages folders and their targets.
-
-        Both are relative to the prefix, such as `lib64` → `lib` in a venv on Fedora.
-        """
+        """Return links in site-packages paths with their targets, such as `lib64` → `lib`."""
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):
@@ -102,10 +95,7 @@ class TargetEnvironment:
 
 
 def query_environment(python: PurePath) -> TargetEnvironment:
-    """Run the interpreter once, without writing anything, and return its environment.
-
-    Raises `TorchyardError` if the output cannot be parsed.
-    """
+    """Run the interpreter once, without writing anything, and return its environment."""
     script, location = environment_report_io.__file__, f"{SETTING_KEY} ({python})"
     argv = (str(python), "-B", script, str(Path(packaging.__file__).parent.parent))
     step_name = "list the installed packages"

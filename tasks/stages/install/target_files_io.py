@@ -1,7 +1,6 @@
 """Compare, link, replace and list files of the user's environment.
 
-A file is never written in place: a running Python may have it mapped, and other environments may
-share it. Each file is created beside its path and renamed.
+A file is never written in place, where it may be mapped or shared, but renamed from beside it.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if the file is the one from before the install.
-
-    With the backup `store`, a file of another size, or the same file, is recognized at once.
-    """
+    """Return True if the file is the one from before the install, with the backup `store`."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -119,10 +115,9 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages.
+    """The unpacked packages: versions and RECORDs by normalized name, and `placed`, all files.
 
-    `versions` are by normalized name, `records` the paths of their RECORD files, and `placed` all
-    their files. Paths are relative to the prefix.
+    Paths are relative to the prefix.
     """
 
     versions: Mapping[str, str]

@@ -34,12 +34,10 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What a Python interpreter is.
+    """What a Python is: `implementation` is "cpython", `kind` "usual" or "free-threaded".
 
-    `implementation` is its name in sys.implementation ("cpython"), `kind` "usual" or
-    "free-threaded", `prefix` its environment, with links resolved. `managed` is its file
-    EXTERNALLY-MANAGED, `unwritable` one of its folders, each "" without. `sites` are its
-    site-packages folders.
+    `prefix` is its environment, with links resolved, `managed` its file EXTERNALLY-MANAGED,
+    `unwritable` one of its folders, each "" without. `sites` are its site-packages folders.
     """
 
     implementation: str
@@ -67,10 +65,9 @@ def is_program_name(into: str) -> bool:
 
 
 def find_interpreter(into: str, root: PurePath) -> Path:
-    """Return the interpreter. A relative path starts at the checkout.
+    """Return the interpreter, with links: a venv's Python is one. Raises `SettingsError`.
 
-    Raises `SettingsError` if there is no such interpreter. Links are not resolved: a venv's Python
-    is a link to the one it was created with.
+    A relative path starts at the checkout.
     """
     if is_program_name(into):
         program = shutil.which(into)
@@ -97,10 +94,7 @@ def find_python_in(folder: Path) -> Path | None:
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run the interpreter and return what it is.
-
-    Raises `SettingsError` if it is not a Python that runs here.
-    """
+    """Run the interpreter and return what it is. Raises `SettingsError` if it is not a Python."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
@@ -132,10 +126,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` for an interpreter that cannot be installed into.
 
-    It is missing, not a Python, managed by torchyard, not writable, or another Python than the
-    wheels are built for. The environments `doit_prefixes`, of the Python that runs doit and of the
-    one it was created with, are rejected only for a name on PATH: in an active venv, `python` is
-    the one that torchyard is installed in.
+    `doit_prefixes`, of the Python that runs doit and its base, are rejected only for a name on
+    PATH: in an active venv, `python` is the one that torchyard is installed in.
     """
     into = settings.install.into
     if into is None:
@@ -160,10 +152,7 @@ def check_install_target(
 def _find_problem(
     into: str, python: Path, found: InterpreterInfo, layout: Layout, doit_prefixes: Collection[str]
 ) -> tuple[str, str] | None:
-    """Return message and hint for an environment that nothing may be installed into.
-
-    The install checks it again, hours later.
-    """
+    """Return message and hint for an unsuitable environment. The install checks it again."""
     if found.prefix == os.path.realpath(layout.venv):
         message = f"{python} belongs to the environment that this profile builds itself"
         return message, "write the path of the Python of another environment"

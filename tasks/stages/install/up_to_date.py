@@ -12,10 +12,7 @@ from tasks.system import manifests
 
 
 def is_stale(job: InstallJob) -> bool:
-    """Return True if the environment changed, for example through the user's pip.
-
-    torch's dependencies must be present, but another version of them is accepted.
-    """
+    """Return True if the environment changed, except for versions of torch's dependencies."""
     try:
         last = manifests.read_manifest(job.manifest, Installation)
         if str(find_interpreter(job.into, job.root)) != last.python:

@@ -57,4 +57,4 @@ def test_a_python_and_a_toolkit_are_advised_together_where_neither_alone_helps()
     asked = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
     told = refused(host(python="3.7.9"), **asked)
     assert 'set python: "3.9" (to install it: uv python install 3.9)' in told
-    assert "and install CUDA 12.4" in told
+    assert "install CUDA 12.4" in told
