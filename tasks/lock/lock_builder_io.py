@@ -51,10 +51,9 @@ class FinishedBuild:
         if profile.pinned_plan:  # the digests then also come from the bundle's files
             activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
         self.deps = manifests.read_manifest(self.layout.compute_manifest_path("deps"), DepsManifest)
-        folder, log = self.layout.build / "locking", self.layout.logs / "lock.log"
-        self.lister = DigestLister(
-            environments.find_uv(), self.deps.python, files.create_owned_folder(folder), log
-        )
+        folder = files.create_owned_folder(self.layout.build / "locking")
+        log = self.layout.logs / "lock.log"
+        self.lister = DigestLister(environments.find_uv(), self.deps.python, folder, log)
 
     def build_section(self) -> LockSection:
         """Return the section of the whole build."""

@@ -145,10 +145,7 @@ def _strip_empty(value: Any) -> Any:
 
 
 def _build_lock_error(location: str, message: str) -> SettingsError:
-    hint = (
-        f"restore {LOCK_NAME} from git, or remove the section and run: doit lock; to build without "
-        "the lock, set lock: false"
-    )
+    hint = "restore the file from git; or remove the section and run: doit lock; or set lock: false"
     return SettingsError(message, location=location, hint=hint)
 
 

@@ -62,9 +62,8 @@ def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
     locked, requested = section.release, choice.torch.partition("+")[0]
     if (section.strategy, locked) == (choice.strategy, requested):
         wheel = section.torch.wheel
-        prebuilt_job = next(
-            (stage.job for stage in plan.stages if isinstance(stage.job, PrebuiltJob)), None
-        )
+        jobs = (stage.job for stage in plan.stages)
+        prebuilt_job = next((job for job in jobs if isinstance(job, PrebuiltJob)), None)
         if not (wheel and prebuilt_job) or _meets_requirement(wheel, prebuilt_job.requirement):
             return ""
         locked = str(_parse_wheel_version(wheel) or wheel)

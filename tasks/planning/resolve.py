@@ -27,10 +27,9 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
     except UnsatisfiableError as error:
         from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - rarely needed
 
-        hint = (
-            format_suggestions(settings, host, knowledge, resolve_without_suggestions) or error.hint
-        )
-        raise UnsatisfiableError(error.message, location=error.location, hint=hint) from error
+        hint = format_suggestions(settings, host, knowledge, resolve_without_suggestions)
+        error.hint = hint or error.hint
+        raise
 
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:

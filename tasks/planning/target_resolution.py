@@ -251,10 +251,8 @@ def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # No toolkit is suggested: this torch may not build with one that can compile the targets
-        hint, release = (
-            "choose another torch, or other GPUs in target.gpus",
-            format_major_minor(cuda),
-        )
+        hint = "choose another torch, or other GPUs in target.gpus"
+        release = format_major_minor(cuda)
         if release not in knowledge.toolkits:
             hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -56,7 +56,7 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """Return the official wheel for every target. Raises `UnsatisfiableError` if there is none."""
+    """Return the official wheel for every target. Raises `UnsatisfiableError` without one."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":

@@ -63,10 +63,8 @@ class WhatIf:
             cuda = resolution.cuda if resolution.strategy == "source" else None
             if cuda not in {None, self.settings.toolkit.version}:
                 release = find_release(self.knowledge, resolution.torch)
-                published = list_published_toolkits(
-                    self.knowledge, release, resolution.targets, resolution.system
-                )
-                if cuda not in published:
+                platform = (resolution.targets, resolution.system)
+                if cuda not in list_published_toolkits(self.knowledge, release, *platform):
                     return None
         except TorchyardError:
             return None
@@ -116,9 +114,8 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
     needed = resolution.toolkit.version if resolution else ""  # what the refusal says is needed
     versions = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
     versions.sort(key=lambda cuda: cuda != needed)
-    changes = [
-        (cuda, keys) for keys in _list_provider_changes(trial, {}, "system") for cuda in versions
-    ]
+    key_sets = _list_provider_changes(trial, {}, "system")
+    changes = [(cuda, keys) for keys in key_sets for cuda in versions]
     for cuda, keys in [*changes, *((cuda, {"version": cuda}) for cuda in versions)]:
         result = trial.resolve_with(_add_host_toolkit(trial.host, cuda), toolkit=keys)
         if result and result.toolkit.version == cuda:
@@ -278,19 +275,15 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield other wheels that are known to have code for every target, the same minor first."""
     current, requested = trial.resolve_with(), trial.settings.torch.version
     # the newest known patch of the requested minor release, then of the nearest ones
-    same_minor = [
-        release
-        for minor, release in trial.knowledge.releases.items()
-        if parse_major_minor(minor) == parse_major_minor(requested)
-    ]
+    minor, releases = parse_major_minor(requested), trial.knowledge.releases
+    same_minor = [releases[name] for name in releases if parse_major_minor(name) == minor]
     for release in (*same_minor, *list_nearest_releases(trial.knowledge, requested)):
         keys = {"index": "auto", "version": release.patch, "local": None, "sha256": None}
         resolution = trial.resolve_with(torch=keys)
         if resolution is None or resolution.strategy != "prebuilt":
             continue
-        is_current = current and (current.torch, current.index) == (
-            *(resolution.torch, resolution.index),
-        )
+        found = (resolution.torch, resolution.index)
+        is_current = current and (current.torch, current.index) == found
         if not is_current and _has_verified_wheel(trial, resolution):
             hint = f"set {_format_changed_keys(trial, keys)}: {resolution.strategy_why}"
             yield Suggestion(hint, resolution)
@@ -313,10 +306,8 @@ def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
 def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
     if choice.strategy != "prebuilt":
         return True
-    host = trial.host
-    wheel = select_official_wheel(
-        trial.knowledge, choice.torch, choice.targets, host.system, host.machine, choice.cuda
-    )
+    platform = (trial.host.system, trial.host.machine, choice.cuda)
+    wheel = select_official_wheel(trial.knowledge, choice.torch, choice.targets, *platform)
     return wheel is not None and wheel.verified
 
 

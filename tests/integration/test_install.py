@@ -207,7 +207,7 @@ def test_what_a_persons_pip_put_there_in_between_is_what_comes_back(
     yard.theirs.install(smallwheels.torch(yard.root / "pips", "2.7.0", code="mine = 1"))
     theirs_now = {p: t for p, t in yard.theirs.tree().items() if "torch" in p}
     yard.install()
-    assert any("another installer replaced packages of the last install" in line for line in heard)
+    assert any("another installer replaced packages" in line for line in heard)
     kept = list((stamp(yard) / "aside").glob("*/**/of_2_5_1.py"))
     assert len(kept) == 1  # nothing of theirs is deleted without a copy
     restore(yard)
@@ -334,7 +334,7 @@ def test_what_an_extension_lacks_comes_with_it_and_nothing_moves_for_it(
     yard.install()
     assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
     assert versions(yard.theirs)["vision"] == "0.20.1"
-    assert "toyext requires vision<0.20, but the environment keeps its vision 0.20.1" in heard
+    assert "toyext requires vision<0.20, but vision 0.20.1 is not replaced" in heard
     restore(yard)
     assert yard.theirs.tree() == before
 

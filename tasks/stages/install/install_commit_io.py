@@ -47,11 +47,9 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
     }
     user_paths = {path for path, backup in before.kept.items() if backup.owner in user_packages}
     previous = {path: one for path, one in before.kept.items() if path not in user_paths}
-    fates = {
-        path: _classify_backup(before, user_packages, path, backup)
-        for path, backup in new.kept.items()
-    }
-    originals = {path: backup for path, backup in new.kept.items() if fates[path] == "original"}
+    kept = new.kept.items()
+    fates = {path: _classify_backup(before, user_packages, path, one) for path, one in kept}
+    originals = {path: backup for path, backup in kept if fates[path] == "original"}
     merged = {
         name: replace(part, before=last[name].before, record_before=last[name].record_before)
         for name, part in new.parts.items()
@@ -152,10 +150,8 @@ def undo_pending(stamp: Path) -> None:
         return
     if pending and not journal.is_environment_gone(pending.exchange):
         restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, pending.exchange)
-        print_line(
-            f"an install into {pending.exchange.prefix} was interrupted; the files from before it "
-            "were restored"
-        )
+        prefix = pending.exchange.prefix
+        print_line(f"an install into {prefix} was interrupted; the previous files were restored")
     discard_pending(stamp)
 
 
@@ -187,9 +183,8 @@ def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
     aside = stamp / journal.ASIDE_FOLDER / create_timestamp()
     if count := len(restore_files(record, stamp / store, aside)):
         subject = "1 file was" if count == 1 else f"{count} files were"
-        print_warning(
-            f"{subject} changed in {record.prefix} after the install and moved to {aside}"
-        )
+        where = f"in {record.prefix} after the install"
+        print_warning(f"{subject} changed {where} and moved to {aside}")
 
 
 @contextmanager

@@ -39,7 +39,7 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """A changed distribution: the versions `before` ("" if there was none) and `after`.
+    """A changed distribution: the versions `before` ("" if it was not installed) and `after`.
 
     `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the new
     RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an index.
@@ -108,7 +108,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
         return manifests.read_manifest(path, kind)
     except TorchyardError as error:
         error.hint = (
-            "do not remove this file: restoring your environment needs it; report this as a bug"
+            "keep this file, which a restore of your environment needs, and report this bug"
         )
         raise
 

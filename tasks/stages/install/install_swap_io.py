@@ -180,20 +180,16 @@ def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
                 hint=f"reinstall the old packages: {record.python} -m pip install {' '.join(old)}",
             )
     prefix = Path(record.prefix)
-    displaced = [
-        path
-        for path in _find_foreign_files(record, store)
-        if _displace_user_file(prefix / path, aside / path)
-    ]
+    foreign = _find_foreign_files(record, store)
+    displaced = [path for path in foreign if _displace_user_file(prefix / path, aside / path)]
     paths = sorted({*record.kept, *record.placed})
     for number, path in enumerate(paths):
         if number % 500 == 0:
             show_progress(f"restoring: {number:,} of {len(paths):,} files")
         if _restore_file(record, path, store, aside):
             displaced.append(path)
-    target_files.remove_empty_folders(
-        prefix, list_parents({*paths, *displaced}) - record.folders.keys()
-    )
+    added = list_parents({*paths, *displaced}) - record.folders.keys()
+    target_files.remove_empty_folders(prefix, added)
     for name in sorted(record.folders):
         (prefix / name / target_files.TEMPORARY_NAME).unlink(missing_ok=True)
         if not (prefix / name).is_dir():
@@ -241,9 +237,8 @@ def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) ->
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
         return False
-    is_displaced = (
-        not is_unchanged and is_present(target) and _displace_user_file(target, aside / path)
-    )
+    is_foreign = not is_unchanged and is_present(target)
+    is_displaced = is_foreign and _displace_user_file(target, aside / path)
     if backup:
         target_files.replace_file(store / path, target)
     else:

@@ -63,9 +63,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
     wheels = [_find_wheel(job, torch.artifact, "wheel")]
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():
-            print_warning(
-                f"{name} was not built; the others are installed without it (install.partial)"
-            )
+            print_warning(f"{name} was not built; the others are installed (install.partial)")
             continue
         built = manifests.read_manifest(manifest, BuiltExtension)
         if built.artifact:
@@ -274,12 +272,8 @@ def resolve_install(
     torch, *others = wheels
     requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
     reinstalled = [torch.name] if torch.name in new_wheels else []
-    extra = [
-        missing
-        for one in others
-        if one.name in new_wheels
-        for missing in _list_missing_requirements(one, target, built)
-    ]
+    new = [one for one in others if one.name in new_wheels]
+    extra = [text for one in new for text in _list_missing_requirements(one, target, built)]
     show_progress(f"resolving what torch requires in {target.prefix}")
     needs = resolve_requirements(installer, [requirement], reinstalled)
     if extra:
@@ -292,10 +286,8 @@ def resolve_install(
         try:
             needs = resolve_requirements(pinned, [requirement, *extra], reinstalled)
         except TorchyardError as error:
-            print_warning(
-                f"the extensions require {', '.join(extra)}, which cannot be installed with the "
-                f"installed packages: {error.message}"
-            )
+            missing = f"{', '.join(extra)}, which cannot be installed"
+            print_warning(f"the extensions require {missing}: {error.message}")
     return {**{name: version for name, version in needs.items() if name not in built}, **new_wheels}
 
 
@@ -320,7 +312,5 @@ def _list_missing_requirements(
         if name not in installed:
             yield requirement
         elif wheel_requirements_io.find_missing_requirements([requirement], installed):
-            print_warning(
-                f"{wheel.name} requires {requirement}, but the environment keeps its {name} "
-                f"{installed[name]}"
-            )
+            kept = f"{name} {installed[name]}"
+            print_warning(f"{wheel.name} requires {requirement}, but {kept} is not replaced")

@@ -127,10 +127,9 @@ def _check_import_failures(
 ) -> None:
     """Report each failed import; the last one if Python crashed at exit, torch if none began."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
-    tried = [
-        (lines[begin].partition(" ")[2], lines[begin:end])
-        for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
-    ]
+    ends = [*begins[1:], len(lines)]
+    outputs = [lines[begin:end] for begin, end in zip(begins, ends, strict=False)]
+    tried = [(output[0].partition(" ")[2], output) for output in outputs]
     failed = [(name, output) for name, output in tried if f"imported {name}" not in output]
     for name, output in failed or tried[-1:] or [("torch", lines)]:
         problem = environments.find_raised_exception(output) or error.message
@@ -162,9 +161,8 @@ def apply_install(order: InstallOrder) -> InstallRecord:
     try:
         staging = _unpack_packages(order)
         digests = {one.name: one.sha256 for one in order.chosen}
-        exchange = install_swap_io.back_up_files(
-            stamp, order.target, staging, digests, install_commit_io.create_timestamp()
-        )
+        now = install_commit_io.create_timestamp()
+        exchange = install_swap_io.back_up_files(stamp, order.target, staging, digests, now)
         pending = PendingInstall("installing", exchange)
         manifests.write_manifest(stamp / JOURNAL_FILE, pending)
     except BaseException:
@@ -241,8 +239,8 @@ def _report_install(order: InstallOrder, new: InstallRecord, commit: CommitResul
         print_warning(f"files that you changed after the install were moved to {aside}: {names}")
     if commit.superseded:
         print_warning(
-            "another installer replaced packages of the last install; doit restore restores those. "
-            f"The packages from before the first install were moved to {aside}"
+            "another installer replaced packages after the last install; doit restore will restore "
+            f"its packages. The files from before the first install were moved to {aside}"
         )
 
 
@@ -258,18 +256,12 @@ def run(job: InstallJob) -> tuple[Installation]:
     package_resolution_io.require_compatible_target(target, wheels)
     with install_commit_io.lock_environment(job.builds, target.prefix):
         record = _install_wheels(job, target, wheels)
-    return (
-        Installation(
-            python=target.python,
-            prefix=str(target.prefix),
-            distributions=tuple(
-                DistributionRecord(
-                    name, part.after, str(target.prefix / part.path), part.record, part.wheel
-                )
-                for name, part in sorted(record.parts.items() if record else ())
-            ),
-        ),
+    prefix = target.prefix
+    distributions = tuple(
+        DistributionRecord(name, part.after, str(prefix / part.path), part.record, part.wheel)
+        for name, part in sorted(record.parts.items() if record else ())
     )
+    return (Installation(target.python, str(prefix), distributions),)
 
 
 def _install_wheels(

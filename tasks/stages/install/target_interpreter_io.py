@@ -98,11 +98,8 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
-    not_python = SettingsError(
-        f"{python} is not a Python that runs on this machine",
-        location=key,
-        hint="write the path of another Python",
-    )
+    message = f"{python} is not a Python that runs on this machine"
+    not_python = SettingsError(message, location=key, hint="write the path of another Python")
     try:
         answer, managed, closed, *sites = [*shell.capture_output(command).splitlines(), "", "", ""]
     except (CommandFailedError, MissingToolError) as error:
