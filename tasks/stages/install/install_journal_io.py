@@ -107,9 +107,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
     try:
         return manifests.read_manifest(path, kind)
     except TorchyardError as error:
-        error.hint = (
-            "keep this file, which a restore of your environment needs, and report this bug"
-        )
+        error.hint = "keep this file, which doit restore needs, and report this as a bug"
         raise
 
 
