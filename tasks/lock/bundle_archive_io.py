@@ -35,8 +35,8 @@ from tasks.system.network import archive, index_client, network_access, package_
 from tasks.system.output import show_progress
 from tasks.system.package_installer import format_hashed_requirements
 
-_CREATE_HINT = "make it where there is a network: doit bundle --dest PATH"
-_COPY_HINT = "copy the bundle again, or make it again: doit bundle"
+_CREATE_HINT = "create it on a machine with a network: doit bundle --dest PATH"
+_COPY_HINT = "copy the bundle again, or create it again: doit bundle"
 
 
 @dataclass(frozen=True)
@@ -48,36 +48,31 @@ class VerifiedFiles:
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Read the manifest of a bundle, a folder or a tar.
-
-    Raises `SettingsError` if there is no bundle or its format is unknown.
-    """
+    """Read the manifest of a bundle, a folder or a tar. Raises `SettingsError`."""
     try:
         bundle: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
-        name_hint = "name the bundle itself, a folder with bundle.json or a tar"
+        path_hint = "correct the path"
+        if place.exists():
+            path_hint = f"set offline to a tar or to a folder with {MANIFEST_NAME}"
         raise SettingsError(
-            f"there is no bundle in {place}" if place.exists() else f"there is no {place}",
+            f"there is no bundle in {place}" if place.exists() else f"{place} does not exist",
             location="offline",
-            hint=f"{name_hint if place.exists() else 'correct the path'}; or {_CREATE_HINT}",
+            hint=f"{path_hint}; or {_CREATE_HINT}",
         ) from error
     names = [*bundle.files, *bundle.repositories.values(), *bundle.archives.values()]
     if bundle.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
-        raise SettingsError(
-            f"the bundle {place} is of another make", location="offline", hint=_CREATE_HINT
-        )
+        message = f"this torchyard cannot read the format of the bundle {place}"
+        raise SettingsError(message, location="offline", hint=_CREATE_HINT)
     return bundle
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
     """Raise `SettingsError` for a truncated tar, whose beginning can still be valid."""
-    size, minimum = (
-        place.stat().st_size,
-        sum(bundled_file.size for bundled_file in bundle.files.values()),
-    )
+    size, minimum = place.stat().st_size, sum(one.size for one in bundle.files.values())
     if place.is_file() and size < minimum:
         raise SettingsError(
-            f"the bundle {place} is cut off: {size} bytes, and its files alone have {minimum}",
+            f"the bundle {place} is truncated: it has {size} of at least {minimum} bytes",
             location="offline",
             hint=f"copy it again; or {_CREATE_HINT}",
         )
@@ -111,16 +106,20 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     """
     folder = resolve_bundle_folder(place, build)
     record_path = Path(build) / "offline.json"
-    if folder != place:
-        _unpack_bundle(place, bundle, folder)
+    if folder != place and not (folder.is_dir() and try_read_bundle(folder) == bundle):
+        files.remove_owned(folder)
+        show_progress(f"unpacking {place.name}")
+        try:
+            archive.extract_archive(place, folder)
+        except BadArtifactError as error:
+            error.hint = _COPY_HINT
+            raise
     _require_listed(place, bundle, folder)
     show_progress("verifying the bundle")
     wheels = files.create_owned_folder(Path(build) / "offline-wheels")
-    previous = (
-        manifests.read_manifest(record_path, VerifiedFiles)
-        if record_path.is_file()
-        else VerifiedFiles()
-    )
+    previous = VerifiedFiles()
+    if record_path.is_file():
+        previous = manifests.read_manifest(record_path, VerifiedFiles)
     paths = {name: folder / name for name in bundle.files}
     paths |= _collect_wheels(paths, wheels)
     stamps = dict(_verify_files(bundle, folder, paths, previous.stamps))
@@ -128,25 +127,10 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     network_access.start_offline_mode(wheels)
 
 
-def _unpack_bundle(place: Path, bundle: Bundle, folder: Path) -> None:
-    if folder.is_dir() and _is_same_bundle(try_read_bundle(folder), bundle):
-        return
-    files.remove_owned(folder)
-    show_progress(f"unpacking {place.name}")
-    try:
-        archive.extract_archive(place, folder)
-    except BadArtifactError as error:
-        raise BadArtifactError(error.message, location=error.location, hint=_COPY_HINT) from error
-
-
-def _is_same_bundle(one: Bundle | None, other: Bundle) -> bool:
-    return one == other
-
-
-def try_read_bundle(folder: Path) -> Bundle | None:
+def try_read_bundle(place: Path) -> Bundle | None:
     """Read the manifest of a bundle, or return None if there is no valid bundle."""
     try:
-        return read_bundle(folder)
+        return read_bundle(place)
     except TorchyardError:
         return None
 
@@ -176,32 +160,27 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy the wheels and sdists into `dest`, and return the new paths by bundle name.
+    """Link or copy wheels and sdists into `dest`, and return the new paths by bundle name.
 
-    Everything else in `dest` is removed, because pip and uv install whatever they find in a folder.
+    All else is removed, because pip and uv install whatever they find in a folder.
     """
-    wheel_names = [
-        name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)
-    ]
-    wheels = {name: dest / PurePosixPath(name).name for name in wheel_names}
+    folder = PurePosixPath(WHEELS_FOLDER)
+    wheels = {n: dest / PurePosixPath(n).name for n in paths if PurePosixPath(n).parent == folder}
     for path in dest.iterdir():
         if path not in wheels.values():
             files.remove_owned(path)
     for name, path in wheels.items():
-        _link_or_copy(paths[name], path)
+        source = paths[name]
+        if not source.is_file():
+            raise _build_bundle_error(source, "is missing")
+        if path.is_file() and _format_file_stamp(path) == _format_file_stamp(source):
+            continue
+        path.unlink(missing_ok=True)
+        try:
+            os.link(source, path)
+        except OSError:  # another file system, or one without hard links
+            shutil.copy2(source, path)
     return wheels
-
-
-def _link_or_copy(source: Path, dest: Path) -> None:
-    if not source.is_file():
-        raise _build_bundle_error(source, "is not there")
-    if dest.is_file() and _format_file_stamp(dest) == _format_file_stamp(source):
-        return
-    dest.unlink(missing_ok=True)
-    try:
-        os.link(source, dest)
-    except OSError:  # another file system, or one without hard links
-        shutil.copy2(source, dest)
 
 
 def _format_file_stamp(path: Path) -> str:
@@ -218,39 +197,32 @@ def _verify_files(
         path = paths[name]
         key = f"{path} {bundled_file.sha256}"
         if not path.is_file():
-            raise _build_bundle_error(path, "is not there")
+            raise _build_bundle_error(path, "is missing")
         stamp = _format_file_stamp(path)
         if before.get(key) != stamp and files.read_artifact(path).sha256 != bundled_file.sha256:
             if path != folder / name:
                 path.unlink()  # otherwise a corrected bundle would not be copied again
-            raise _build_bundle_error(
-                folder / name, f"has other bytes than its sha256 {bundled_file.sha256} says"
-            )
+            what = f"does not match its sha256 {bundled_file.sha256}"
+            raise _build_bundle_error(folder / name, what)
         yield key, stamp
 
 
 def _build_bundle_error(path: Path, what: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"{path.name} of the bundle {what}",
-        location=str(path),
-        hint=_COPY_HINT,
-    )
+    message = f"{path.name} of the bundle {what}"
+    return BadArtifactError(message, location=str(path), hint=_COPY_HINT)
 
 
 _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """Return the folder to fill, next to `dest`, with the files of an earlier attempt.
-
-    Raises `NotOwnedError` if `dest` exists and is not a bundle that torchyard made.
-    """
+    """Return the folder to fill next to `dest`. Raises `NotOwnedError` for a path of the user."""
     is_tar = dest.suffix == _TAR_SUFFIX
-    if dest.exists() and not (_is_bundle(dest) and (is_tar or files.is_marked(dest))):
+    if dest.exists() and not (try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
         raise NotOwnedError(
-            "this is there already, and no bundle that torchyard made",
+            "this path exists and is not a bundle that torchyard created",
             location=str(dest),
-            hint="name another place",
+            hint="choose another path for --dest",
         )
     folder = files.create_owned_folder(dest.with_name(f"{dest.name}.part{'s' * is_tar}"))
     files.mark_owned(folder)
@@ -258,21 +230,22 @@ def prepare_bundle_folder(dest: Path) -> Path:
     return folder
 
 
-def _is_bundle(place: Path) -> bool:
-    try:
-        return bool(read_bundle(place))
-    except TorchyardError:
-        return False
-
-
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     """Write the manifest and move the bundle to `dest`."""
-    bundled_files = dict(_list_files(folder))
+    bundled_files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if path.name not in (files.TAG, MANIFEST_NAME):
+            artifact = files.read_artifact(path)
+            name = path.relative_to(folder).as_posix()
+            bundled_files[name] = BundledFile(artifact.sha256, artifact.size)
     finished_bundle = replace(bundle, files=bundled_files)
     manifests.write_manifest(folder / MANIFEST_NAME, finished_bundle)
     if dest.suffix == _TAR_SUFFIX:
         partial_tar = dest.with_name(f"{dest.name}.part")
-        _write_tar(folder, partial_tar, [MANIFEST_NAME, *sorted(bundled_files)])
+        # the manifest first, so that it can be read without the rest
+        with tarfile.open(partial_tar, "w") as tar:
+            for name in (MANIFEST_NAME, *sorted(bundled_files)):
+                tar.add(folder / name, name, recursive=False, filter=_normalize_member)
         files.replace_path(partial_tar, dest)
         files.remove_owned(folder)
         return finished_bundle
@@ -283,20 +256,6 @@ def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     folder.rename(dest)
     files.remove_owned(previous)
     return finished_bundle
-
-
-def _list_files(folder: Path) -> Iterator[tuple[str, BundledFile]]:
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        if path.name not in (files.TAG, MANIFEST_NAME):
-            artifact = files.read_artifact(path)
-            yield path.relative_to(folder).as_posix(), BundledFile(artifact.sha256, artifact.size)
-
-
-def _write_tar(folder: Path, part: Path, names: list[str]) -> None:
-    """Write the tar with the manifest first, so that it can be read without the rest."""
-    with tarfile.open(part, "w") as tar:
-        for name in names:
-            tar.add(folder / name, name, recursive=False, filter=_normalize_member)
 
 
 def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -316,18 +275,15 @@ class PackageCollector:
     log: PurePath
 
     def copy_file(self, file: Path, sha256: str) -> None:
-        """Copy a local file into the folder.
-
-        Raises `BadArtifactError` if it is missing or its digest has changed.
-        """
+        """Copy a local file into the folder. Raises `BadArtifactError` if it changed."""
         target = self.folder / file.name
         if target.is_file() and files.read_artifact(target).sha256 == sha256:
             return
         if not file.is_file() or files.read_artifact(file).sha256 != sha256:
             raise BadArtifactError(
-                f"{file.name} is not here any more as it was built with",
+                f"{file.name} changed or was removed after the build",
                 location=str(file),
-                hint="doit clean, doit build, and the same command again",
+                hint="run: doit clean, doit build, then the same command again",
             )
         partial_file = target.with_name(f"{target.name}.part")
         shutil.copyfile(file, partial_file)
@@ -339,14 +295,11 @@ class PackageCollector:
             return
         requirements_file = self.scratch / "bundle.txt"
         files.write_atomic(requirements_file, format_hashed_requirements(locked))
-        argv = (self.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps")
-        options = ("--require-hashes", "--progress-bar", "off", "-d", str(self.folder))
         command = (
-            *argv,
-            *options,
+            *(self.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"),
+            *("--require-hashes", "--progress-bar", "off", "-d", str(self.folder)),
             *package_indexes.build_extra_index_options(index),
-            "-r",
-            str(requirements_file),
+            *("-r", str(requirements_file)),
         )
         index_client.run_index_client(command, "fetch the packages", self.log)
 
@@ -362,10 +315,7 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit that is checked out in `tree`, a clone of `url` or a submodule of one.
-
-    `ref` is the ref that was requested, "" if the commit was requested directly.
-    """
+    """A commit of `url` in `tree`, a clone or a submodule; `ref` is the requested ref, or ""."""
 
     url: str
     tree: Path
@@ -394,20 +344,15 @@ def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
     """Store the commit in the bare repository `bare`, which is created if it is missing."""
 
     def run_git(*argv: str) -> None:
-        shell.run_command(
-            build_git_command(
-                *argv, what=f"bundle {redact_secrets(one.url)}", at=bare, log=log, local=True
-            )
-        )
+        what = f"bundle {redact_secrets(one.url)}"
+        shell.run_command(build_git_command(*argv, what=what, at=bare, log=log, local=True))
 
     bare.mkdir(parents=True, exist_ok=True)
     run_git("init", "--quiet", "--bare")
     run_git("config", "uploadpack.allowAnySHA1InWant", "true")
-    fetch_options = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
-    source = one.tree.absolute().as_uri()
-    run_git(
-        *fetch_options, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit
-    )
+    config = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
+    fetch = ("fetch", "--quiet", "--no-tags", "--depth", "1", "--")
+    run_git(*config, *fetch, one.tree.absolute().as_uri(), one.commit)
     run_git("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
     if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
         for kind in ("heads", "tags"):  # the kind of the ref is not known here

@@ -1,7 +1,4 @@
-"""Define the manifest of a bundle, and redirect a plan to a bundle.
-
-A bundle holds everything that a profile is built from, in one folder or archive.
-"""
+"""Define the manifest of a bundle, and redirect a plan to a bundle."""
 
 from __future__ import annotations
 
@@ -32,9 +29,8 @@ class BundledFile:
 class Bundle:
     """The manifest bundle.json.
 
-    `repositories` maps the URL of a git repository to its folder. `archives` maps the URL of a
-    source archive to its file. The URLs have no credentials. `files` has every file of the bundle
-    by path.
+    `repositories` and `archives` map URLs, without credentials, to a git repository's folder and to
+    a source archive. `files` has every file of the bundle by path.
     """
 
     schema: int
@@ -48,21 +44,16 @@ class Bundle:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan that fetches from `folder`, where the bundle is or will be unpacked.
-
-    No fingerprint changes, because the sources are the same.
-    """
-    stages = tuple(
-        replace(stage, job=_redirect_job(stage.job, bundle, folder)) for stage in plan.stages
-    )
-    return replace(plan, stages=stages)
-
-
-def _redirect_job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
-    if not isinstance(job, SourceJob | ExtensionJob):
-        return job
+    """Return the plan that fetches from `folder`. No fingerprint changes."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
-    if mirror := mirrors.get(redact_secrets(job.location)):
-        mirrors[job.location] = mirror  # with credentials, as in the settings
-    return replace(job, mirrors={**job.mirrors, **mirrors})
+
+    def redirect_job(job: Any) -> Any:
+        if not isinstance(job, SourceJob | ExtensionJob):
+            return job
+        mirror = mirrors.get(redact_secrets(job.location))
+        with_credentials = {job.location: mirror} if mirror else {}  # as in the settings
+        return replace(job, mirrors={**job.mirrors, **mirrors, **with_credentials})
+
+    stages = tuple(replace(stage, job=redirect_job(stage.job)) for stage in plan.stages)
+    return replace(plan, stages=stages)

@@ -1,12 +1,8 @@
-"""Create a section of torchyard.lock from the finished build of a profile.
-
-The values come from its manifests, checkouts and environment; the digests of packages come from the
-index.
-"""
+"""Create a section of torchyard.lock from a finished build; package digests are the index's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,47 +24,36 @@ from tasks.system.environments import InstalledPackage
 from tasks.system.package_installer import DigestLister
 
 _UNREACHABLE = "its source could not be reached"
+_BUILD_HINT = "run: doit build, then the same command again"
 
 
 class FinishedBuild:
-    """A profile with a finished build.
+    """A profile with a finished build of the current settings, or `TorchyardError` is raised.
 
-    Raises `TorchyardError` if it is not built, or if the settings changed since. `left_out` maps
-    the optional extensions that are missing to the reasons.
+    `left_out` maps the optional extensions that are missing to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:
         self.profile, self.layout = profile, profile.layout
         self.choice = profile.choice
-        jobs = [stage.job for stage in self.profile.plan.find_stages("extensions")]
+        jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
         self.left_out = {job.name: reason for job in jobs if (reason := _explain_left_out(job))}
-        self._require_built()
+        left_out_names = {f"extensions:{name}" for name in self.left_out}
+        for stage in profile.plan.stages:
+            if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
+                continue  # a failed extension prevents the install into the user's environment
+            reasons: Sequence[str] = ("it was not built yet",)
+            if all(Path(path).is_file() for path in stage.outputs):
+                reasons = stage_record_io.find_rebuild_reasons(stage)
+            if reasons:
+                message = f"the build is not finished: {stage.name}: {reasons[0]}"
+                raise TorchyardError(message, hint=_BUILD_HINT)
         if profile.pinned_plan:  # the digests then also come from the bundle's files
             activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
         self.deps = manifests.read_manifest(self.layout.compute_manifest_path("deps"), DepsManifest)
-        self.lister = DigestLister(
-            environments.find_uv(),
-            self.deps.python,
-            files.create_owned_folder(self.layout.build / "locking"),
-            self.layout.logs / "lock.log",
-        )
-
-    def _require_built(self) -> None:
-        left_out_names = {f"extensions:{name}" for name in self.left_out}
-        for stage in self.profile.plan.stages:
-            if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
-                continue  # a failed extension prevents the install into the user's environment
-            has_outputs = all(Path(path).is_file() for path in stage.outputs)
-            reasons = (
-                stage_record_io.find_rebuild_reasons(stage)
-                if has_outputs
-                else ("it was not built yet",)
-            )
-            if reasons:
-                raise TorchyardError(
-                    f"there is no finished build: {stage.name}: {reasons[0]}",
-                    hint="doit build, then the same command again",
-                )
+        folder = files.create_owned_folder(self.layout.build / "locking")
+        log = self.layout.logs / "lock.log"
+        self.lister = DigestLister(environments.find_uv(), self.deps.python, folder, log)
 
     def build_section(self) -> LockSection:
         """Return the section of the whole build."""
@@ -101,10 +86,10 @@ class FinishedBuild:
 
         Packages that nothing requires (pip, a compiler cache) are in deps.
         """
-        installed, remaining = (
-            self._installed_packages,
-            {package.name for package in self._installed_packages.values() if not package.is_file},
-        )
+        overlay = self.deps.overlay
+        site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
+        installed = environments.read_installed_packages(site)
+        remaining = {package.name for package in installed.values() if not package.is_file}
         groups: dict[str, tuple[InstalledPackage, ...]] = {}
         for name, roots in self._list_roots(installed):
             required = remaining & environments.resolve_required_names(roots, installed)
@@ -113,23 +98,16 @@ class FinishedBuild:
         groups["deps"] += tuple(installed[package] for package in sorted(remaining))
         return groups
 
-    @cached_property
-    def _installed_packages(self) -> Mapping[str, InstalledPackage]:
-        overlay = self.deps.overlay
-        return environments.read_installed_packages(
-            Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
-        )
-
     def _list_roots(
-        self, here: Mapping[str, InstalledPackage]
+        self, installed: Mapping[str, InstalledPackage]
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         job: DepsJob = self.profile.plan.find_stages("deps")[0].job
         yield "deps", (*job.tools, *job.toolkit_packages)
-        yield "torch", here["torch"].requires if "torch" in here else ()
+        yield "torch", installed["torch"].requires if "torch" in installed else ()
         for extension in self.extensions:
             built = manifests.read_manifest(extension.manifest, BuiltExtension)
             name = built.artifact.name.partition("-")[0] if built.artifact else ""
-            package = here.get(canonicalize_name(name))
+            package = installed.get(canonicalize_name(name))
             yield extension.name, package.requires if package else ()
 
     def _lock_group(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
@@ -144,9 +122,8 @@ class FinishedBuild:
             return LockedInputs(**self._lock_source_tree(stage.job), packages=packages)
         if wheel.artifact is None:
             return LockedInputs(packages=packages)
-        return LockedInputs(
-            wheel=wheel.artifact.name, sha256=wheel.artifact.sha256, packages=packages
-        )
+        name, sha256 = wheel.artifact.name, wheel.artifact.sha256
+        return LockedInputs(wheel=name, sha256=sha256, packages=packages)
 
     def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:
         tree = manifests.read_manifest(job.manifest, SourceTree)
@@ -162,42 +139,32 @@ class FinishedBuild:
         extension = manifests.read_manifest(job.manifest, BuiltExtension)
         if extension.status != "built":
             raise TorchyardError(
-                f"there is no finished build: extensions:{job.name}: {_UNREACHABLE}",
-                hint="doit build, then the same command again; optional: true, where it may be "
-                "left out",
+                f"the build is not finished: extensions:{job.name}: {_UNREACHABLE}",
+                hint=f"{_BUILD_HINT}; to allow builds without this extension, set optional: true",
             )
         requires = environments.read_installed_packages(job.work / "requires").values()
-        return LockedInputs(
-            **self._lock_extension_source(job, extension.source),
-            requires=dict(
-                self.lister.find_digests(package for package in requires if not package.is_file)
-            ),
-            packages=self._lock_group(job.name),
-        )
+        digests = self.lister.find_digests(one for one in requires if not one.is_file)
+        source = self._lock_extension_source(job, extension.source)
+        packages = self._lock_group(job.name)
+        return LockedInputs(**source, requires=dict(digests), packages=packages)
 
-    def _lock_extension_source(
-        self, job: ExtensionJob, source: Mapping[str, str]
-    ) -> dict[str, Any]:
-        patches = tuple(filter(None, source.get("patches", "").split(", ")))
+    def _lock_extension_source(self, job: ExtensionJob, built: Mapping[str, str]) -> dict[str, Any]:
+        patches = tuple(filter(None, built.get("patches", "").split(", ")))
         match job.kind:
             case "path":
                 return {"path": self._format_relative_path(job.location), "patches": patches}
             case "wheel":
-                return {"wheel": source["wheel"], "sha256": source["sha256"]}
+                return {"wheel": built["wheel"], "sha256": built["sha256"]}
             case "sdist":
-                return {"sdist": job.location, "sha256": source["sha256"], "patches": patches}
-        git_source = {"git": source["git"], "ref": job.ref, "commit": source["commit"]}
+                return {"sdist": job.location, "sha256": built["sha256"], "patches": patches}
+        git_source = {"git": built["git"], "ref": job.ref, "commit": built["commit"]}
         submodules = dict(git.read_git_state(job.clone).submodules) if job.submodules else {}
         return {**git_source, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
-        """Return the path relative to the checkout, or only the name of an outside folder.
-
-        The location of an outside folder differs on other machines.
-        """
-        path = Path(location)
-        is_inside_root = path.is_relative_to(self.layout.root)
-        return path.relative_to(self.layout.root).as_posix() if is_inside_root else f"…/{path.name}"
+        """Return the path relative to the checkout, or only the name of an outside folder."""
+        path, root = Path(location), self.layout.root
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else f"…/{path.name}"
 
 
 def _explain_left_out(job: ExtensionJob) -> str:
@@ -205,9 +172,6 @@ def _explain_left_out(job: ExtensionJob) -> str:
     if not job.optional:
         return ""
     if not Path(job.manifest).is_file():
-        return "its stage did not come to its end"
-    return (
-        ""
-        if manifests.read_manifest(job.manifest, BuiltExtension).status == "built"
-        else _UNREACHABLE
-    )
+        return "its stage did not finish"
+    status = manifests.read_manifest(job.manifest, BuiltExtension).status
+    return "" if status == "built" else _UNREACHABLE

@@ -1,7 +1,4 @@
-"""Define, parse, write and compare the sections of torchyard.lock, one for each profile.
-
-Unknown keys are rejected, because they could not be kept.
-"""
+"""Define, parse, write and compare the sections of torchyard.lock, one for each profile."""
 
 from __future__ import annotations
 
@@ -68,10 +65,10 @@ class LockSection(StrictModel):
 
 
 def merge_kept_extensions(
-    now: LockSection, held: LockSection | None, names: Container[str]
+    now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Return the section `now` with the extensions `names` of `held` that it lacks."""
-    locked = held.extensions if held else {}
+    """Return the section `now` with the extensions `names` of `previous` that it lacks."""
+    locked = previous.extensions if previous else {}
     retained = {name: inputs for name, inputs in locked.items() if name in names}
     return now.model_copy(update={"extensions": {**retained, **now.extensions}})
 
@@ -89,25 +86,21 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
     sections: dict[str, tuple[int, list[str]]] = {}
     section_lines: list[str] | None = None
     for number, line in enumerate(text.splitlines(keepends=True)):
+        location = f"{LOCK_NAME}:{number + 1}"
         if header := _SECTION_KEY.match(line):
             if header["name"] in sections:
-                raise _build_lock_error(
-                    f"{LOCK_NAME}:{number + 1}", f'"{header["name"]}" is there twice'
-                )
+                raise _build_lock_error(location, f'there are two sections "{header["name"]}"')
             section_lines = []
             sections[header["name"]] = (number, section_lines)
         elif line[0] not in " #\r\n":
-            raise _build_lock_error(f"{LOCK_NAME}:{number + 1}", "this is no section of a profile")
+            raise _build_lock_error(location, "this line does not begin a section of a profile")
         if section_lines is not None:
             section_lines.append(line)
     return {name: (number, "".join(lines)) for name, (number, lines) in sections.items()}
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Parse the section of `profile`, None if the file has no such section.
-
-    Raises `SettingsError` with the line of a key or value that is invalid.
-    """
+    """Parse the section of `profile`, None without one. Raises `SettingsError` with the line."""
     if (section := split_sections(text).get(profile)) is None:
         return None
     number, section_text = section
@@ -118,35 +111,21 @@ def parse_section(text: str, profile: str) -> LockSection | None:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         path = (profile, *(part for part in problem["loc"] if part != "[key]"))
-        dotted = ".".join(map(str, path))
-        raise _build_lock_error(
-            find_key_location(path, tree), f"{dotted}: {problem['msg'].lower()}"
-        ) from error
+        message = f"{'.'.join(map(str, path))}: {problem['msg'].lower()}"
+        raise _build_lock_error(find_key_location(path, tree), message) from error
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
-    """Return the file's text with the section replaced, or removed for None.
-
-    Other sections stay as they are.
-    """
-    sections = {
-        name: section_text.rstrip()
-        for name, (_, section_text) in split_sections(text).items()
-        if name != profile
-    }
+    """Return the file's text with this section replaced, or removed for None."""
+    sections = {name: lines.rstrip() for name, (_, lines) in split_sections(text).items()}
+    sections.pop(profile, None)
     if section:
-        sections[profile] = _render_section(profile, section)
-    return (
-        "\n\n".join([_FILE_HEADER.rstrip(), *(sections[name] for name in sorted(sections))]) + "\n"
-    )
-
-
-def _render_section(profile: str, section: LockSection) -> str:
-    fields = _strip_empty(section.model_dump(mode="json"))
-    yaml_text: str = yaml.dump(
-        {profile: fields}, Dumper=_LockDumper, sort_keys=True, width=10_000, allow_unicode=True
-    )
-    return yaml_text.rstrip()
+        fields = {profile: _strip_empty(section.model_dump(mode="json"))}
+        options: dict[str, Any] = {"sort_keys": True, "width": 10_000, "allow_unicode": True}
+        rendered: str = yaml.dump(fields, Dumper=_LockDumper, **options)
+        sections[profile] = rendered.rstrip()
+    ordered = [sections[name] for name in sorted(sections)]
+    return "\n\n".join([_FILE_HEADER.rstrip(), *ordered]) + "\n"
 
 
 class _LockDumper(yaml.SafeDumper):
@@ -165,24 +144,20 @@ def _strip_empty(value: Any) -> Any:
     return {key: item for key, item in stripped.items() if item not in ("", {}, [])}
 
 
-def _build_lock_error(where: str, what: str) -> SettingsError:
-    return SettingsError(
-        what,
-        location=where,
-        hint=f"take {LOCK_NAME} from the repository again, or remove the section and let doit lock "
-        "write it; lock: false builds without",
-    )
+def _build_lock_error(location: str, message: str) -> SettingsError:
+    hint = "restore the file from git; or remove the section and run: doit lock; or set lock: false"
+    return SettingsError(message, location=location, hint=hint)
 
 
 _SHORT_LENGTH = 12  # digits of a digest or commit in a comparison
 
 
-def compare_sections(held: LockSection, now: LockSection) -> Iterator[str]:
+def compare_sections(locked: LockSection, now: LockSection) -> Iterator[str]:
     """Yield a line for each difference: `extensions.toy.commit: 1a2b3c4d5e6f → 0f9e8d7c6b5a`.
 
     Packages are compared by version, and by digest only if the versions are equal.
     """
-    yield from _compare_values(held.model_dump(mode="json"), now.model_dump(mode="json"), "")
+    yield from _compare_values(locked.model_dump(mode="json"), now.model_dump(mode="json"), "")
 
 
 def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:
@@ -193,9 +168,9 @@ def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:
         for name in sorted({*before, *after}):
             dotted = f"{key}.{name}" if key else name
             if name not in after:
-                yield f"{dotted}: locked, and not built"
+                yield f"{dotted}: locked, but not built"
             elif name not in before:
-                yield f"{dotted}: built, and not locked"
+                yield f"{dotted}: built, but not locked"
             else:
                 yield from _compare_values(before[name], after[name], dotted)
     elif before != after:
@@ -208,9 +183,9 @@ def _compare_packages(
     old, new = _parse_versions(before), _parse_versions(after)
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
-            yield f"{key}.{name}: {old.get(name, 'not locked')} → {new.get(name, 'not there')}"
+            yield f"{key}.{name}: {old.get(name, 'not locked')} → {new.get(name, 'not installed')}"
         elif not set(after[f"{name}=={new[name]}"]) <= set(before[f"{name}=={old[name]}"]):
-            yield f"{key}.{name}: {old[name]} with other bytes than the locked ones"
+            yield f"{key}.{name}: {old[name]} has another sha256 than the locked one"
 
 
 def _parse_versions(packages: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,4 @@
-"""Open a profile, and pin its plan to torchyard.lock and to a bundle.
-
-Neither of the two changes a fingerprint.
-"""
+"""Open a profile, and pin its plan to torchyard.lock and a bundle, without new fingerprints."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """A pinned plan, the lock section of its profile, and the bundle of the setting offline.
-
-    `mirrors` maps URLs to the mirrors that are used instead.
-    """
+    """A pinned plan, its lock section and bundle. `mirrors` maps URLs to those used instead."""
 
     plan: Plan
     section: Section | None = None
@@ -47,14 +41,12 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to torchyard.lock and to the bundle of the setting offline.
+    """Pin the plan to torchyard.lock and the bundle in offline. Raises `SettingsError`."""
+    lock_path, section = Path(layout.root) / LOCK_NAME, None
+    if settings.lock and lock_path.is_file():
+        from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
 
-    Raises `SettingsError` if the lock or the bundle is invalid, or if the bundle is for another
-    platform.
-    """
-    section = (
-        _read_section(Path(layout.root) / LOCK_NAME, layout.profile) if settings.lock else None
-    )
+        section = parse_section(read_yaml_text(lock_path, LOCK_NAME), layout.profile)
     if section:
         from tasks.lock.plan_pinning import pin_plan  # noqa: PLC0415 - most have no lock
 
@@ -73,17 +65,17 @@ def load_pinned_plan(
     return PinnedPlan(redirect_plan(plan, bundle, folder), section, bundle)
 
 
-def activate_sources(settings: Settings, layout: Layout, held: PinnedPlan) -> None:
+def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> None:
     """Activate the bundle or the mirrors. Must be called before anything is downloaded."""
     bundle_path = resolve_bundle_path(settings, layout)
-    if bundle_path and held.bundle:
+    if bundle_path and pinned.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
 
-        bundle_archive_io.activate_bundle(bundle_path, held.bundle, layout.build)
-    elif held.mirrors:
+        bundle_archive_io.activate_bundle(bundle_path, pinned.bundle, layout.build)
+    elif pinned.mirrors:
         from tasks.system.network import package_indexes  # noqa: PLC0415 - most have no mirror
 
-        package_indexes.set_index_mirrors(held.mirrors)
+        package_indexes.set_index_mirrors(pinned.mirrors)
 
 
 def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
@@ -91,35 +83,25 @@ def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
     return Path(layout.root) / settings.offline if settings.offline else None
 
 
-def _read_section(file: Path, profile: str) -> Section | None:
-    if not file.is_file():
-        return None
-    from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
-
-    return parse_section(read_yaml_text(file, LOCK_NAME), profile)
-
-
 def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> None:
     from tasks.lock.plan_pinning import identify_platform  # noqa: PLC0415 - most have no bundle
 
     python, platform = identify_platform(choice)
     if (bundle.python, bundle.platform) != (python, platform):
-        machine_hint = "make a bundle on a machine like this one"
-        python_hint = f'choose that Python (python: "{bundle.python}"), or {machine_hint}'
+        hint = "create a bundle on a machine like this one"
+        if bundle.platform == platform:
+            hint = f'set python: "{bundle.python}", or {hint}'
         raise SettingsError(
-            f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, and this is "
+            f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, but this is "
             f"Python {python} on {platform}",
             location="offline",
-            hint=python_hint if bundle.platform == platform else machine_hint,
+            hint=hint,
         )
 
 
 @dataclass(frozen=True)
 class Profile:
-    """An opened profile: its settings, the host, the known facts, the decisions and the plan.
-
-    `pinned_plan` is the plan pinned to torchyard.lock and a bundle.
-    """
+    """An opened profile; `pinned_plan` is its plan, pinned to torchyard.lock and a bundle."""
 
     loaded: LoadedSettings
     layout: Layout
@@ -134,10 +116,8 @@ class Profile:
         """Return the estimated cost of the build on one core, as far as the facts allow."""
         from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - not needed to list tasks
 
-        resolution = self.choice
-        return estimate_strategy_cost(
-            self.loaded.settings, self.knowledge, resolution.strategy, resolution.targets
-        )
+        settings, choice = self.loaded.settings, self.choice
+        return estimate_strategy_cost(settings, self.knowledge, choice.strategy, choice.targets)
 
 
 @dataclass(frozen=True)
@@ -157,16 +137,11 @@ class SelectedProfile:
     def require_profile(self) -> Profile:
         """Return the opened profile. Raises the problem of a profile that cannot be opened."""
         if self.opened is None:
-            raise self.problem or TorchyardError(
-                "this profile cannot be opened", location=self.name
-            )
+            raise self.problem or TorchyardError("cannot open this profile", location=self.name)
         return self.opened
 
     def read_settings(self) -> LoadedSettings:
-        """Return the settings, also of a profile that cannot be planned.
-
-        Raises `SettingsError` if they are not well-formed.
-        """
+        """Return the settings, also of a profile that cannot be planned. Raises `SettingsError`."""
         if self.opened:
             return self.opened.loaded
         loaded_settings = load_settings(self.root / "config", self.name, os.environ)

@@ -26,26 +26,21 @@ from tasks.stages.extensions.known_extensions import complete_extensions
 from tasks.stages.extensions.plan import list_build_warnings as extension_warnings
 from tasks.stages.extensions.plan import plan_extensions
 from tasks.stages.install.plan import plan as plan_install
-from tasks.stages.source.model import SourceJob
 from tasks.stages.source.plan import plan as plan_source
 from tasks.stages.validate.plan import plan as plan_validate
 from tasks.stages.wheel.plan import plan as plan_wheel
 
-_LOCAL_TORCH_ORIGINS = {"source": "built here", "existing": "the one that python has"}
+_LOCAL_TORCH_ORIGINS = {"source": "built here", "existing": "the one of the Python in python"}
 STAGE_KINDS = tuple(STAGE_VERBS)
 
 
 def make_plan(
     settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
 ) -> tuple[Resolution, Plan]:
-    """Return the resolution and the plan: every stage of this profile on this host.
-
-    Raises `SettingsError` for every mistake that can be found offline.
-    """
+    """Return resolution and plan. Raises `SettingsError` for mistakes that can be found offline."""
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     resolution = resolve_settings(settings, host, knowledge)
-    _require_python_torch(settings, resolution)
-    _require_prebuilt_torch(settings, resolution)
+    _require_consistent_torch(settings, resolution)
     stages = tuple(_plan_stages(settings, layout, resolution, knowledge))
     plan = Plan(
         stages=stages,
@@ -58,12 +53,9 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Add the replacements of the named mirrors to source.mirrors.
-
-    The user's entries take precedence.
-    """
-    preset_mirrors = collect_mirror_replacements(settings.mirrors, knowledge)
-    mirrors = {**preset_mirrors, **settings.source.mirrors}
+    """Add the named mirrors' replacements to source.mirrors, whose entries take precedence."""
+    presets = collect_mirror_replacements(settings.mirrors, knowledge)
+    mirrors = {**presets, **settings.source.mirrors}
     source = settings.source.model_copy(update={"mirrors": mirrors})
     return settings.model_copy(update={"source": source})
 
@@ -73,32 +65,25 @@ def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
     return Layout(root, profile, root / settings.wheel.wheelhouse)
 
 
-def _require_python_torch(settings: Settings, choice: Resolution) -> None:
-    names_by_key = {
-        "extensions": [extension.name for extension in settings.extensions],
-        "companions": settings.companions,
-    }
+def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
+    """Raise `SettingsError` for a setting that this kind of torch cannot have."""
+    is_library = choice.strategy == "source" and settings.build.backend == "cmake"
+    extension_names = [extension.name for extension in settings.extensions]
+    names_by_key = {"extensions": extension_names, "companions": settings.companions}
     for key, names in names_by_key.items():
-        if choice.strategy == "source" and settings.build.backend == "cmake" and names:
+        if is_library and names:
             raise SettingsError(
-                f"backend cmake makes no torch for Python, which {names[0]} needs",
+                f"backend cmake builds no torch for Python, which {names[0]} needs",
                 location=key,
-                hint=f"take the {key} out, or choose another build.backend",
+                hint=f"remove the {key}, or choose another build.backend",
             )
-
-
-def _require_prebuilt_torch(settings: Settings, choice: Resolution) -> None:
-    """Raise `SettingsError` if torch.local is set and torch is not a prebuilt wheel.
-
-    torch.local selects a wheel of an index.
-    """
     if settings.torch.local and choice.strategy != "prebuilt":
         raise SettingsError(
-            "it names a wheel on an index, and this torch is "
+            "torch.local selects a wheel of a package index, but this torch is "
             f"{_LOCAL_TORCH_ORIGINS[choice.strategy]}",
             location="torch.local",
-            hint="take it out, or set torch.strategy: prebuilt; what is built here is called by "
-            "wheel.local_version",
+            hint="remove torch.local, or set torch.strategy: prebuilt; to name the version of a "
+            "built torch, set wheel.local_version",
         )
 
 
@@ -116,14 +101,8 @@ def _plan_stages(
     stages.append(plan_wheel(settings, layout, choice, knowledge))
     stages += plan_extensions(settings, layout, choice, knowledge)
     if settings.install.into:
-        sizes = knowledge.package_sizes
-        stages.append(plan_install(settings, layout, choice, stages, sizes))
+        stages.append(plan_install(settings, layout, choice, stages, knowledge.package_sizes))
     return stages
-
-
-def _list_extension_names(stages: Sequence[Stage]) -> list[str]:
-    """Return the names of the extensions that are installed with torch, in order."""
-    return [stage.job.name for stage in stages if stage.kind == "extensions"]
 
 
 def _explain_absent_stages(
@@ -133,17 +112,15 @@ def _explain_absent_stages(
     absent = {}
     if choice.strategy != "source":
         absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")
-    elif settings.build.target:
-        reason = (
-            f"build.target {settings.build.target} is a part of the tree, and a part makes no wheel"
-        )
+    elif target := settings.build.target:
+        reason = f"build.target {target} builds a part of PyTorch, which has no wheel"
         absent = dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
-    if not _list_extension_names(stages):
-        companions_note = f", and {' and '.join(settings.companions)} came with torch"
-        reason = f"this profile lists no extensions{companions_note if settings.companions else ''}"
-        absent.setdefault("extensions", reason)
+    if not any(stage.kind == "extensions" for stage in stages):
+        companions = " and ".join(settings.companions)
+        note = f", and {companions} came with torch" if companions else ""
+        absent.setdefault("extensions", f"this profile lists no extensions{note}")
     if not settings.install.into:
-        absent.setdefault("install", "install.into names no environment of yours")
+        absent.setdefault("install", "install.into is not set")
     return absent
 
 
@@ -152,21 +129,20 @@ def _build_headline(
 ) -> list[tuple[str, str]]:
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
     cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
-    return [
+    lines = [
         ("profile", layout.profile),
         ("strategy", f"{choice.strategy}: {choice.strategy_why}"),
         ("target", f"{archs}: {choice.targets_why}"),
         ("torch", f"{choice.torch} ({cuda})"),
-        *(("source", _format_source(stage.job)) for stage in stages if stage.kind == "source"),
+    ]
+    for source in (stage.job for stage in stages if stage.kind == "source"):
+        ref = f" at {source.ref}" if source.kind == "git" else ""
+        count = len(source.patches)
+        patches = f", with {count} patch{'es' * (count > 1)}" if count else ""
+        lines.append(("source", f"{source.location}{ref}{patches}"))
+    lines += [
         ("toolkit", choice.toolkit.reason),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
         *(("and into", str(settings.install.into)) for stage in stages if stage.kind == "install"),
     ]
-
-
-def _format_source(source: SourceJob) -> str:
-    """Describe the source tree in one line."""
-    ref = f" at {source.ref}" if source.kind == "git" else ""
-    patches = len(source.patches)
-    patches_note = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""
-    return f"{source.location}{ref}{patches_note}"
+    return lines

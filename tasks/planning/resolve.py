@@ -1,7 +1,4 @@
-"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit.
-
-Every mistake that can be found offline raises `SettingsError` with the dotted key.
-"""
+"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit."""
 
 from __future__ import annotations
 
@@ -16,28 +13,23 @@ from tasks.planning.target_resolution import (
     find_targets,
     require_arch_support,
     require_consistent_use_cuda,
+    require_toolkit_targets,
+    resolve_toolkit,
 )
-from tasks.planning.toolkit_resolution import require_toolkit_targets, resolve_toolkit
 from tasks.settings.schema import Settings
 from tasks.stages.companions import needs_companion_build
 
-_REQUESTED_REASON = "asked for in torch.strategy"
-
 
 def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """Return the resolution for this host.
-
-    Raises `SettingsError`. The suggestions in the hint of an `UnsatisfiableError` were each tried.
-    """
+    """Return the resolution. The hint of an `UnsatisfiableError` has tried suggestions."""
     try:
         return resolve_without_suggestions(settings, host, knowledge)
     except UnsatisfiableError as error:
-        from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - only where there is something to remedy
+        from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - rarely needed
 
-        hint = (
-            format_suggestions(settings, host, knowledge, resolve_without_suggestions) or error.hint
-        )
-        raise UnsatisfiableError(error.message, location=error.location, hint=hint) from error
+        hint = format_suggestions(settings, host, knowledge, resolve_without_suggestions)
+        error.hint = hint or error.hint
+        raise
 
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
@@ -54,7 +46,11 @@ def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowl
         try:
             return resolve_strategy("source", settings, host, knowledge, no_wheel.message)
         except UnsatisfiableError as error:
-            raise _combine_errors(no_wheel, error) from error
+            if error.message == no_wheel.message:
+                raise
+            # either reason may be the easier one to change
+            message = f"{no_wheel.message}; for a build, {error.message}"
+            raise UnsatisfiableError(message, location=error.location, hint=error.hint) from error
     return resolve_strategy("prebuilt", settings, host, knowledge)
 
 
@@ -63,12 +59,9 @@ def resolve_strategy(
     settings: Settings,
     host: Host,
     knowledge: Knowledge,
-    why: str = _REQUESTED_REASON,
+    why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution with that strategy; `why` is the reason for a source build.
-
-    Raises `UnsatisfiableError`, and `SettingsError` if no other setting helps.
-    """
+    """Return the resolution with that strategy; `why` is the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -94,38 +87,16 @@ def resolve_strategy(
         machine=host.machine,
     )
     require_consistent_use_cuda(settings.build, resolution)
-    resolution = replace(
-        resolution, extensions=_has_extension_builds(settings, resolution, knowledge)
-    )
+    if not torch_candidates.is_partial_build(settings, torch.strategy):
+        has_companions = needs_companion_build(settings, resolution, knowledge)
+        resolution = replace(resolution, extensions=has_companions or bool(settings.extensions))
     if targets:
-        resolution = _apply_toolkit(
-            resolution,
-            torch,
-            _resolve_optional_toolkit(settings, host, knowledge, torch, resolution),
-        )
+        toolkit = _resolve_optional_toolkit(settings, host, knowledge, torch, resolution)
+        is_built = torch.strategy == "source" and toolkit.provider != "none"
+        cuda = toolkit.version if is_built else resolution.cuda
+        resolution = replace(resolution, toolkit=toolkit, cuda=cuda)
     require_arch_support(settings, knowledge, resolution)
     return resolution
-
-
-def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
-    """Return True if an extension or a companion package is compiled against torch.
-
-    Raises `SettingsError` for a companion package that does not exist for this torch.
-    """
-    if torch_candidates.is_partial_build(settings, choice.strategy):
-        return False
-    return needs_companion_build(settings, choice, knowledge) or bool(settings.extensions)
-
-
-def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> SettingsError:
-    """Combine the reason for no wheel and the reason for no build.
-
-    Either may be the easier one to change.
-    """
-    if no_build.message == no_wheel.message:
-        return no_build
-    message = f"{no_wheel.message}; and for a build, {no_build.message}"
-    return UnsatisfiableError(message, location=no_build.location, hint=no_build.hint)
 
 
 def _resolve_optional_toolkit(
@@ -135,44 +106,28 @@ def _resolve_optional_toolkit(
     torch: torch_candidates.TorchCandidate,
     choice: Resolution,
 ) -> ToolkitResolution:
-    """Return the toolkit. It may be missing if nothing is compiled: then only env.sh uses it."""
+    """Return the toolkit. It may be missing if nothing is compiled: then only env.sh uses it.
+
+    torch's extension builder requires a toolkit of the same CUDA major.
+    """
     try:
         toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
     except UnsatisfiableError as error:
-        is_provider_set = settings.toolkit.provider != "auto"
-        if (
-            torch.strategy == "source"
-            or choice.extensions
-            or settings.extensions
-            or is_provider_set
-        ):
+        is_compiled = torch.strategy == "source" or choice.extensions or settings.extensions
+        if is_compiled or settings.toolkit.provider != "auto":
             raise
-        unavailable = f"CUDA {torch.cuda} is not to be had here"
+        unavailable = f"CUDA {torch.cuda} is not available here"
         reason = unavailable if error.location == "toolkit" else error.message
         return ToolkitResolution("none", why=f"nothing is compiled, and {reason}")
-    if toolkit.provider != "none":
-        require_toolkit_targets(knowledge, toolkit.version, choice.targets)
-    return toolkit
-
-
-def _apply_toolkit(
-    choice: Resolution, torch: torch_candidates.TorchCandidate, toolkit: ToolkitResolution
-) -> Resolution:
-    """Add the toolkit, and set the CUDA release of a torch that is built to that of the toolkit.
-
-    An existing or prebuilt torch must have the same CUDA major as the toolkit, or its extension
-    builder (torch.utils.cpp_extension) fails.
-    """
-    choice = replace(choice, toolkit=toolkit)
     if toolkit.provider == "none":
-        return choice
-    if torch.strategy == "source":
-        return replace(choice, cuda=toolkit.version)
-    if torch.cuda and torch.cuda.partition(".")[0] != toolkit.version.partition(".")[0]:
+        return toolkit
+    require_toolkit_targets(knowledge, toolkit.version, choice.targets)
+    major = torch.cuda.partition(".")[0] if torch.cuda and torch.strategy != "source" else ""
+    if major and major != toolkit.version.partition(".")[0]:
         raise UnsatisfiableError(
             f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
             "extensions for it",
             location="toolkit",
-            hint=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
+            hint=f"choose a toolkit of CUDA {major}, or another torch",
         )
-    return choice
+    return toolkit

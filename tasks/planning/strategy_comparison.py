@@ -28,10 +28,9 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """One strategy on this host.
+    """One strategy on this host, with the reason for it, or against it if it is not `possible`.
 
-    `why` is the reason for it if it is `possible`, else the reason against it. `cost` is for one
-    core; `cost.scale_to_cores` converts it.
+    `cost` is for one core; `cost.scale_to_cores` converts it.
     """
 
     strategy: Strategy
@@ -45,10 +44,7 @@ class StrategyOption:
 def compare_strategies(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[StrategyOption, ...]:
-    """Return prebuilt, source and existing, in this order; at most one is chosen.
-
-    Raises `SettingsError` for invalid targets.
-    """
+    """Return prebuilt, source and existing, in this order; at most one is chosen."""
     targets, _ = find_targets(settings, host, knowledge)
     try:
         chosen = resolve_without_suggestions(settings, host, knowledge)
@@ -57,30 +53,19 @@ def compare_strategies(
     order: tuple[Strategy, ...] = ("prebuilt", "source", "existing")
     options = []
     for strategy in order:
-        resolution, reason = _try_strategy(strategy, chosen, settings, host, knowledge)
-        cost = estimate_strategy_cost(
-            settings, knowledge, strategy, resolution.targets if resolution else targets
-        )
         is_chosen = chosen is not None and chosen.strategy == strategy
+        resolution = chosen if is_chosen else None
+        reason = find_source_reason(settings) if strategy == "prebuilt" else ""
+        if not resolution and not reason:
+            why = "it can be built"
+            try:
+                resolution = resolve_strategy(strategy, settings, host, knowledge, why)
+            except SettingsError as error:
+                reason = error.message
+        reason = resolution.strategy_why if resolution else reason
+        option_targets = resolution.targets if resolution else targets
+        cost = estimate_strategy_cost(settings, knowledge, strategy, option_targets)
         options.append(
             StrategyOption(strategy, resolution is not None, is_chosen, reason, cost, resolution)
         )
     return tuple(options)
-
-
-def _try_strategy(
-    strategy: Strategy,
-    chosen: Resolution | None,
-    settings: Settings,
-    host: Host,
-    knowledge: Knowledge,
-) -> tuple[Resolution | None, str]:
-    if chosen and chosen.strategy == strategy:
-        return chosen, chosen.strategy_why
-    if strategy == "prebuilt" and (reason := find_source_reason(settings)):
-        return None, reason
-    try:
-        resolution = resolve_strategy(strategy, settings, host, knowledge, "it can be built")
-    except SettingsError as error:
-        return None, error.message
-    return resolution, resolution.strategy_why

@@ -1,4 +1,4 @@
-"""Resolve the target architectures and check that the toolchain accepts them."""
+"""Resolve the target architectures and the CUDA toolkit, and check that the tools accept them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch, Host
-from tasks.core.resolution import Resolution, UnsatisfiableError
+from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge, arch_lists
-from tasks.knowledge.cuda_toolkits import can_compile_arch
-from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.cuda_toolkits import can_compile_arch, find_toolkit, require_toolkit
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
@@ -17,52 +16,45 @@ from tasks.knowledge.machine_code_rules import (
     is_extension_arch_supported,
 )
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
+from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
+
+CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
 
 
 def find_targets(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[tuple[Arch, ...], str]:
-    """Return the architectures to build for, ascending, and the reason for them.
-
-    Raises `SettingsError`, and `UnsatisfiableError` for a GPU that does not exist in this kind of
-    machine.
-    """
-    requested = settings.target.gpus
-    if requested == "auto" and host.system == "macos":
-        return (), "macOS has no CUDA"
-    if requested == "auto" and host.gpus:
-        archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
-        names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
-        return tuple(sorted(archs)), f"{names} in this machine"
+    """Return the architectures to build for, ascending, and the reason. Raises `SettingsError`."""
+    requested, is_mac = settings.target.gpus, host.system == "macos"
     if requested == "auto":
-        default_gpu = resolve_gpu(knowledge, knowledge.default_gpu)
-        return (
-            default_gpu.arch,
-        ), f"no NVIDIA card seen here: {shorten_gpu_name(default_gpu.name)} assumed"
-    if requested and host.system == "macos":
+        if is_mac:
+            return (), "macOS has no CUDA"
+        if host.gpus:
+            names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
+            archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
+            return tuple(sorted(archs)), f"{names} in this machine"
+        gpu = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (gpu.arch,), f"no NVIDIA GPU found, {shorten_gpu_name(gpu.name)} assumed"
+    if requested and is_mac:
         raise SettingsError(
-            "CUDA builds are not for macOS", location="target.gpus", hint="write gpus: []"
+            "macOS has no CUDA builds", location="target.gpus", hint="set target.gpus: []"
         )
     try:
         facts = [resolve_gpu(knowledge, name) for name in requested]
     except KnowledgeError as error:
         raise SettingsError(error.message, location="target.gpus", hint=error.hint) from error
-    _require_possible_machine(facts, host)
-    why = ", ".join(requested) or "a build for the CPU was asked for"
-    return tuple(sorted({fact.arch for fact in facts})), why
-
-
-def _require_possible_machine(facts: list[GpuFact], host: Host) -> None:
     for fact in facts:
         if fact.machine and fact.machine != normalize_machine(host.machine):
             raise UnsatisfiableError(
-                f"{shorten_gpu_name(fact.name)} is in {fact.machine} machines, and this is "
-                f"{format_platform(host.system, host.machine)}: what is built here does not "
+                f"{shorten_gpu_name(fact.name)} exists only in {fact.machine} machines, and this "
+                f"one is {format_platform(host.system, host.machine)}: a build from here does not "
                 "run there",
                 location="target.gpus",
                 hint=f"build on a machine of that kind ({fact.machine})",
             )
+    why = ", ".join(requested) or "target.gpus is empty"
+    return tuple(sorted({fact.arch for fact in facts})), why
 
 
 _TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
@@ -70,10 +62,9 @@ _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
 
 def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
-    """Raise an error if the build tools cannot build for a target.
+    """Raise `UnsatisfiableError` if the build tools do not accept a target.
 
-    `UnsatisfiableError`: the tools do not accept a target. `SettingsError`: an arch variable of the
-    user is not understood, or leaves out a target.
+    `SettingsError`: an arch variable of the user is not understood, or leaves out a target.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
@@ -88,11 +79,7 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_supported_targets(
     settings: Settings, knowledge: Knowledge, choice: Resolution
 ) -> None:
-    """Raise an error if torch does not accept a target.
-
-    `UnsatisfiableError`, for which another torch is suggested, is raised only if some torch accepts
-    it.
-    """
+    """Require that torch accepts the targets. `UnsatisfiableError` only if some torch does."""
     torch = choice.torch
     extension_names = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
@@ -111,74 +98,53 @@ def _require_supported_targets(
         try:
             arch_lists.format_torch_cmake_archs(knowledge, torch, choice.targets)
         except KnowledgeError as error:
-            raise UnsatisfiableError(
-                error.message, location="target.gpus", hint=error.hint
-            ) from error
+            location = "target.gpus"
+            raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Suggest another arch for one that torch's extension builder does not accept.
-
-    The code of the suggested arch runs on the same GPU. Return "" if there is no such arch.
-    """
-    gpu_arch = Arch(arch.major, arch.minor)
-    compilable = {
-        cubin for kit in knowledge.toolkits.values() for cubin in kit.makes if not cubin.suffix
-    }
-    alternatives = [
-        other
-        for other in sorted(compilable, reverse=True)
-        if classify_compatibility(knowledge, MachineCode(frozenset([other])), gpu_arch)
-        and is_extension_arch_supported(knowledge, torch, other)
-    ]
-    if not alternatives:
-        return ""
-    note = "" if alternatives[0] == gpu_arch else f", whose code runs on {gpu_arch}"
-    return f'write "{alternatives[0]}"{note}'
+    """Suggest an arch that extensions accept and whose code runs on the same GPU, or return ""."""
+    gpu = Arch(arch.major, arch.minor)
+    cubins = {cubin for toolkit in knowledge.toolkits.values() for cubin in toolkit.makes}
+    for other in sorted((cubin for cubin in cubins if not cubin.suffix), reverse=True):
+        if classify_compatibility(
+            knowledge, MachineCode(frozenset([other])), gpu
+        ) and is_extension_arch_supported(knowledge, torch, other):
+            return f'write "{other}"' + ("" if other == gpu else f", whose code runs on {gpu}")
+    return ""
 
 
 def _require_arch_variables(
-    given: Mapping[str, str],
-    where: str,
-    knowledge: Knowledge,
-    choice: Resolution,
-    *,
-    extension: bool,
+    env: Mapping[str, str], key: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
 ) -> None:
     """Require that each arch list is valid and compilable, and covers all targets.
 
-    CMake's variables need not cover the targets in a build of PyTorch: its tree discards them.
-    CMake still validates them first (pytorch.yaml, cmake-cuda-architectures-*).
+    PyTorch's tree validates CMake's variables, then discards them: they need not cover targets.
     """
-    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & given.keys()):
+    cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
+    if extension:
+        parse = arch_lists.parse_extension_archs
+    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):
         try:
-            code = _parse_arch_list(name, given[name], knowledge, choice, extension=extension)
+            if name in _CMAKE_VARIABLES:
+                code = arch_lists.parse_cmake_archs(knowledge, cuda, env[name])
+            else:
+                code = parse(knowledge, choice.torch, env[name])
             if code:
                 _require_toolkit_archs(knowledge, code, choice)
-                if extension or name == _TORCH_VARIABLE:
-                    arch_lists.require_covered_targets(knowledge, code, choice.targets, given[name])
+            if code and (extension or name == _TORCH_VARIABLE):
+                arch_lists.require_covered_targets(knowledge, code, choice.targets, env[name])
         except KnowledgeError as error:
-            raise SettingsError(
-                error.message, location=f"{where}.{name}", hint=error.hint
-            ) from error
-
-
-def _parse_arch_list(
-    name: str, text: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
-) -> MachineCode | None:
-    if name in _CMAKE_VARIABLES:
-        return arch_lists.parse_cmake_archs(knowledge, choice.toolkit.version, text)
-    parse = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
-    return parse(knowledge, choice.torch, text)
+            location = f"{key}.{name}"
+            raise SettingsError(error.message, location=location, hint=error.hint) from error
 
 
 def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
     for arch in sorted(code.cubins | code.ptx):
         if not can_compile_arch(knowledge, choice.toolkit.version, arch):
             raise KnowledgeError(
-                f"CUDA {choice.toolkit.version} makes no code for {arch}",
-                hint=f"leave it out: target.gpus says what it is built for "
-                f"({', '.join(map(str, choice.targets))})",
+                f"CUDA {choice.toolkit.version} cannot compile code for {arch}",
+                hint=f"remove {arch}; target.gpus is {', '.join(map(str, choice.targets))}",
             )
 
 
@@ -188,10 +154,7 @@ _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
-    """Raise `SettingsError` if USE_CUDA contradicts the targets.
-
-    It must not be set for a CPU build, nor be off in a build for GPUs.
-    """
+    """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for GPUs."""
     # build.env takes precedence over build.flags
     values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
     assignments = [(section, value) for section, value in values.items() if value is not None]
@@ -202,12 +165,94 @@ def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     if is_enabled == bool(choice.targets):
         return
     if is_enabled:
-        message = "it asks for a torch with CUDA, and this is a build for the CPU"
-        hint = "take it out, or name the cards in target.gpus"
+        message = "USE_CUDA is on, but this is a CPU build"
+        hint = "remove USE_CUDA, or set target.gpus to your GPUs"
     else:
         archs = ", ".join(map(str, choice.targets))
-        message = f"it asks for a torch without CUDA, and target.gpus for code for {archs}"
-        hint = "take it out; a build for the CPU is target.gpus: []"
+        message = f"USE_CUDA is off, but target.gpus requires code for {archs}"
+        hint = "remove USE_CUDA; for a CPU build, set target.gpus: []"
     raise SettingsError(
         f"{message} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=hint
     )
+
+
+def resolve_toolkit(
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    cuda: str | None,
+    targets: tuple[Arch, ...],
+) -> ToolkitResolution:
+    """Return the toolkit for a torch with that CUDA release.
+
+    Raises `UnsatisfiableError` if it cannot compile for the targets or is not available.
+    """
+    provider = settings.toolkit.provider
+    required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    if provider == "path":
+        return _resolve_path_toolkit(settings, host)
+    require_toolkit_targets(knowledge, required, targets)
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == required]
+    if provider in {"auto", "system"} and matching:
+        home = matching[0].home
+        why = f"CUDA {matching[0].version} is at {home}"
+        return ToolkitResolution("system", required, home, why)
+    if provider != "system" and _is_on_pypi(knowledge, required):
+        return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
+    installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
+    raise UnsatisfiableError(
+        f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})",
+        location="toolkit",
+        hint="choose another torch, or other GPUs in target.gpus",
+    )
+
+
+def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
+    """Return True if toolkit.provider can provide that CUDA release here."""
+    provider = settings.toolkit.provider
+    matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
+    match provider:
+        case "path":
+            return any(toolkit.asked for toolkit in matching)
+        case "system":
+            return bool(matching)
+    return (provider == "auto" and bool(matching)) or _is_on_pypi(knowledge, cuda)
+
+
+def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
+    try:
+        return find_toolkit(knowledge, cuda).pypi
+    except KnowledgeError as error:
+        raise SettingsError(error.message, location="toolkit.version", hint=error.hint) from error
+
+
+def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
+    path = settings.toolkit.path
+    kits = [kit for kit in host.toolkits if kit.asked]
+    if not path or not kits:
+        raise SettingsError(
+            f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path",
+            location="toolkit.path",
+            hint="set toolkit.path to the folder that contains bin/nvcc",
+        )
+    if settings.toolkit.version not in {"auto", kits[0].release}:
+        raise UnsatisfiableError(
+            f"CUDA {kits[0].version} is at {path}, but {settings.toolkit.version} is required",
+            location="toolkit.version",
+            hint="set another toolkit.path",
+        )
+    why = f"CUDA {kits[0].version} at {path}, from toolkit.path"
+    return ToolkitResolution("path", kits[0].release, kits[0].home, why)
+
+
+def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
+    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target."""
+    try:
+        require_toolkit(knowledge, cuda, targets)
+    except KnowledgeError as error:
+        # No toolkit is suggested: this torch may not build with one that can compile the targets
+        hint = "choose another torch, or other GPUs in target.gpus"
+        release = format_major_minor(cuda)
+        if release not in knowledge.toolkits:
+            hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
+        raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

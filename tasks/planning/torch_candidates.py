@@ -21,16 +21,15 @@ from tasks.knowledge.torch_releases import (
     select_official_wheel,
 )
 from tasks.knowledge.versions import find_release_channel, format_published_version
-from tasks.planning.toolkit_resolution import is_toolkit_obtainable
+from tasks.planning.target_resolution import is_toolkit_obtainable
 from tasks.settings.schema import Settings
 
 
 @dataclass(frozen=True)
 class TorchCandidate:
-    """A torch that is available.
+    """A torch that is available, with the reason for its strategy.
 
-    `why` is the reason for its strategy. `cuda` is "13.2", None for the CPU. `index` is the package
-    index of a wheel, "" for the default one.
+    `cuda` is "13.2", None for the CPU. `index` is that of a wheel, "" for the default one.
     """
 
     strategy: Strategy
@@ -44,64 +43,46 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
     """Return the torch that is installed for an interpreter. Raises `SettingsError`."""
     if python.torch is None:
         raise SettingsError(
-            f"{python.path} holds no torch",
+            f"{python.path} has no torch",
             location="python",
-            hint="name the interpreter that has it (python: /path/to/python), "
+            hint="set python to the interpreter that has torch (python: /path/to/python), "
             "or choose another torch.strategy",
         )
     torch = python.torch
-    return TorchCandidate(
-        "existing", f"asked for: torch {torch.version} in {python.path}", torch.version, torch.cuda
-    )
+    why = f"torch {torch.version} in {python.path}"
+    return TorchCandidate("existing", why, torch.version, torch.cuda)
 
 
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """Return the official wheel that covers every target.
-
-    It is for this torch, Python, platform and index. Raises `UnsatisfiableError` if there is no
-    such wheel or the release is not known.
-    """
-    version = settings.torch.version
+    """Return the official wheel for every target. Raises `UnsatisfiableError` without one."""
+    version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
-    if settings.torch.index != "auto":
-        cuda = (
-            (requested_cuda or require_known_release(knowledge, version).pypi_cuda)
-            if targets
-            else None
-        )
+    if index != "auto":
+        cuda = requested_cuda if targets else None
+        if targets and not cuda:
+            cuda = require_known_release(knowledge, version).pypi_cuda
         require_supported_python(knowledge, version, host.python)
-        return TorchCandidate(
-            "prebuilt",
-            f"from {redact_secrets(settings.torch.index)}",
-            version,
-            cuda,
-            settings.torch.index,
-        )
+        return TorchCandidate("prebuilt", f"from {redact_secrets(index)}", version, cuda, index)
     platform = (host.system, host.machine, requested_cuda, host.python.version)
     try:
         wheel = select_official_wheel(knowledge, version, targets, *platform)
     except KnowledgeError as error:
-        raise UnsatisfiableError(
-            error.message, location="torch.version", hint=error.hint
-        ) from error
+        location = "torch.version"
+        raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
     if wheel is None:
         reason = explain_missing_wheel(knowledge, version, targets, *platform)
-        hint = "no release is known whose wheel would do: choose other cards in target.gpus"
+        hint = "choose other GPUs in target.gpus: no known release has a wheel for these"
         raise UnsatisfiableError(reason, location="torch", hint=hint)
-    return TorchCandidate(
-        "prebuilt", wheel.why, format_published_version(version), wheel.cuda, wheel.index
-    )
+    published = format_published_version(version)
+    return TorchCandidate("prebuilt", wheel.why, published, wheel.cuda, wheel.index)
 
 
 def find_source_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
 ) -> TorchCandidate:
-    """Return a torch to build, with the CUDA release that suits it best.
-
-    Raises `SettingsError` and `UnsatisfiableError`.
-    """
+    """Return a torch to build, with the CUDA release that suits it best. Raises `SettingsError`."""
     version = settings.torch.version
     require_supported_python(knowledge, version, host.python)
     _require_source_ref(settings)
@@ -109,40 +90,41 @@ def find_source_torch(
         return TorchCandidate("source", why, version, None)
     if settings.toolkit.version != "auto":
         return TorchCandidate("source", why, version, settings.toolkit.version)
-    release = _require_tree_release(settings, knowledge)
+    try:
+        release = require_known_release(knowledge, version)
+    except SettingsError as error:
+        if not settings.source.path:
+            raise
+        # a fork may number its releases differently
+        hint = "set torch.version to the known release that the tree in source.path was forked from"
+        raise SettingsError(error.message, location=error.location, hint=hint) from error
     capable = list_capable_toolkits(knowledge, targets)
     if not capable:
         raise UnsatisfiableError(
             f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
             location="target.gpus",
-            hint="name another card",
+            hint="choose another GPU",
         )
-    published = list_published_toolkits(knowledge, release, targets, host.system)
-    suitable = published or tuple(
+    system = host.system
+    suitable = list_published_toolkits(knowledge, release, targets, system) or tuple(
         cuda
         for cuda in capable
-        if not is_known_to_fail(knowledge, release.patch, cuda, targets, host.system)
+        if not is_known_to_fail(knowledge, release.patch, cuda, targets, system)
     )
-    obtainable = [
-        cuda for cuda in suitable if is_toolkit_obtainable(settings, host, knowledge, cuda)
-    ]
+    obtainable = [one for one in suitable if is_toolkit_obtainable(settings, host, knowledge, one)]
     return TorchCandidate("source", why, version, [*obtainable, *suitable, *capable][0])
 
 
 def _require_source_ref(settings: Settings) -> None:
-    """Raise `SettingsError` for a version without a tag, if it would be cloned.
-
-    Source: `release_candidates` in pytorch.yaml.
-    """
+    """Raise `SettingsError` for a clone of a version without a tag (pytorch.yaml)."""
     source, version = settings.source, settings.torch.version
     channel = find_release_channel(version)
     if not channel or source.ref != "auto" or source.path or source.tarball:
         return
     refs = {
         "test": f"v{version.replace('rc', '-rc')}",
-        "nightly": "nightly (the branch), or the commit that torch.version.git_version of that "
-        "night's wheel tells",
-        "nowhere": "main, or the branch or commit that is meant",
+        "nightly": "nightly (the branch), or the commit in torch.version.git_version of that wheel",
+        "nowhere": "main, or another branch or commit",
     }
     raise SettingsError(
         f"PyTorch's repository has no tag v{version}",
@@ -175,23 +157,8 @@ def require_known_release(knowledge: Knowledge, version: str) -> Release:
     try:
         return find_release(knowledge, version)
     except KnowledgeError as error:
-        raise UnsatisfiableError(
-            error.message, location="torch.version", hint=error.hint
-        ) from error
-
-
-def _require_tree_release(settings: Settings, knowledge: Knowledge) -> Release:
-    """Return the facts of the release to build.
-
-    A fork in source.path may number its releases differently.
-    """
-    try:
-        return require_known_release(knowledge, settings.torch.version)
-    except SettingsError as error:
-        if not settings.source.path:
-            raise
-        hint = "set torch.version: the known release that the tree in source.path was forked from"
-        raise SettingsError(error.message, location=error.location, hint=hint) from error
+        location = "torch.version"
+        raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
 
 
 def require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
@@ -205,6 +172,5 @@ def require_supported_python(knowledge: Knowledge, version: str, python: Interpr
             f"torch {version} is for Python {' to '.join(release.python)}, "
             f"and {python.path} is {python.version}",
             location="python",
-            hint="no known combination of torch, CUDA and Python fits: "
-            "choose other GPUs in target.gpus",
+            hint="choose other GPUs in target.gpus: no known torch, CUDA and Python fit these",
         )

@@ -28,7 +28,7 @@ OFFLINE = [
     ("extensions: [{name: a, sdist: simple-knn}]", "sdist"),
     ("extensions: [{name: a, sdist: simple-knn==1.0}]", "unrelated package"),
     ('{torch: {strategy: prebuilt, version: "2.6.0"}, target: {gpus: ["12.0"]}}', "newest is 9.0"),
-    ("torch: {strategy: existing}", "holds no torch"),
+    ("torch: {strategy: existing}", "has no torch"),
 ]
 
 

@@ -68,7 +68,7 @@ def test_a_broken_profile_can_still_give_back(yard: Yard, tree: Path, person: Th
     yard.profile(**source_profile(tree), install={"into": "/nowhere/python"})
     code, out = yard.doit("build")
     assert code == 3
-    assert "install.into: there is no /nowhere/python" in out
+    assert "install.into: /nowhere/python does not exist" in out
     assert "install" in yard.must("list")
     assert "would remove" in yard.must("purge")
     assert yard.doit()[0] == yard.doit("explain")[0] == yard.doit("run", "-n", "2")[0] == 3

@@ -240,12 +240,12 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     assert installed(other, "import toyext; print(toyext.answer())") == "43"
     code, out = other.doit("lock", "--check")
     assert code == 1
-    assert "extensions.toy.submodules.inner: built, and not locked" in out
+    assert "extensions.toy.submodules.inner: built, but not locked" in out
     other.must("lock")
     text = (other.folder / "torchyard.lock").read_text(encoding="utf-8")
     (other.folder / "torchyard.lock").write_text(text.replace("release: 2.6.0", "release: 2.5.0"))
     out = other.must("build")
-    assert "torch prebuilt 2.5.0 is locked, and prebuilt 2.6.0 is asked for: resolved anew" in out
+    assert "torch prebuilt 2.5.0 is locked, but prebuilt 2.6.0 is required: resolved again" in out
     assert "Up to date" in out
 
 
@@ -263,7 +263,7 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     assert "away is optional and was not built (its source could not be reached)" in out
     assert "torchyard.lock is without it, and a build fetches it as the settings say" in out
     assert "extensions" not in locked(near)
-    assert "torchyard.lock: away is not in it: resolved anew" in near.must("build")
+    assert "torchyard.lock: away is not locked: resolved again" in near.must("build")
     (near.build / "extensions" / "away.json").unlink()
     assert "away is optional and was not built (its stage did not" in near.must("lock", "--check")
     out = near.must("bundle", "--dest", str(place))

@@ -30,8 +30,8 @@ def on_a_mac(folder: Path, profile: str) -> Yard:
 def test_a_profile_for_cuda_is_refused_with_what_to_write(tmp_path: Path, profile: str) -> None:
     code, out = on_a_mac(tmp_path, profile).doit("list")
     assert code == 3
-    assert "target.gpus: CUDA builds are not for macOS" in out
-    assert "write gpus: []" in out
+    assert "target.gpus: macOS has no CUDA builds" in out
+    assert "set target.gpus: []" in out
 
 
 @pytest.mark.parametrize("profile", ["cpu", "quickstart"])

@@ -346,4 +346,4 @@ def test_another_torch_in_an_existing_interpreter_is_seen(
     version.unlink()
     code, out = other.doit("build")
     assert code == 3
-    assert "holds no torch" in out
+    assert "has no torch" in out

@@ -24,7 +24,7 @@ ROOTS: dict[System, PurePath] = {
     "windows": PureWindowsPath("C:\\ty"),
     "macos": PurePosixPath("/Users/me/yard"),
 }
-INSTALL = {"install": "install.into names no environment of yours"}
+INSTALL = {"install": "install.into is not set"}
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
 SHIPPED = [name for name in list_profiles(CONFIG) if not name.startswith("local-")]
 
@@ -89,7 +89,7 @@ def test_no_extensions_is_told() -> None:
 def test_a_part_of_the_tree_ends_at_compile() -> None:
     plan = plan_of(host(), build={"target": "c10"}, extensions=[SMOKE])
     assert names(plan) == ["deps", "source", "env", "compile"]
-    reason = "build.target c10 is a part of the tree, and a part makes no wheel"
+    reason = "build.target c10 builds a part of PyTorch, which has no wheel"
     assert plan.absent == dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
 
 
@@ -110,8 +110,8 @@ def test_extensions_need_a_torch_for_python() -> None:
             extensions=[SMOKE],
         )
     assert str(found.value) == (
-        "extensions: backend cmake makes no torch for Python, which smoke needs\n"
-        "  → take the extensions out, or choose another build.backend"
+        "extensions: backend cmake builds no torch for Python, which smoke needs\n"
+        "  → remove the extensions, or choose another build.backend"
     )
 
 
@@ -120,7 +120,7 @@ def test_extensions_need_a_torch_for_python() -> None:
     [
         ({"strategy": "source"}, "built here"),
         ({"strategy": "auto"}, "built here"),  # no wheel has a flag of ours
-        ({"strategy": "existing"}, "the one that python has"),
+        ({"strategy": "existing"}, "the one of the Python in python"),
     ],
 )
 def test_a_rebuild_is_named_of_those_on_an_index(asked: dict[str, str], instead: str) -> None:
@@ -136,7 +136,7 @@ def test_the_headline_says_what_and_why_and_where() -> None:
     assert plan_of(host()).headline == (
         ("profile", "p"),
         ("strategy", "prebuilt: PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
-        ("target", "12.0 (sm_120): no NVIDIA card seen here: RTX 5090 assumed"),
+        ("target", "12.0 (sm_120): no NVIDIA GPU found, RTX 5090 assumed"),
         ("torch", "2.15.0 (CUDA 13.2)"),
         ("toolkit", "CUDA 13.2 from Python packages"),
         ("into", "/yard/build/p, wheels in /yard/wheelhouse"),
@@ -145,7 +145,7 @@ def test_the_headline_says_what_and_why_and_where() -> None:
 
 def test_the_headline_of_a_cpu_build() -> None:
     told = dict(plan_of(host(), target={"gpus": []}).headline)
-    assert told["target"] == "CPU: a build for the CPU was asked for"
+    assert told["target"] == "CPU: target.gpus is empty"
     assert told["torch"] == "2.15.0 (CPU)"
     assert told["toolkit"] == "none: a CPU build needs none"
 
@@ -178,9 +178,9 @@ def test_profiles_for_cuda_plan_on_linux_and_windows(
     "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
 )
 def test_profiles_for_cuda_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
-    with pytest.raises(SettingsError, match="CUDA builds are not for macOS") as caught:
+    with pytest.raises(SettingsError, match="macOS has no CUDA builds") as caught:
         planned(host(system="macos", machine="arm64"), shipped[name], name)
-    assert (caught.value.location, caught.value.hint) == ("target.gpus", "write gpus: []")
+    assert (caught.value.location, caught.value.hint) == ("target.gpus", "set target.gpus: []")
 
 
 def assert_within(plan: Plan, root: PurePath) -> None:

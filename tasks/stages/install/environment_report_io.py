@@ -1,7 +1,6 @@
-"""Describe the user's environment as one line of JSON. Runs in the user's interpreter.
+"""Describe the user's environment as one line of JSON, in its interpreter (Python 3.8 or later).
 
-The argument is the folder of torchyard's `packaging`: it knows the tags of the Python it runs in,
-and nothing has to be installed there for it. Python 3.8 must be able to run this file.
+The argument is the folder of torchyard's `packaging`, which knows the interpreter's tags.
 """
 
 from __future__ import annotations
@@ -20,10 +19,18 @@ OUTPUT_PREFIX = "torchyard: "
 def describe_environment(packaging: str) -> dict[str, Any]:
     """Return everything that must be known before an install."""
     sys.path.insert(0, packaging)
-    from packaging import markers, tags  # noqa: PLC0415 - from the folder that is given
+    from packaging import markers, tags  # noqa: PLC0415 - from the given folder
 
     sys.path.remove(packaging)
     paths = sysconfig.get_paths()
+    # PEP 668: only the system's package manager installs here. A venv is never managed
+    marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")  # noqa: PTH118
+    is_managed = sys.prefix == sys.base_prefix and os.path.isfile(marker)  # noqa: PTH113
+    # a torch in ~/.local is imported before the one in the environment
+    user_torch = os.path.join(site.getusersitepackages(), "torch")  # noqa: PTH118
+    is_user_torch = site.ENABLE_USER_SITE and os.path.isdir(user_torch)  # noqa: PTH112
+    # without the distributions that a venv inherits from its base
+    sites = sorted({os.path.realpath(paths[name]) for name in ("purelib", "platlib")})
     return {
         "version": ".".join(map(str, sys.version_info[:3])),
         "tags": [str(tag) for tag in tags.sys_tags()],
@@ -32,44 +39,17 @@ def describe_environment(packaging: str) -> dict[str, Any]:
         "purelib": paths["purelib"],
         "platlib": paths["platlib"],
         "scripts": paths["scripts"],
-        "managed": _find_managed_marker(paths["stdlib"]),
-        "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
-        "user_torch": _find_user_torch(),
-        "distributions": [_describe_distribution(one) for one in _list_distributions(paths)],
-    }
-
-
-def _find_managed_marker(stdlib: str) -> str:
-    """Return the EXTERNALLY-MANAGED file of PEP 668, or "".
-
-    It means that only the system's package manager installs here. A venv is never managed.
-    """
-    if sys.prefix != sys.base_prefix:
-        return ""
-    mark = os.path.join(stdlib, "EXTERNALLY-MANAGED")  # noqa: PTH118
-    return mark if os.path.isfile(mark) else ""  # noqa: PTH113
-
-
-def _find_user_torch() -> str:
-    """Return the torch in ~/.local that this Python imports before the environment's, or ""."""
-    if not site.ENABLE_USER_SITE:
-        return ""
-    folder = os.path.join(site.getusersitepackages(), "torch")  # noqa: PTH118
-    return folder if os.path.isdir(folder) else ""  # noqa: PTH112
-
-
-def _list_distributions(paths: dict[str, str]) -> list[Any]:
-    """Return this environment's distributions, without those a venv inherits from its base."""
-    sites = {os.path.realpath(paths[name]) for name in ("purelib", "platlib")}
-    return list(metadata.distributions(path=sorted(sites)))
-
-
-def _describe_distribution(one: Any) -> dict[str, Any]:
-    return {
-        "name": one.metadata["Name"] or "",
-        "version": one.version or "",
-        "installer": (one.read_text("INSTALLER") or "").strip(),
-        "requires": list(one.requires or ()),
+        "managed": marker if is_managed else "",
+        "user_torch": user_torch if is_user_torch else "",
+        "distributions": [
+            {
+                "name": one.metadata["Name"] or "",
+                "version": one.version or "",
+                "installer": (one.read_text("INSTALLER") or "").strip(),
+                "requires": list(one.requires or ()),
+            }
+            for one in metadata.distributions(path=sites)
+        ],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -12,9 +12,11 @@ from filelock import FileLock, Timeout
 
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import TorchyardError
-from tasks.stages.install import install_journal_io, target_files_io
-from tasks.stages.install.install_swap_io import Rollback, restore_files
-from tasks.system import files
+from tasks.stages.install import install_journal_io as journal
+from tasks.stages.install.install_journal_io import BackupFile, InstallRecord
+from tasks.stages.install.install_swap_io import restore_files
+from tasks.stages.install.target_files_io import is_present, list_parents
+from tasks.system import files, manifests
 from tasks.system.output import print_line, print_warning
 from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
@@ -23,164 +25,104 @@ from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 class CommitResult:
     """The new replaced.json and what happens to the backups of the last install.
 
-    `originals` are files from before the first install. `edited` are files that the user changed or
-    added after an install. `superseded` are files from before the first install whose distribution
-    the user has replaced with another one since.
+    `originals` are files from before the first install, `superseded` those of them whose
+    distribution the user replaced since. `edited` are files that the user changed or added since.
     """
 
-    result: install_journal_io.InstallRecord
+    result: InstallRecord
     originals: tuple[str, ...]
     edited: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
 
 
-def compute_commit(
-    before: install_journal_io.InstallRecord | None, new: install_journal_io.InstallRecord
-) -> CommitResult:
-    """Return the result of the install `new` after `before`. A rollback undoes both.
-
-    If the user replaced an installed distribution in between, the rollback restores the user's one.
-    """
+def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
+    """Return the result of `new` after `before`: a rollback restores what the user had last."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
-    user_packages = {name for name in new.parts if _is_user_installed(before, new, name)}
+    last = before.parts
+    user_packages = {
+        name
+        for name, part in new.parts.items()
+        if name in last and part.before and part.record_before != last[name].record
+    }
     user_paths = {path for path, backup in before.kept.items() if backup.owner in user_packages}
-    previous_backups = {
-        path: backup for path, backup in before.kept.items() if path not in user_paths
+    previous = {path: one for path, one in before.kept.items() if path not in user_paths}
+    kept = new.kept.items()
+    fates = {path: _classify_backup(before, user_packages, path, one) for path, one in kept}
+    originals = {path: backup for path, backup in kept if fates[path] == "original"}
+    merged = {
+        name: replace(part, before=last[name].before, record_before=last[name].record_before)
+        for name, part in new.parts.items()
+        if name in last and name not in user_packages
     }
-    fates = {
-        path: _classify_backup(before, previous_backups, user_packages, path, backup)
-        for path, backup in new.kept.items()
+    remaining = {path: one for path, one in before.placed.items() if one.owner not in new.parts}
+    # A rollback keeps the folders that existed before the first install and at the second one, and
+    # the folders that were added since and are not managed
+    created = list_parents(before.placed)
+    vanished = list_parents(user_paths) - list_parents(previous) - new.folders.keys()
+    folders = {
+        **{name: mode for name, mode in new.folders.items() if name not in created},
+        **{name: mode for name, mode in before.folders.items() if name not in vanished},
     }
-    originals = {path: backup for path, backup in new.kept.items() if fates[path] == "original"}
     result = replace(
         new,
         when=before.when,
-        parts={**before.parts, **dict(_merge_changes(before, new, user_packages))},
-        kept={**previous_backups, **originals},
-        placed={
-            **{path: put for path, put in before.placed.items() if put.owner not in new.parts},
-            **new.placed,
-        },
-        folders=_merge_folders(before, new, user_paths, previous_backups),
+        parts={**last, **new.parts, **merged},
+        kept={**previous, **originals},
+        placed={**remaining, **new.placed},
+        folders=folders,
     )
     edited = tuple(path for path, fate in fates.items() if fate == "edited")
     return CommitResult(result, tuple(originals), edited, tuple(sorted(user_paths)))
 
 
-def _is_user_installed(
-    before: install_journal_io.InstallRecord, new: install_journal_io.InstallRecord, name: str
-) -> bool:
-    """Return True if the user installed the replaced distribution since the last install."""
-    part, last = new.parts[name], before.parts.get(name)
-    return last is not None and bool(part.before) and part.record_before != last.record
-
-
 def _classify_backup(
-    before: install_journal_io.InstallRecord,
-    standing: Mapping[str, install_journal_io.BackupFile],
-    theirs: set[str],
-    path: str,
-    kept: install_journal_io.BackupFile,
+    before: InstallRecord, user_packages: set[str], path: str, backup: BackupFile
 ) -> str:
-    if kept.owner in theirs:
+    if backup.owner in user_packages:
         return "original"
-    placed = before.placed.get(path)
-    if placed:
-        return "ours" if placed.sha256 == kept.sha256 else "edited"
+    if placed := before.placed.get(path):
+        return "installed" if placed.sha256 == backup.sha256 else "edited"
     if is_bytecode(path) and find_bytecode_source(path) in before.placed:
-        return "ours"
-    return "edited" if path in standing else "original"
+        return "installed"
+    previous = before.kept.get(path)
+    return "edited" if previous and previous.owner not in user_packages else "original"
 
 
-def _merge_changes(
-    before: install_journal_io.InstallRecord,
-    new: install_journal_io.InstallRecord,
-    theirs: set[str],
-) -> Iterator[tuple[str, install_journal_io.DistributionChange]]:
-    for name, part in new.parts.items():
-        last = before.parts.get(name)
-        if last is None or name in theirs:
-            yield name, part
-        else:
-            yield name, replace(part, before=last.before, record_before=last.record_before)
-
-
-def _merge_folders(
-    before: install_journal_io.InstallRecord,
-    new: install_journal_io.InstallRecord,
-    left: Iterable[str],
-    standing: Iterable[str],
-) -> dict[str, int]:
-    """Return the folders to keep on a rollback, with their modes.
-
-    These are the folders that existed before the first install and at the second one, and folders
-    that were added since and are not managed.
-    """
-    created, vanished = (
-        target_files_io.list_parents(before.placed),
-        target_files_io.list_parents(left) - target_files_io.list_parents(standing),
-    )
-    added = {name: mode for name, mode in new.folders.items() if name not in created}
-    existing = {
-        name: mode
-        for name, mode in before.folders.items()
-        if name in new.folders or name not in vanished
-    }
-    return {**added, **existing}
-
-
-def commit_install(stamp: Path, new: install_journal_io.InstallRecord) -> CommitResult:
+def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
     """Commit the pending install and return the result."""
-    commit = compute_commit(install_journal_io.read_record(stamp), new)
-    aside = f"{install_journal_io.ASIDE_FOLDER}/{new.when}"
+    commit = compute_commit(journal.read_record(stamp), new)
+    aside = f"{journal.ASIDE_FOLDER}/{new.when}"
     moves = (
+        *((f"{journal.BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.superseded),
+        *((f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.edited),
         *(
-            (f"{install_journal_io.BACKUP_FOLDER}/{path}", f"{aside}/{path}")
-            for path in commit.superseded
-        ),
-        *(
-            (
-                f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
-                f"{aside}/{path}",
-            )
-            for path in commit.edited
-        ),
-        *(
-            (
-                f"{install_journal_io.PENDING_FOLDER}/{install_journal_io.BACKUP_FOLDER}/{path}",
-                f"{install_journal_io.BACKUP_FOLDER}/{path}",
-            )
+            (f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{journal.BACKUP_FOLDER}/{path}")
             for path in commit.originals
         ),
     )
-    pending = install_journal_io.PendingInstall("settling", new, commit.result, moves)
-    install_journal_io.write_pending(stamp, pending)
+    pending = journal.PendingInstall("settling", new, commit.result, moves)
+    manifests.write_manifest(stamp / journal.JOURNAL_FILE, pending)
     finish_commit(stamp, pending)
     return commit
 
 
-def finish_commit(stamp: Path, at_work: install_journal_io.PendingInstall) -> None:
+def finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
     """Finish a commit. After a SIGKILL in the middle, files that were moved are not moved again."""
-    for source, target in at_work.moves:
-        if target_files_io.is_present(stamp / source) and not target_files_io.is_present(
-            stamp / target
-        ):
-            (stamp / target).parent.mkdir(parents=True, exist_ok=True)
-            files.replace_path(stamp / source, stamp / target)
-    if at_work.result:
-        install_journal_io.write_record(stamp, at_work.result)
+    for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
+        if is_present(source) and not is_present(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            files.replace_path(source, target)
+    if pending.result:
+        manifests.write_manifest(stamp / journal.RECORD_FILE, pending.result)
     discard_pending(stamp)
 
 
 def discard_pending(stamp: Path) -> None:
-    """Remove the pending install, and its folder if nothing else is in it.
-
-    The journal is removed first, so that the remaining files are never taken for a complete
-    install.
-    """
-    (stamp / install_journal_io.PENDING_FOLDER / "change.json").unlink(missing_ok=True)
-    files.remove_owned(stamp / install_journal_io.PENDING_FOLDER)
+    """Remove the pending install, and its folder if nothing else is in it."""
+    # The journal first, so that the remaining files are never taken for a complete install
+    (stamp / journal.JOURNAL_FILE).unlink(missing_ok=True)
+    files.remove_owned(stamp / journal.PENDING_FOLDER)
     if stamp.is_dir() and not any(stamp.iterdir()):
         stamp.rmdir()
 
@@ -192,97 +134,69 @@ def create_timestamp() -> str:
 
 def recover_installs(replaced: PurePath) -> None:
     """Undo interrupted installs, finish those that only had to be recorded, and finish restores."""
-    for stamp in install_journal_io.list_stamps(replaced):
+    for stamp in journal.list_stamps(replaced):
         undo_pending(stamp)
-        exchange = install_journal_io.read_record(stamp)
-        if exchange is None or (
-            install_journal_io.is_restoring(stamp)
-            and not install_journal_io.is_environment_gone(exchange)
-        ):
+        record = journal.read_record(stamp)
+        is_restoring = (stamp / journal.RESTORING_MARKER).is_file()
+        if record is None or (is_restoring and not journal.is_environment_gone(record)):
             restore_environment(stamp)
 
 
 def undo_pending(stamp: Path) -> None:
-    """Restore the files from before the pending install.
-
-    An install that was successfully imported is committed instead.
-    """
-    pending = install_journal_io.read_pending(stamp)
+    """Restore the files from before the pending install, or commit it if it was imported."""
+    pending = journal.read_pending(stamp)
     if pending and pending.state == "settling":
         finish_commit(stamp, pending)
         return
-    if pending and not install_journal_io.is_environment_gone(pending.exchange):
-        exchange = pending.exchange
-        report_displaced_files(
-            restore_files(
-                exchange,
-                stamp / install_journal_io.PENDING_FOLDER / install_journal_io.BACKUP_FOLDER,
-                stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
-            ),
-            exchange.prefix,
-        )
-        print_line(
-            f"an install into {exchange.prefix} had been cut off: what was there before it is back"
-        )
+    if pending and not journal.is_environment_gone(pending.exchange):
+        restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, pending.exchange)
+        prefix = pending.exchange.prefix
+        print_line(f"an install into {prefix} was interrupted; the previous files were restored")
     discard_pending(stamp)
 
 
-def restore_environment(stamp: Path) -> Rollback | None:
-    """Restore the files from before the first install. Return None if nothing is installed.
-
-    Afterwards only the files set aside are left in the stamp's folder.
-    """
+def restore_environment(stamp: Path) -> None:
+    """Restore the files from before the first install. Only files set aside remain in `stamp`."""
     undo_pending(stamp)
-    record = install_journal_io.read_record(stamp)
-    rollback = None
-    if record and install_journal_io.is_environment_gone(record):
+    record = journal.read_record(stamp)
+    if record and journal.is_environment_gone(record):
         raise TorchyardError(
-            f"the environment is not there any more that this was kept of: {record.prefix}",
+            f"the environment {record.prefix} was removed or has another Python now, so its files "
+            "cannot be restored",
             location=str(stamp),
-            hint="once you need none of it, remove that folder",
+            hint="if you do not need the backup of its files, remove this folder",
         )
     if record:
-        files.write_atomic(stamp / install_journal_io.RESTORING_MARKER, "")
-        rollback = restore_files(
-            record,
-            stamp / install_journal_io.BACKUP_FOLDER,
-            stamp / install_journal_io.ASIDE_FOLDER / create_timestamp(),
-        )
-        report_displaced_files(rollback, record.prefix)
-    (stamp / install_journal_io.RECORD_FILE).unlink(missing_ok=True)
-    (stamp / install_journal_io.RESTORING_MARKER).unlink(missing_ok=True)
+        files.write_atomic(stamp / journal.RESTORING_MARKER, "")
+        restore_backup(stamp, journal.BACKUP_FOLDER, record)
+    (stamp / journal.RECORD_FILE).unlink(missing_ok=True)
+    (stamp / journal.RESTORING_MARKER).unlink(missing_ok=True)
     # A SIGKILL leaves temporary files
     for leftover in list(stamp.iterdir()) if stamp.is_dir() else ():
-        if leftover.name != install_journal_io.ASIDE_FOLDER:
+        if leftover.name != journal.ASIDE_FOLDER:
             files.remove_owned(leftover)
     discard_pending(stamp)
-    return rollback
 
 
-def report_displaced_files(back: Rollback, prefix: str) -> None:
-    """Warn about the user's files that were moved. They are never moved silently."""
-    if back.displaced:
-        is_single = len(back.displaced) == 1
-        print_warning(
-            f"{len(back.displaced)} file{'' if is_single else 's'} in {prefix} "
-            f"{'was' if is_single else 'were'} "
-            f"changed since, and {'is' if is_single else 'are'} now in {back.aside}"
-        )
-
-
-_LOCK_FOLDER = ".installing"  # in the folder of all profiles
+def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
+    """Restore the backup in `store`, and warn about the user's files that were moved."""
+    aside = stamp / journal.ASIDE_FOLDER / create_timestamp()
+    if count := len(restore_files(record, stamp / store, aside)):
+        subject = "1 file was" if count == 1 else f"{count} files were"
+        where = f"in {record.prefix} after the install"
+        print_warning(f"{subject} changed {where} and moved to {aside}")
 
 
 @contextmanager
 def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
     """Lock the environment `prefix` against other profiles of this checkout."""
-    path = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
+    path = Path(builds, ".installing", f"{compute_text_sha256(str(prefix))[:16]}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        print_line(f"another profile is at work in {prefix}: waiting for it")
+        print_line(f"waiting for another profile that installs into {prefix}")
         lock.acquire()
     try:
         yield

@@ -11,22 +11,16 @@ from tasks.core.errors import TorchyardError
 from tasks.system import manifests
 
 T = TypeVar("T")
-RECORD_FILE, PENDING_FOLDER, RESTORING_MARKER, BACKUP_FOLDER, ASIDE_FOLDER = (
-    "replaced.json",
-    "change",
-    "restoring",
-    "files",
-    "aside",
-)
+RECORD_FILE, RESTORING_MARKER = "replaced.json", "restoring"
+PENDING_FOLDER, BACKUP_FOLDER, ASIDE_FOLDER = "change", "files", "aside"
+JOURNAL_FILE = f"{PENDING_FOLDER}/change.json"
+PENDING_BACKUP_FOLDER = f"{PENDING_FOLDER}/{BACKUP_FOLDER}"
+STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backed-up file.
-
-    `sha256` is the digest of its bytes, `link` the target of a symbolic link. `owner` is the
-    distribution that replaced it.
-    """
+    """A backup: its digest, its target if it is a link, and the distribution replacing it."""
 
     owner: str
     sha256: str
@@ -45,12 +39,10 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """A changed distribution.
+    """A changed distribution: the versions `before` ("" if it was not installed) and `after`.
 
-    `before` is the previous version, "" if it was not installed, and `after` the new one.
-    `record_before` and `record` are the sha256 of the previous and the new RECORD, `path` is the
-    path of the new RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an
-    index.
+    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the new
+    RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an index.
     """
 
     before: str
@@ -63,10 +55,9 @@ class DistributionChange:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """The changes of an install in the environment `prefix`.
+    """The changes of an install in the environment `prefix`. Paths are POSIX paths relative to it.
 
-    Paths are relative to `prefix`, in POSIX form. `sites` are its site-packages folders, `folders`
-    the folders that existed before, with their modes.
+    `sites` are its site-packages folders, `folders` the previous folders with their modes.
     """
 
     python: str
@@ -81,10 +72,10 @@ class InstallRecord:
 
 @dataclass(frozen=True)
 class PendingInstall:
-    """An unfinished install.
+    """An unfinished install, `installing` until the packages have been imported, then `settling`.
 
-    The state is `installing` until the installed packages have been imported, then `settling`. Then
-    `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes replaced.json.
+    Then `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes
+    replaced.json.
     """
 
     state: Literal["installing", "settling"]
@@ -101,31 +92,13 @@ def list_stamps(replaced: PurePath) -> Iterator[Path]:
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last install, None without one.
-
-    A journal that cannot be read is an error.
-    """
+    """Return the record of the last install, None without one."""
     return _read_journal(stamp / RECORD_FILE, InstallRecord)
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
     """Return the pending install, None without one or if it has not changed anything yet."""
-    return _read_journal(stamp / PENDING_FOLDER / "change.json", PendingInstall)
-
-
-def write_record(stamp: Path, exchange: InstallRecord) -> None:
-    """Write the record atomically."""
-    manifests.write_manifest(stamp / RECORD_FILE, exchange)
-
-
-def write_pending(stamp: Path, at_work: PendingInstall) -> None:
-    """Write the pending install atomically."""
-    manifests.write_manifest(stamp / PENDING_FOLDER / "change.json", at_work)
-
-
-def is_restoring(stamp: Path) -> bool:
-    """Return True if a rollback was started."""
-    return (stamp / RESTORING_MARKER).is_file()
+    return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
 
 
 def _read_journal(path: Path, kind: type[T]) -> T | None:
@@ -134,7 +107,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
     try:
         return manifests.read_manifest(path, kind)
     except TorchyardError as error:
-        error.hint = "it says what was replaced in your environment: do not remove it, report this"
+        error.hint = "keep this file, which doit restore needs, and report this as a bug"
         raise
 
 
@@ -144,16 +117,13 @@ def read_latest_record(stamp: Path) -> InstallRecord | None:
     return read_record(stamp) or (pending.exchange if pending else None)
 
 
-def is_environment_gone(exchange: InstallRecord) -> bool:
+def is_environment_gone(record: InstallRecord) -> bool:
     """Return True if the environment was removed, or created again for another Python."""
-    return not all(Path(exchange.prefix, site).is_dir() for site in exchange.sites)
+    return not all(Path(record.prefix, site).is_dir() for site in record.sites)
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """Return the backup folder of an environment, None if nothing was installed into it.
-
-    An unfinished install counts, too.
-    """
+    """Return the backup folder of an environment with an install (maybe unfinished), or None."""
     for stamp in list_stamps(replaced):
         record = read_latest_record(stamp)
         if record and (record.prefix, record.sites) == (str(prefix), sites):
@@ -161,10 +131,7 @@ def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> 
     return None
 
 
-def describe_rollback(exchange: InstallRecord) -> Iterator[str]:
+def describe_rollback(record: InstallRecord) -> Iterator[str]:
     """Yield a line for each distribution that a rollback changes."""
-    for name, part in sorted(exchange.parts.items()):
-        if part.before:
-            yield f"{name} {part.after} → {part.before}"
-        else:
-            yield f"{name} {part.after} → taken out: it was not there before"
+    for name, part in sorted(record.parts.items()):
+        yield f"{name} {part.after} → {part.before or 'removed (was not installed before)'}"

@@ -1,21 +1,19 @@
 """Back up, swap and restore the files of an install.
 
-Before anything is changed, every file of the replaced distributions is backed up, and any other
-file at the path of a new file.
+All files that an install replaces or removes are backed up before anything is changed.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError
-from tasks.stages.install import target_files_io
+from tasks.stages.install import target_files_io as target_files
 from tasks.stages.install.install_journal_io import (
-    BACKUP_FOLDER,
-    PENDING_FOLDER,
+    PENDING_BACKUP_FOLDER,
+    STAGING_FOLDER,
     BackupFile,
     DistributionChange,
     InstallRecord,
@@ -24,8 +22,8 @@ from tasks.stages.install.target_environment_io import TargetEnvironment
 from tasks.stages.install.target_files_io import (
     InstalledDistribution,
     StagedPackages,
-    find_distributions,
-    list_distribution_files,
+    is_present,
+    list_parents,
 )
 from tasks.stages.install.target_interpreter_io import build_unwritable_error
 from tasks.system.output import show_progress
@@ -35,290 +33,218 @@ _NOTHING_CHANGED = "nothing was changed"
 
 
 def find_replaced_files(
-    target: TargetEnvironment, made: StagedPackages
+    target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the replaced distributions, and each path to back up with its new owner.
-
-    Raises `TorchyardError` for files that could not be restored.
-    """
-    distributions = find_distributions(target.prefix, target.sites, made.versions)
-    require_record_files(target.python, distributions.values())
-    _require_no_stray_torch(target, made, distributions)
+    """Return the replaced distributions, and each path to back up with its new owner."""
+    distributions = target_files.find_distributions(target.prefix, target.sites, staging.versions)
+    _require_known_files(target, staging, distributions)
     paths = {
         path: name
         for name, distribution in distributions.items()
-        for path in list_distribution_files(target.prefix, distribution)
+        for path in target_files.list_distribution_files(target.prefix, distribution)
     }
-    for path, placed in made.placed.items():
-        if path not in paths and target_files_io.is_present(target.prefix / path):
+    for path, placed in staging.placed.items():
+        if path not in paths and is_present(target.prefix / path):
             paths[path] = placed.owner
-            compiled = target_files_io.list_bytecode(target.prefix / path)
+            compiled = target_files.list_bytecode(target.prefix / path)
             paths |= {p.relative_to(target.prefix).as_posix(): placed.owner for p in compiled}
-    _require_clear_paths(target.prefix, {*paths, *made.placed}, made.placed)
+    _require_clear_paths(target.prefix, {*paths, *staging.placed}, staging.placed)
     return distributions, paths
 
 
-def require_record_files(python: str, old: Iterable[InstalledDistribution]) -> None:
-    """Raise `TorchyardError` for a distribution whose installer left no list of its files."""
-    for one in old:
+def _require_known_files(
+    target: TargetEnvironment,
+    staging: StagedPackages,
+    old: Mapping[str, InstalledDistribution],
+) -> None:
+    """Require a list of the files of each distribution and, for a torch folder, a distribution."""
+    for one in old.values():
         for info in one.unrecorded_infos:
             raise TorchyardError(
-                f"{one.name} {one.version} has no RECORD, so that nobody knows which files are "
-                f"its own, to keep them; {_NOTHING_CHANGED}",
+                f"{one.name} {one.version} has no RECORD, so its files cannot be backed up; "
+                f"{_NOTHING_CHANGED}",
                 location=str(info),
-                hint=f"take it out yourself ({python} -m pip uninstall {one.name}, or "
-                "conda remove, or by hand), then run the same command again",
+                hint=f"uninstall it ({target.python} -m pip uninstall {one.name}, or conda remove, "
+                "or delete its files), then run the same command again",
             )
-
-
-def _require_no_stray_torch(
-    target: TargetEnvironment, made: StagedPackages, old: Mapping[str, InstalledDistribution]
-) -> None:
-    """Raise `TorchyardError` for a torch folder without a distribution: both would be mixed."""
     for site in target.sites:
         folder = target.prefix / site / "torch"
-        if "torch" in made.versions and "torch" not in old and target_files_io.is_present(folder):
+        if "torch" in staging.versions and "torch" not in old and is_present(folder):
             raise TorchyardError(
-                f"this is of no package that is installed there; {_NOTHING_CHANGED}",
+                f"this folder belongs to no installed package; {_NOTHING_CHANGED}",
                 location=str(folder),
-                hint="move it away, then run the same command again",
+                hint="move the folder elsewhere, then run the same command again",
             )
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise `TorchyardError` if a path cannot be written.
-
-    Parent folders must be writable folders of this environment and no links. Files must not be
-    folders.
-    """
-    for name in sorted(target_files_io.list_parents(paths)):
-        folder = prefix / name
-        if folder.is_symlink() or Path(os.path.realpath(folder)) != folder:
+    """Require that parents are writable folders and no links, and that no file is a folder."""
+    for folder in (prefix / name for name in sorted(list_parents(paths))):
+        real = os.path.realpath(folder)
+        if folder.is_symlink() or Path(real) != folder:
             raise TorchyardError(
-                f"this is a link to {os.path.realpath(folder)}, which is not written to; "
+                f"this folder is a link to {real}, and torchyard does not install through links; "
                 f"{_NOTHING_CHANGED}",
                 location=str(folder),
-                hint="put a folder in its place, or uninstall what made it",
+                hint="replace the link with a folder, or uninstall the package that created it",
             )
         if folder.exists() and not folder.is_dir():
             raise TorchyardError(
-                f"a folder is to be here, and a file is in its way; {_NOTHING_CHANGED}",
+                f"a file exists where a folder is required; {_NOTHING_CHANGED}",
                 location=str(folder),
-                hint="move the file away",
+                hint="move the file elsewhere",
             )
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             raise build_unwritable_error(str(folder))
-    for name in placed:
-        if (prefix / name).is_dir() and not (prefix / name).is_symlink():
+    for path in (prefix / name for name in placed):
+        if path.is_dir() and not path.is_symlink():
             raise TorchyardError(
-                f"a file is to be here, and a folder is in its way; {_NOTHING_CHANGED}",
-                location=str(prefix / name),
-                hint="move the folder away",
+                f"a folder exists where a file is required; {_NOTHING_CHANGED}",
+                location=str(path),
+                hint="move the folder elsewhere",
             )
 
 
 def back_up_files(
     stamp: Path,
     target: TargetEnvironment,
-    made: StagedPackages,
+    staging: StagedPackages,
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up the files that will be replaced, and return the record of the install.
-
-    `wheels` are the sha256 of wheels by the distribution's name.
-    """
-    distributions, paths = find_replaced_files(target, made)
+    """Back up the replaced files and return the record; `wheels` are sha256 by distribution."""
+    old, paths = find_replaced_files(target, staging)
     backups = {}
     for number, (path, owner) in enumerate(sorted(paths.items())):
         if number % 500 == 0:
-            show_progress(f"keeping what is there: {number:,} of {len(paths):,} files")
-        backups[path] = _back_up_file(
-            target.prefix / path, stamp / PENDING_FOLDER / BACKUP_FOLDER / path, owner
+            show_progress(f"backing up: {number:,} of {len(paths):,} files")
+        original, copy = target.prefix / path, stamp / PENDING_BACKUP_FOLDER / path
+        target_files.link_or_copy(original, copy)
+        backups[path] = (
+            BackupFile(owner, "", target_files.read_link(original))
+            if original.is_symlink()
+            else BackupFile(owner, target_files.compute_sha256(copy))
         )
-    folders = target_files_io.list_parents({*paths, *made.placed})
+    folders = sorted(list_parents({*paths, *staging.placed}))
     return InstallRecord(
         python=target.python,
         prefix=str(target.prefix),
         sites=target.sites,
         when=when,
-        parts=_build_distribution_changes(
-            stamp / PENDING_FOLDER / "staged", made, distributions, wheels
-        ),
+        parts={
+            name: DistributionChange(
+                before=old[name].version if name in old else "",
+                record_before=old[name].record_digest if name in old else "",
+                after=version,
+                record=target_files.compute_sha256(stamp / STAGING_FOLDER / staging.records[name]),
+                path=staging.records[name],
+                wheel=wheels.get(name, ""),
+            )
+            for name, version in staging.versions.items()
+        },
         kept=backups,
-        placed=made.placed,
+        placed=staging.placed,
         folders={
             name: (target.prefix / name).stat().st_mode & 0o7777
-            for name in sorted(folders)
+            for name in folders
             if (target.prefix / name).is_dir()
         },
     )
 
 
-def _back_up_file(path: Path, store: Path, owner: str) -> BackupFile:
-    target_files_io.link_or_copy(path, store)
-    if path.is_symlink():
-        return BackupFile(owner, "", target_files_io.read_link(path))
-    return BackupFile(owner, target_files_io.compute_sha256(store))
-
-
-def _build_distribution_changes(
-    staged: Path,
-    made: StagedPackages,
-    old: Mapping[str, InstalledDistribution],
-    wheels: Mapping[str, str],
-) -> dict[str, DistributionChange]:
-    return {
-        name: DistributionChange(
-            before=old[name].version if name in old else "",
-            record_before=old[name].record_digest if name in old else "",
-            after=version,
-            record=target_files_io.compute_sha256(staged / made.records[name]),
-            path=made.records[name],
-            wheel=wheels.get(name, ""),
-        )
-        for name, version in made.versions.items()
-    }
-
-
-@dataclass(frozen=True)
-class Rollback:
-    """The result of a rollback: the user's files that were moved below `aside`."""
-
-    aside: Path
-    displaced: tuple[str, ...]
-
-
-def swap_files(one: InstallRecord, staged: Path) -> None:
+def swap_files(record: InstallRecord, staged: Path) -> None:
     """Move the files of `staged` into the environment, and remove the replaced ones."""
-    prefix = Path(one.prefix)
-    for number, path in enumerate(one.placed):
+    prefix = Path(record.prefix)
+    for number, path in enumerate(record.placed):
         if number % 500 == 0:
-            show_progress(f"installing: {number:,} of {len(one.placed):,} files")
-        target_files_io.replace_file(staged / path, prefix / path)
-    gone = [path for path in one.kept if path not in one.placed]
-    for path in gone:
+            show_progress(f"installing: {number:,} of {len(record.placed):,} files")
+        target_files.replace_file(staged / path, prefix / path)
+    removed = [path for path in record.kept if path not in record.placed]
+    for path in removed:
         (prefix / path).unlink(missing_ok=True)
-    target_files_io.remove_empty_folders(
-        prefix, target_files_io.list_parents(gone) - target_files_io.list_parents(one.placed)
-    )
+    target_files.remove_empty_folders(prefix, list_parents(removed) - list_parents(record.placed))
 
 
-def restore_files(one: InstallRecord, store: Path, aside: Path) -> Rollback:
-    """Remove the installed files and restore the backups from `store`.
+def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
+    """Remove the installed files and restore the backups from `store`, if all are intact.
 
-    Files that are neither and are in the way are moved to `aside`. Raises `TorchyardError` before
-    anything is changed if a backup is damaged.
+    Files that are neither and are in the way are moved to `aside` and returned.
     """
-    _require_intact_backup(one, store)
-    prefix = Path(one.prefix)
-    displaced = [
-        p for p in _find_foreign_files(one, store) if _displace_user_file(prefix / p, aside / p)
-    ]
-    paths = sorted({*one.kept, *one.placed})
+    for path, backup in record.kept.items():
+        if not target_files.is_original_file(store / path, backup):
+            parts = sorted(record.parts.items())
+            old = [f"{name}=={part.before}" for name, part in parts if part.before]
+            raise TorchyardError(
+                f"the backup of this file is missing or damaged; {_NOTHING_CHANGED}",
+                location=str(store / path),
+                hint=f"reinstall the old packages: {record.python} -m pip install {' '.join(old)}",
+            )
+    prefix = Path(record.prefix)
+    foreign = _find_foreign_files(record, store)
+    displaced = [path for path in foreign if _displace_user_file(prefix / path, aside / path)]
+    paths = sorted({*record.kept, *record.placed})
     for number, path in enumerate(paths):
         if number % 500 == 0:
-            show_progress(f"putting back: {number:,} of {len(paths):,} files")
-        if _restore_file(one, path, store, aside):
+            show_progress(f"restoring: {number:,} of {len(paths):,} files")
+        if _restore_file(record, path, store, aside):
             displaced.append(path)
-    _restore_folders(one, displaced)
-    return Rollback(aside, tuple(displaced))
+    added = list_parents({*paths, *displaced}) - record.folders.keys()
+    target_files.remove_empty_folders(prefix, added)
+    for name in sorted(record.folders):
+        (prefix / name / target_files.TEMPORARY_NAME).unlink(missing_ok=True)
+        if not (prefix / name).is_dir():
+            (prefix / name).mkdir(parents=True)
+            (prefix / name).chmod(record.folders[name])
+    return displaced
 
 
-def _require_intact_backup(one: InstallRecord, store: Path) -> None:
-    """Raise `TorchyardError` for a missing or changed backup.
-
-    A disk may lose a file, and the user may change files in the build directory.
-    """
-    for path, backup in one.kept.items():
-        if not _is_backup_intact(store / path, backup):
-            raise TorchyardError(
-                "this is not what was kept here, so that it cannot be put back; nothing was "
-                "changed",
-                location=str(store / path),
-                hint=f"install what was there yourself: {_format_reinstall_command(one)}",
-            )
-
-
-def _is_backup_intact(store: Path, kept: BackupFile) -> bool:
-    if kept.link or store.is_symlink():
-        return store.is_symlink() and target_files_io.read_link(store) == kept.link
-    return store.is_file() and target_files_io.compute_sha256(store) == kept.sha256
-
-
-def _format_reinstall_command(one: InstallRecord) -> str:
-    requirements = [
-        f"{name}=={part.before}" for name, part in sorted(one.parts.items()) if part.before
-    ]
-    return f"{one.python} -m pip install {' '.join(requirements)}"
-
-
-def _find_foreign_files(one: InstallRecord, store: Path) -> list[str]:
+def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
     """Return the files of distributions that replaced the installed ones since."""
-    prefix = Path(one.prefix)
+    prefix = Path(record.prefix)
     paths: dict[str, None] = {}
-    for distribution in find_distributions(prefix, one.sites, one.parts).values():
+    for distribution in target_files.find_distributions(
+        prefix, record.sites, record.parts
+    ).values():
         records = [(info / "RECORD").relative_to(prefix).as_posix() for info in distribution.infos]
-        if not all(_is_known_file(one, record, store) for record in records):
-            paths |= dict.fromkeys(list_distribution_files(prefix, distribution))
-    return [path for path in paths if not _is_known_file(one, path, store)]
+        if not all(_is_known_file(record, path, store) for path in records):
+            paths |= dict.fromkeys(target_files.list_distribution_files(prefix, distribution))
+    return [path for path in paths if not _is_known_file(record, path, store)]
 
 
-def _is_known_file(one: InstallRecord, path: str, store: Path) -> bool:
+def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
     """Return True if the file is the installed one or the one from before."""
-    target, backup = Path(one.prefix) / path, one.kept.get(path)
-    if target_files_io.is_installed_file(target, one.placed.get(path)):
+    target, backup = Path(record.prefix) / path, record.kept.get(path)
+    if target_files.is_installed_file(target, record.placed.get(path)):
         return True
-    return backup is not None and target_files_io.is_original_file(target, backup, store / path)
+    return backup is not None and target_files.is_original_file(target, backup, store / path)
 
 
-def _displace_user_file(whole: Path, to: Path) -> bool:
-    """Move a user's file aside and return True. Bytecode is removed: Python creates it again."""
-    if is_bytecode(whole.as_posix()):
-        whole.unlink(missing_ok=True)
+def _displace_user_file(path: Path, to: Path) -> bool:
+    """Move a user's file to `to` or beside it and return True; only remove bytecode."""
+    if is_bytecode(path.as_posix()):
+        path.unlink(missing_ok=True)
         return False
-    target_files_io.move_aside(whole, to)
+    while is_present(to):
+        to = to.with_name(f"{to.name}.more")
+    target_files.link_or_copy(path, to)
+    path.unlink()
     return True
 
 
-def _restore_file(one: InstallRecord, path: str, store: Path, aside: Path) -> bool:
+def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
     """Restore or remove one file. Return True if a user's file was moved aside for it."""
-    target, backup = Path(one.prefix) / path, one.kept.get(path)
-    is_unchanged = target_files_io.is_installed_file(target, one.placed.get(path))
-    if (
-        backup
-        and not is_unchanged
-        and target_files_io.is_original_file(target, backup, store / path)
-    ):
+    target, backup = Path(record.prefix) / path, record.kept.get(path)
+    is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
+    if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
         return False
-    is_displaced = (
-        not is_unchanged
-        and target_files_io.is_present(target)
-        and _displace_user_file(target, aside / path)
-    )
+    is_foreign = not is_unchanged and is_present(target)
+    is_displaced = is_foreign and _displace_user_file(target, aside / path)
     if backup:
-        target_files_io.replace_file(store / path, target)
+        target_files.replace_file(store / path, target)
     else:
         target.unlink(missing_ok=True)
-    if path in one.placed:
-        _remove_bytecode(one, target)
-    return is_displaced
-
-
-def _remove_bytecode(one: InstallRecord, source: Path) -> None:
-    """Remove the bytecode of an installed file. The bytecode of the old source is in the backup."""
-    for file in list(target_files_io.list_bytecode(source)):
-        if file.relative_to(one.prefix).as_posix() not in one.kept:
+    # the bytecode of the new file; that of the old one is in the backup
+    for file in list(target_files.list_bytecode(target)) if path in record.placed else ():
+        if file.relative_to(record.prefix).as_posix() not in record.kept:
             file.unlink(missing_ok=True)
-
-
-def _restore_folders(one: InstallRecord, moved: list[str]) -> None:
-    """Remove the empty folders that were added, and create the previous ones again."""
-    prefix = Path(one.prefix)
-    added = target_files_io.list_parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
-    target_files_io.remove_empty_folders(prefix, added)
-    for name in sorted(one.folders):
-        (prefix / name / target_files_io.TEMPORARY_NAME).unlink(missing_ok=True)
-        if not (prefix / name).is_dir():
-            (prefix / name).mkdir(parents=True)
-            (prefix / name).chmod(one.folders[name])
+    return is_displaced

@@ -40,8 +40,8 @@ class InstallJob:
 class DistributionRecord:
     """An installed distribution.
 
-    `record` is the path of its RECORD, `digest` the sha256 of that file, and `wheel` the sha256 of
-    its wheel in the wheelhouse, "" if it came from an index.
+    `digest` is the sha256 of the RECORD at `record`, `wheel` that of the wheel in the wheelhouse,
+    "" if it came from an index.
     """
 
     name: str
@@ -53,10 +53,7 @@ class DistributionRecord:
 
 @dataclass(frozen=True)
 class Installation:
-    """The manifest install.json.
-
-    `python` is the interpreter, `prefix` the folder of its environment.
-    """
+    """The manifest install.json: `prefix` is the environment of the interpreter `python`."""
 
     python: str
     prefix: str

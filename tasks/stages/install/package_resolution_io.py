@@ -1,7 +1,6 @@
 """Resolve what an installer would install into the user's environment, without installing.
 
-uv resolves, or pip if uv cannot run. The same tool unpacks the packages later, since the two do not
-search indexes in the same order.
+uv resolves, or pip if uv cannot run. The same tool unpacks later: their index order differs.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import get_args
@@ -28,7 +27,6 @@ from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.install.install_journal_io import InstallRecord
 from tasks.stages.install.model import InstallJob
 from tasks.stages.install.target_environment_io import (
-    Distribution,
     EnvironmentInfo,
     TargetEnvironment,
 )
@@ -58,46 +56,34 @@ class SelectedWheel:
 
 
 def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
-    """Return the wheels to install, torch's first.
-
-    Raises `BadArtifactError` if one is missing in the wheelhouse.
-    """
+    """Return the wheels to install, torch's first. Raises `BadArtifactError` for a missing one."""
     torch = manifests.read_manifest(job.wheel, Wheel)
     if torch.artifact is None:
-        raise BadArtifactError("this torch came without a wheel", location=str(job.wheel))
-    return (_find_wheel(job, torch.artifact, "wheel"), *_select_extension_wheels(job))
-
-
-def _select_extension_wheels(job: InstallJob) -> Iterator[SelectedWheel]:
+        raise BadArtifactError("this profile has no wheel of torch", location=str(job.wheel))
+    wheels = [_find_wheel(job, torch.artifact, "wheel")]
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():
-            print_warning(
-                f"{name} was not built; the others are installed without it (install.partial)"
-            )
+            print_warning(f"{name} was not built; the others are installed (install.partial)")
             continue
         built = manifests.read_manifest(manifest, BuiltExtension)
         if built.artifact:
-            yield _find_wheel(job, built.artifact, f"extensions:{name}")
+            wheels.append(_find_wheel(job, built.artifact, f"extensions:{name}"))
         else:
-            print_warning(f"{name} was not built, and so is not installed: {built.status}")
+            print_warning(f"{name} was not built and is not installed: {built.status}")
+    return tuple(wheels)
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with this name and digest in the wheelhouse.
-
-    The name is not enough: extensions are built for several versions of torch.
-    """
+    """Return the wheel with this digest: extensions of several torches have the same name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
-            return _read_wheel(path, artifact)
-    raise BadArtifactError(
-        f"there is no {artifact.name} with the sha256 {artifact.sha256[:12]}…, which was built",
-        location=str(job.wheelhouse),
-        hint=f"doit clean {stage}, then doit build: it is then put there again",
-    )
-
-
-def _read_wheel(path: Path, artifact: Artifact) -> SelectedWheel:
+            break
+    else:
+        raise BadArtifactError(
+            f"the wheel {artifact.name} with sha256 {artifact.sha256[:12]}… is missing",
+            location=str(job.wheelhouse),
+            hint=f"run: doit clean {stage}, then: doit build, which builds the wheel again",
+        )
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
@@ -107,125 +93,91 @@ def _read_wheel(path: Path, artifact: Artifact) -> SelectedWheel:
     return SelectedWheel(path, name, str(version), tags, artifact.sha256, size)
 
 
-_COMPANION_HINT = "it may not import: companions: [{}] in config/local.yaml brings the one for it"
-
-
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
     """Raise `TorchyardError` for problems that are known before a file is written."""
     info = target.info
     if info.managed:
         raise TorchyardError(
-            f"{target.python} is managed by the system, which says that nobody else installs "
-            "there; nothing was changed",
+            f"{target.python} is managed by the system, which forbids installs; "
+            "nothing was changed",
             location=info.managed,
             hint=VENV_HINT,
         )
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
-            raise build_unfit_error(target, wheel)
+            tag_names = ", ".join(sorted(map(str, wheel.tags)))
+            raise BadArtifactError(
+                f"{wheel.path.name} is for {tag_names}, and {target.python} requires "
+                f"{info.tags[0]}; nothing was changed",
+                location=SETTING_KEY,
+                hint=f"set python: {target.python}, so that the wheels are built for it, or set "
+                f"{SETTING_KEY} to another Python",
+            )
     for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
             raise build_unwritable_error(folder)
 
 
-def build_unfit_error(target: TargetEnvironment, wheel: SelectedWheel) -> BadArtifactError:
-    """Return the error for a wheel for another Python, ABI or platform."""
-    tag_names = ", ".join(sorted(map(str, wheel.tags)))
-    return BadArtifactError(
-        f"{wheel.path.name} is for {tag_names}, and {target.python} takes {target.info.tags[0]}; "
-        "nothing was changed",
-        location=SETTING_KEY,
-        hint=f"set python: {target.python}, so that wheels are made for it, or name another one",
-    )
-
-
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:
     """Yield warnings for an install of `coming` (normalized name → version)."""
-    torch = target.list_installed().get("torch")
-    if torch and (torch.installer == "conda" or _has_conda_torch(target)):
-        yield (
-            f"conda put torch {torch.version} there, and is not told of the one that takes its "
-            "place: conda install and conda update may mix the two. To have conda let go of it: "
-            "put it back (doit restore), conda remove --force pytorch, and build again"
-        )
+    meta = target.prefix / "conda-meta"
+    has_conda_torch = any(meta.glob("pytorch-[0-9]*.json")) or any(meta.glob("libtorch-*.json"))
+    for one in target.info.distributions:
+        if one.name.lower() == "torch" and (one.installer == "conda" or has_conda_torch):
+            yield (
+                f"conda installed torch {one.version} and does not know that another one replaces "
+                "it: conda install and conda update may mix the files of both. To remove conda's "
+                "torch, run: doit restore --yes, conda remove --force pytorch, doit build"
+            )
     if target.info.user_torch:
         yield (
-            f"{target.info.user_torch} goes before what is installed into {target.prefix}: "
-            f"{target.python} -m pip uninstall torch, or set PYTHONNOUSERSITE=1"
+            f"{target.python} imports {target.info.user_torch} before the torch in "
+            f"{target.prefix}. Run: {target.python} -m pip uninstall torch, or set "
+            "PYTHONNOUSERSITE=1"
         )
     yield from describe_conflicts(target.info, coming)
 
 
-def _has_conda_torch(target: TargetEnvironment) -> bool:
-    meta = target.prefix / "conda-meta"
-    return any(meta.glob("pytorch-[0-9]*.json")) or any(meta.glob("libtorch-*.json"))
-
-
-def describe_conflicts(said: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
+def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each remaining package that requires another version than in `coming`."""
-    remaining = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
-    for one in sorted(remaining, key=lambda one: one.name):
-        for requirement in _find_unmet_requirements(said, one, coming):
-            name = canonicalize_name(requirement.name)
-            conflict = (
-                f"{one.name} {one.version} wants {requirement}, and {coming[name]} is installed"
-            )
-            yield (
-                f"{conflict}; {_COMPANION_HINT.format(one.name)}"
-                if _is_companion(one)
-                else conflict
-            )
-
-
-def _is_companion(one: Distribution) -> bool:
-    return canonicalize_name(one.name) in get_args(CompanionName)
-
-
-def _find_unmet_requirements(
-    said: EnvironmentInfo, one: Distribution, coming: Mapping[str, str]
-) -> Iterator[Requirement]:
-    for requirement in parse_requirements(one.requires):
-        version = coming.get(canonicalize_name(requirement.name))
-        if version is None or not is_requirement_applicable(requirement, said.markers):
-            continue
-        requirement.marker = None  # the marker was evaluated above
-        if not requirement.specifier.contains(version, prereleases=True):
-            yield requirement
+    for one in sorted(info.distributions, key=lambda one: one.name):
+        package = canonicalize_name(one.name)
+        for requirement in parse_requirements(() if package in coming else one.requires):
+            version = coming.get(canonicalize_name(requirement.name))
+            if version is None or not is_requirement_applicable(requirement, info.markers):
+                continue
+            requirement.marker = None  # the marker was evaluated above
+            if not requirement.specifier.contains(version, prereleases=True):
+                hint = f"; its import may fail, set companions: [{one.name}] in config/local.yaml"
+                yield (
+                    f"{one.name} {one.version} requires {requirement}, but {version} is installed"
+                    f"{hint if package in get_args(CompanionName) else ''}"
+                )
 
 
 def compare_installed(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return the differences between the expected and the actual distributions.
-
-    Expected are those listed `before`, with `coming` installed. Reads only its arguments.
-    """
-    expected = {
-        name: distribution.version for name, distribution in before.list_installed().items()
-    } | dict(coming)
-    installed = {
-        name: distribution.version for name, distribution in after.list_installed().items()
-    }
-    names = sorted(expected.keys() | installed.keys())
+    """Return the differences from the distributions `before`, with `coming` installed."""
+    expected, installed = {**before.list_versions(), **coming}, after.list_versions()
     return [
-        f"{name} {installed.get(name, 'is gone')} (meant: {expected.get(name, 'none')})"
-        for name in names
+        f"{name} {installed.get(name, 'is missing')} "
+        f"(expected: {expected.get(name, 'not installed')})"
+        for name in sorted(expected.keys() | installed.keys())
         if installed.get(name) != expected.get(name)
     ]
 
 
-_DRY_RUN_LINE = re.compile(
-    r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)"
-)  # `- name==1.0` is the replaced version
+# `- name==1.0` is the replaced version
+_DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 
 @dataclass(frozen=True)
 class Installer:
-    """The installer that resolves and unpacks for the interpreter `python`.
+    """The installer for the interpreter `python`: `uv` (its path), or else the pip of `pip`.
 
-    `uv` is its path, or None: then it is the pip of the interpreter `pip`. `prefix` is the
-    environment, `folder` a managed folder for the installer's files. `index` is used in addition to
-    the default one.
+    `prefix` is the environment, `folder` a managed folder for the installer's files. `index` is
+    used in addition to the default one.
     """
 
     python: str
@@ -234,108 +186,73 @@ class Installer:
     pip: str
     folder: Path
     log: PurePath
-    index: str = ""
-    constraints: tuple[str, ...] = ()
+    index: str
+    constraints: tuple[str, ...]
 
-    def run_command(self, argv: Sequence[str], what: str) -> list[str]:
-        """Run the installer and return its output lines. Failures are explained by their kind."""
-        lines: list[str] = []
-        index_client.run_index_client(
-            argv, what, self.log, _build_installer_environment(), lines.append
-        )
-        return lines
-
-    def build_command(self, *options: str) -> tuple[str, ...]:
-        """Return the command for an install with these options."""
+    def run_install(self, what: str, *options: str) -> list[str]:
+        """Run an install with these options, and return the output lines."""
         if self.uv:
-            first = (self.uv, "pip", "install", "--no-progress", "--color", "never")
-            return (
-                *first,
-                "--python",
-                self.python,
-                *package_indexes.build_extra_index_options(self.index),
-                *options,
-            )
-        first = (self.pip, "-m", "pip", "--python", self.python, "install")
-        quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
-        return (*first, *quiet, *package_indexes.build_extra_index_options(self.index), *options)
+            argv = [self.uv, "pip", "install", "--no-progress", "--color", "never"]
+            argv += ["--python", self.python]
+        else:
+            argv = [self.pip, "-m", "pip", "--python", self.python, "install"]
+            argv += ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        # With UV_LINK_MODE=symlink, installed files would be part of uv's cache, which users clean
+        env = shell.build_installer_env()
+        env = {n: v for n, v in env.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
+        argv += [*package_indexes.build_extra_index_options(self.index), *options]
+        lines: list[str] = []
+        index_client.run_index_client(argv, what, self.log, env, lines.append)
+        return lines
 
 
 def resolve_requirements(
-    by: Installer, wanted: Sequence[str], again: Sequence[str]
+    installer: Installer, requirements: Sequence[str], reinstalled: Sequence[str]
 ) -> Mapping[str, str]:
-    """Return normalized name → version of all packages that `wanted` installs or replaces.
+    """Return name → version of all packages that would be installed or replaced.
 
-    `wanted` are requirements or paths of wheels. Packages in `again` are reinstalled, even if the
-    same version is installed.
+    `requirements` may be paths of wheels. `reinstalled` are included, even if they are installed.
     """
-    constraints = by.folder / "constraints.txt"
-    files.write_atomic(constraints, "".join(f"{pin}\n" for pin in by.constraints))
-    purpose = "find out what torch needs there"
+    constraints = installer.folder / "constraints.txt"
+    files.write_atomic(constraints, "".join(f"{pin}\n" for pin in installer.constraints))
+    step_name = f"resolve what torch requires in {installer.prefix}"
     options = ("--dry-run", "-c", str(constraints))
-    if not by.uv:
-        report = by.folder / "report.json"
-        by.run_command(by.build_command(*options, "--report", str(report), *wanted), purpose)
-        return _parse_pip_report(report)
-    forced = (part for name in again for part in ("--reinstall-package", name))
-    with _remove_uv_lock(by.prefix):
-        lines = by.run_command(by.build_command(*options, *forced, *wanted), purpose)
+    if not installer.uv:
+        report = installer.folder / "report.json"
+        installer.run_install(step_name, *options, "--report", str(report), *requirements)
+        items = json.loads(report.read_text(encoding="utf-8"))["install"]
+        metadata = [item["metadata"] for item in items]
+        return {canonicalize_name(one["name"]): one["version"] for one in metadata}
+    forced = (part for name in reinstalled for part in ("--reinstall-package", name))
+    lock = installer.prefix / ".lock"  # uv leaves it, empty, in an environment that it inspects
+    had_lock = lock.exists()
+    try:
+        lines = installer.run_install(step_name, *options, *forced, *requirements)
+    finally:
+        if not had_lock:
+            lock.unlink(missing_ok=True)
     resolved = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
     return {canonicalize_name(name): version for name, version in resolved}
 
 
-def _parse_pip_report(report: Path) -> Mapping[str, str]:
-    install_items = json.loads(report.read_text(encoding="utf-8"))["install"]
-    metadata = [one["metadata"] for one in install_items]
-    return {canonicalize_name(one["name"]): one["version"] for one in metadata}
-
-
-def unpack_wheels(by: Installer, staged: PurePath, wanted: Sequence[str]) -> None:
-    """Install exactly `wanted` as if the folder `staged` were the prefix of the environment.
-
-    Scripts and RECORD are the same as they would be in the prefix.
-    """
-    options = ("--prefix", str(staged), "--no-deps", *_list_unpack_options(by), *wanted)
-    by.run_command(by.build_command(*options), "unpack what is to be installed")
-
-
-def _list_unpack_options(by: Installer) -> tuple[str, ...]:
-    """Return the options for unpacking without bytecode, which would name the staging folder."""
-    if by.uv:
-        return ("--no-compile-bytecode",)
-    return ("--no-compile", "--ignore-installed", "--no-warn-script-location")
-
-
-def _build_installer_environment() -> dict[str, str]:
-    """Return the environment without UV_LINK_MODE=symlink.
-
-    With links, the installed files would be part of uv's cache, which the user may clean.
-    """
-    env = shell.build_installer_env()
-    return {n: v for n, v in env.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
-
-
-@contextmanager
-def _remove_uv_lock(prefix: Path) -> Iterator[None]:
-    """Remove the empty lock file that uv leaves in an environment that it only inspects."""
-    lock = prefix / ".lock"
-    was_there = lock.exists()
-    try:
-        yield
-    finally:
-        if not was_there:
-            lock.unlink(missing_ok=True)
+def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
+    """Install exactly `requirements` as if `staged` were the prefix, with the same scripts."""
+    # no bytecode, which would contain the path of the staging folder
+    pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
+    options = ("--no-compile-bytecode",) if installer.uv else pip_options
+    prefix = ("--prefix", str(staged), "--no-deps")
+    installer.run_install("unpack the packages", *prefix, *options, *requirements)
 
 
 def require_versions(
-    found: Mapping[str, str], expected: Mapping[str, str], where: PurePath
+    found: Mapping[str, str], expected: Mapping[str, str], location: PurePath
 ) -> None:
     """Raise `TorchyardError` if the unpacked versions differ from the resolved ones."""
     if dict(found) != dict(expected):
         raise TorchyardError(
-            f"unpacked were {_format_versions(found)}, and {_format_versions(expected)} "
-            "were meant; nothing was changed",
-            location=str(where),
+            f"the installer unpacked {_format_versions(found)}, but resolved "
+            f"{_format_versions(expected)}; nothing was changed",
+            location=str(location),
         )
 
 
@@ -343,80 +260,57 @@ def _format_versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
 
 
-Versions = Mapping[str, str]
-
-
 def resolve_install(
-    by: Installer,
+    installer: Installer,
     target: TargetEnvironment,
-    chosen: Sequence[SelectedWheel],
-    held: InstallRecord | None,
-) -> Versions:
-    """Return name → version of everything to install.
-
-    Extensions do not change installed packages: of their requirements only missing packages are
-    installed.
-    """
-    built = {one.name for one in chosen}
-    new_wheels = {one.name: one.version for one in chosen if not _is_installed(one, held)}
-    torch, *others = chosen
+    wheels: Sequence[SelectedWheel],
+    record: InstallRecord | None,
+) -> Mapping[str, str]:
+    """Return name → version of everything to install. Extensions add only missing packages."""
+    built = {one.name for one in wheels}
+    new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
+    torch, *others = wheels
     requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
     reinstalled = [torch.name] if torch.name in new_wheels else []
-    extra = [
-        missing
-        for one in others
-        if one.name in new_wheels
-        for missing in _list_missing_requirements(one, target, built)
-    ]
-    show_progress("finding out what is needed there")
-    needs = resolve_requirements(by, [requirement], reinstalled)
+    new = [one for one in others if one.name in new_wheels]
+    extra = [text for one in new for text in _list_missing_requirements(one, target, built)]
+    show_progress(f"resolving what torch requires in {target.prefix}")
+    needs = resolve_requirements(installer, [requirement], reinstalled)
     if extra:
-        pinned = replace(by, constraints=(*by.constraints, *_list_pins(target, needs, built)))
+        pins = list(installer.constraints)
+        for name, version in {**target.list_versions(), **needs}.items():
+            with suppress(InvalidVersion):  # installers reject such a version
+                if name not in built:  # a wheel replaces it
+                    pins.append(f"{name}=={Version(version)}")
+        pinned = replace(installer, constraints=tuple(pins))
         try:
             needs = resolve_requirements(pinned, [requirement, *extra], reinstalled)
         except TorchyardError as error:
-            print_warning(
-                f"the extensions ask for {', '.join(extra)}, which was not to be had beside what "
-                f"is there: {error.message}"
-            )
+            missing = f"{', '.join(extra)}, which cannot be installed"
+            print_warning(f"the extensions require {missing}: {error.message}")
     return {**{name: version for name, version in needs.items() if name not in built}, **new_wheels}
 
 
-def _list_pins(target: TargetEnvironment, needs: Versions, built: set[str]) -> Iterator[str]:
-    """Yield pins for torch's requirements and the installed packages.
-
-    Packages that a wheel replaces are not pinned.
-    """
-    installed = {
-        name: distribution.version for name, distribution in target.list_installed().items()
-    }
-    for name, version in {**installed, **needs}.items():
-        with suppress(InvalidVersion):  # installers reject such a version
-            if name not in built:
-                yield f"{name}=={Version(version)}"
-
-
-def _is_installed(one: SelectedWheel, held: InstallRecord | None) -> bool:
+def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
     """Return True if the wheel was installed before and has not been changed since."""
-    part = held.parts.get(one.name) if held else None
-    if held is None or part is None or part.wheel != one.sha256:
+    part = record.parts.get(wheel.name) if record else None
+    if record is None or part is None or part.wheel != wheel.sha256:
         return False
-    return compute_record_digest(Path(held.prefix, part.path)) == part.record
+    return compute_record_digest(Path(record.prefix, part.path)) == part.record
 
 
 def _list_missing_requirements(
-    one: SelectedWheel, target: TargetEnvironment, built: set[str]
+    wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    installed = {
-        name: distribution.version for name, distribution in target.list_installed().items()
-    }
-    for requirement in wheel_requirements_io.read_wheel_requirements(one.path, target.info.version):
+    """Yield requirements without an installed version; warn about an unsuitable one."""
+    installed = target.list_versions()
+    requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
+    for requirement in requirements:
         name = canonicalize_name(Requirement(requirement).name)
         if name in built:
             continue
         if name not in installed:
             yield requirement
         elif wheel_requirements_io.find_missing_requirements([requirement], installed):
-            print_warning(
-                f"{one.name} asks for {requirement}, and {installed[name]} is there and stays"
-            )
+            kept = f"{name} {installed[name]}"
+            print_warning(f"{wheel.name} requires {requirement}, but {kept} is not replaced")

@@ -20,13 +20,25 @@ def plan(
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
-    """Return the stage that installs the results of the stages `before`.
+    """Return the stage that installs the results of the stages `before` into `install.into`.
 
-    They are installed into the environment of `install.into`, which must be set. Raises
-    `SettingsError` if the settings build no wheel of torch.
+    Raises `SettingsError` if the settings build no wheel of torch.
     """
     into = settings.install.into or ""
-    _require_wheel(settings, choice)
+    if choice.strategy == "existing":
+        raise SettingsError(
+            f"strategy existing uses the torch of {choice.python.path} and builds no wheel of it "
+            "to install elsewhere",
+            location="install.into",
+            hint="set install.into: null (extensions are installed into that interpreter anyway), "
+            "or torch.strategy: prebuilt",
+        )
+    if choice.strategy == "source" and settings.build.backend == "cmake":
+        raise SettingsError(
+            "backend cmake builds no torch for Python, so there is nothing to install",
+            location="install.into",
+            hint="set install.into: null, or choose another build.backend",
+        )
     job = InstallJob(
         into=into,
         profile=layout.profile,
@@ -49,7 +61,7 @@ def plan(
     return Stage(
         name="install",
         kind="install",
-        doc="put torch and the extensions into your own environment; doit restore is the way back",
+        doc="install torch and the extensions into your own environment; undo: doit restore",
         job=job,
         fingerprint={
             "recipe": RECIPE,
@@ -62,20 +74,3 @@ def plan(
         uptodate_check="stale",
         optional_inputs=tuple(job.extensions.values()) if job.partial else (),
     )
-
-
-def _require_wheel(settings: Settings, choice: Resolution) -> None:
-    if choice.strategy == "existing":
-        raise SettingsError(
-            f"strategy existing uses the torch that {choice.python.path} has, and makes no wheel "
-            "of it to put elsewhere",
-            location="install.into",
-            hint="set install.into: null (extensions go into that interpreter by themselves), or "
-            "torch.strategy: prebuilt",
-        )
-    if choice.strategy == "source" and settings.build.backend == "cmake":
-        raise SettingsError(
-            "backend cmake makes no torch for Python that could be put there",
-            location="install.into",
-            hint="set install.into: null, or choose another build.backend",
-        )

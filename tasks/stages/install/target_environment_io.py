@@ -33,11 +33,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EnvironmentInfo:
-    """What the interpreter reports.
+    """What the interpreter reports: `tags` are the accepted wheel tags, the best first.
 
-    `tags` are the wheel tags it accepts, the best first; `markers` the environment markers for
-    requirements. `managed` is the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's
-    site-packages, each "" if missing.
+    `managed` is the file EXTERNALLY-MANAGED, `user_torch` a torch in the user's site-packages,
+    each "" if missing.
     """
 
     version: str
@@ -48,7 +47,6 @@ class EnvironmentInfo:
     platlib: str
     scripts: str
     managed: str
-    conda: bool
     user_torch: str
     distributions: tuple[Distribution, ...]
 
@@ -67,20 +65,11 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders, relative to the prefix.
-
-        Raises `TorchyardError` if one is outside the prefix.
-        """
-        return tuple(
-            dict.fromkeys(self._resolve_below(p) for p in (self.info.platlib, self.info.purelib))
-        )
+        """Return the site-packages folders, relative to the prefix, which must contain them."""
+        return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
-        """Return the links on the paths of the site-packages folders and their targets.
-
-        Both are relative to the prefix. In a venv of a Python with lib64, as on Fedora, openSUSE
-        and RHEL, `lib64` → `lib`.
-        """
+        """Return links in site-packages paths with their targets, such as `lib64` → `lib`."""
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):
@@ -93,49 +82,38 @@ class TargetEnvironment:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(self.prefix):
             raise TorchyardError(
-                f"its packages lie in {folder}, outside of {self.prefix}",
+                f"the packages of {self.python} are in {folder}, outside of {self.prefix}",
                 location=SETTING_KEY,
-                hint="name the Python of a venv or of a conda environment",
+                hint=f"set {SETTING_KEY} to the Python of a venv or of a conda environment",
             )
         return real.relative_to(self.prefix).as_posix()
 
-    def list_installed(self) -> Mapping[str, Distribution]:
-        """Return the installed distributions by normalized name."""
-        return {canonicalize_name(one.name): one for one in self.info.distributions if one.name}
+    def list_versions(self) -> dict[str, str]:
+        """Return the versions of the installed distributions by normalized name."""
+        named = (one for one in self.info.distributions if one.name)
+        return {canonicalize_name(one.name): one.version for one in named}
 
 
 def query_environment(python: PurePath) -> TargetEnvironment:
-    """Run the interpreter once, without writing anything, and return its environment.
-
-    Raises `TorchyardError` if the output cannot be parsed.
-    """
-    packaging_folder = Path(packaging.__file__).parent.parent
-    argv = (str(python), "-B", str(Path(environment_report_io.__file__)), str(packaging_folder))
-    env = shell.build_host_env()
+    """Run the interpreter once, without writing anything, and return its environment."""
+    script, location = environment_report_io.__file__, f"{SETTING_KEY} ({python})"
+    argv = (str(python), "-B", script, str(Path(packaging.__file__).parent.parent))
+    step_name = "list the installed packages"
+    command = Command(argv, shell.build_host_env(), step_name, timeout=_QUERY_TIMEOUT)
     try:
-        text = shell.capture_output(
-            Command(argv, env, "ask what is installed", timeout=_QUERY_TIMEOUT)
-        )
+        output = shell.capture_output(command)
     except CommandFailedError as error:
-        error.location = f"{SETTING_KEY} ({python})"
+        error.location = location
         raise
-    line = next(
-        (
-            line
-            for line in text.splitlines()
-            if line.startswith(environment_report_io.OUTPUT_PREFIX)
-        ),
-        "",
-    )
+    prefix = environment_report_io.OUTPUT_PREFIX
+    report = next((line for line in output.splitlines() if line.startswith(prefix)), "")
     try:
-        return TargetEnvironment(
-            str(python),
-            _INFO_ADAPTER.validate_json(line[len(environment_report_io.OUTPUT_PREFIX) :]),
-        )
+        info = _INFO_ADAPTER.validate_json(report.removeprefix(prefix))
     except ValidationError as error:
         raise TorchyardError(
-            "it does not tell what is installed there", location=f"{SETTING_KEY} ({python})"
+            f"{python} did not print its installed packages as JSON", location=location
         ) from error
+    return TargetEnvironment(str(python), info)
 
 
 _INFO_ADAPTER: TypeAdapter[EnvironmentInfo] = TypeAdapter(EnvironmentInfo)

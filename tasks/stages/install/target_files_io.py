@@ -1,7 +1,6 @@
 """Compare, link, replace and list files of the user's environment.
 
-A file is never written in place: a running Python may have it mapped, and other environments may
-share it. Each file is created beside its path and renamed.
+A file is never written in place, where it may be mapped or shared, but renamed from beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -50,15 +49,17 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
     return status.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
 
 
-def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
+def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
     """Return True if the file is the one from before the install, with the backup `store`."""
-    if kept.link or path.is_symlink():
-        return path.is_symlink() and read_link(path) == kept.link
+    if backup.link or path.is_symlink():
+        return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
         return False
-    if store.is_file() and (path.samefile(store) or path.stat().st_size != store.stat().st_size):
-        return path.samefile(store)
-    return compute_sha256(path) == kept.sha256
+    if store and store.is_file() and path.samefile(store):
+        return True
+    if store and store.is_file() and path.stat().st_size != store.stat().st_size:
+        return False
+    return compute_sha256(path) == backup.sha256
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -80,14 +81,6 @@ def replace_file(source: Path, target: Path) -> None:
     link_or_copy(source, part)
     files.replace_path(part, target)
     part.unlink(missing_ok=True)  # a rename between two hard links of one file does nothing
-
-
-def move_aside(path: Path, to: Path) -> None:
-    """Move a user's file to `to`, with a suffix if a file is already there."""
-    while is_present(to):
-        to = to.with_name(f"{to.name}.more")
-    link_or_copy(path, to)
-    path.unlink()
 
 
 def list_bytecode(path: Path) -> Iterator[Path]:
@@ -122,10 +115,9 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages.
+    """The unpacked packages: versions and RECORDs by normalized name, and `placed`, all files.
 
-    `versions` are by normalized name, `records` the paths of their RECORD files, and `placed` all
-    their files. Paths are relative to the prefix.
+    Paths are relative to the prefix.
     """
 
     versions: Mapping[str, str]
@@ -148,46 +140,30 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
     versions: dict[str, str] = {}
     records: dict[str, str] = {}
     placed: dict[str, InstalledFile] = {}
-    for info in _list_staged_infos(staged, sites):
+    infos = (info for site in sites for info in sorted((staged / site).glob("*.dist-info")))
+    for info in infos:
         name, _, version = info.name.removesuffix(".dist-info").partition("-")
         owner = canonicalize_name(name)
         versions[owner] = version
         records[owner] = (info / "RECORD").relative_to(staged).as_posix()
-        placed.update(_list_staged_files(staged, info, owner))
+        for row in wheel_record.parse_record((info / "RECORD").read_text(encoding="utf-8")):
+            path = resolve_below_prefix(staged, info.parent, row.path)
+            if path is None or not (staged / path).is_file():
+                raise TorchyardError(
+                    f"the RECORD of {owner} lists {row.path}, and this file is missing",
+                    location=str(info / "RECORD"),
+                    hint="build or download this wheel again: its RECORD is wrong",
+                )
+            digest = wheel_record.convert_to_hex(row.digest) or compute_sha256(staged / path)
+            status = (staged / path).lstat()
+            placed[path] = InstalledFile(owner, digest, status.st_size, status.st_mtime_ns)
     return StagedPackages(versions, records, placed)
 
 
-def _list_staged_infos(staged: Path, sites: Iterable[str]) -> Iterator[Path]:
-    for site in sites:
-        yield from sorted((staged / site).glob("*.dist-info"))
-
-
-def _list_staged_files(staged: Path, info: Path, owner: str) -> Iterator[tuple[str, InstalledFile]]:
-    text = (info / "RECORD").read_text(encoding="utf-8")
-    for row in wheel_record.parse_record(text):
-        path = resolve_below_prefix(staged, info.parent, row.path)
-        if path is None or not (staged / path).is_file():
-            raise TorchyardError(
-                f"{owner} has {row.path} in its RECORD, and it is not there",
-                location=str(info / "RECORD"),
-                hint="this wheel cannot be installed anywhere",
-            )
-        digest = (
-            wheel_record.convert_to_hex(row.digest) or files.read_artifact(staged / path).sha256
-        )
-        status = (staged / path).lstat()
-        yield path, InstalledFile(owner, digest, status.st_size, status.st_mtime_ns)
-
-
 def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """Return the path of a RECORD entry relative to `prefix`, None if it is outside.
-
-    `name` is the entry, relative to `site`.
-    """
+    """Return the path of the RECORD entry `name` relative to `prefix`, None if it is outside."""
     path = Path(os.path.normpath(site / name))
-    if not path.is_relative_to(prefix):
-        return None
-    return PurePosixPath(path.relative_to(prefix).as_posix()).as_posix()
+    return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
 
 
 _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
@@ -198,8 +174,7 @@ class InstalledDistribution:
     """The installed distributions of one name.
 
     `infos` are its dist-info folders or what older tools create; `version` joins the versions of
-    all. `listed` are the files of those that conda installed without RECORD, relative to the
-    prefix.
+    all. `listed` are the files that conda lists for those without RECORD, relative to the prefix.
     """
 
     name: str
@@ -238,30 +213,23 @@ def find_distributions(
         for info, name in _list_site_infos(prefix / site):
             if name in requested:
                 infos_by_name.setdefault(name, []).append(info)
-    conda_files = {
-        info: files
-        for infos in infos_by_name.values()
-        for info in infos
-        if not has_record(info) and (files := _list_conda_files(prefix, info))
-    }
-    return {
-        name: InstalledDistribution(
-            name,
-            _join_versions(infos),
-            tuple(infos),
-            {i: conda_files[i] for i in infos if i in conda_files},
-        )
-        for name, infos in infos_by_name.items()
-    }
+    distributions = {}
+    for name, infos in infos_by_name.items():
+        conda_files = {i: _list_conda_files(prefix, i) for i in infos if not has_record(i)}
+        listed = {info: paths for info, paths in conda_files.items() if paths}
+        stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
+        versions = [stem.partition("-")[2].partition("-")[0] or "?" for stem in stems]
+        version = ", ".join(dict.fromkeys(versions))
+        distributions[name] = InstalledDistribution(name, version, tuple(infos), listed)
+    return distributions
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
     """Return the files of the conda package that contains `info`, empty without one.
 
-    conda's file list:
     https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """
-    beginning = f"{info.relative_to(prefix).as_posix()}"
+    beginning = info.relative_to(prefix).as_posix()
     for meta in sorted((prefix / "conda-meta").glob("*.json")):
         try:
             files = json.loads(meta.read_text(encoding="utf-8"))["files"]
@@ -284,23 +252,13 @@ def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
             yield info, canonicalize_name(name)
 
 
-def _join_versions(infos: Iterable[Path]) -> str:
-    stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
-    versions = [stem.partition("-")[2].partition("-")[0] for stem in stems]
-    return ", ".join(dict.fromkeys(version or "?" for version in versions))
-
-
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
     """Yield the paths of all files of a distribution relative to `prefix`, with bytecode."""
     for info in one.infos:
         text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
-        recorded_paths = [
-            resolve_below_prefix(prefix, info.parent, row.path)
-            for row in wheel_record.parse_record(text)
-        ]
-        info_files = (
-            [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
-        )
+        rows = wheel_record.parse_record(text)
+        recorded_paths = [resolve_below_prefix(prefix, info.parent, row.path) for row in rows]
+        info_files = [path for path in info.rglob("*") if not path.is_dir()]
         conda_files = [prefix / path for path in one.listed.get(info, ())]
         paths = [*conda_files, *(prefix / path for path in recorded_paths if path), *info_files]
         for path in (path for path in paths if path.name != TEMPORARY_NAME):

@@ -17,7 +17,7 @@ from tasks.system import shell
 
 SETTING_KEY = "install.into"
 _INSPECT_TIMEOUT = 30.0  # seconds: another program than Python may wait for input
-VENV_HINT = "make a venv of your own (python -m venv …) and name its Python in install.into"
+VENV_HINT = "create a venv (python -m venv …) and set install.into to its Python"
 _INSPECT_CODE = """
 import os, sys, sysconfig
 print('torchyard', sys.implementation.name, '.'.join(map(str, sys.version_info[:3])),
@@ -34,12 +34,10 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What a Python interpreter is.
+    """What a Python is: `implementation` is "cpython", `kind` "usual" or "free-threaded".
 
-    `implementation` is its name in sys.implementation ("cpython"), `kind` "usual" or
-    "free-threaded", `prefix` the folder of its environment, with links resolved. `managed` is its
-    file EXTERNALLY-MANAGED, `unwritable` a folder of it that is not writable, each "" if there is
-    no such path. `sites` are its site-packages folders.
+    `prefix` is its environment, with links resolved, `managed` its file EXTERNALLY-MANAGED,
+    `unwritable` one of its folders, each "" without. `sites` are its site-packages folders.
     """
 
     implementation: str
@@ -67,35 +65,24 @@ def is_program_name(into: str) -> bool:
 
 
 def find_interpreter(into: str, root: PurePath) -> Path:
-    """Return the interpreter. A relative path starts at the checkout.
+    """Return the interpreter, with links: a venv's Python is one. Raises `SettingsError`.
 
-    Raises `SettingsError` if there is no such interpreter. Links are not resolved: a venv's Python
-    is a link to the one it was created with.
+    A relative path starts at the checkout.
     """
     if is_program_name(into):
         program = shutil.which(into)
         if program is None:
-            raise SettingsError(
-                f'there is no "{into}" on PATH',
-                location=SETTING_KEY,
-                hint="write the path of a Python",
-            )
+            hint = "write the path of a Python"
+            raise SettingsError(f'there is no "{into}" on PATH', location=SETTING_KEY, hint=hint)
         return Path(program).absolute()
     path = Path(root, into)
     if path.is_dir():
-        raise SettingsError(
-            f"{path} is a folder",
-            location=SETTING_KEY,
-            hint=f"write its Python: {python}"
-            if (python := find_python_in(path))
-            else "name a Python",
-        )
+        python = find_python_in(path)
+        hint = f"write the path of its Python: {python}" if python else "write the path of a Python"
+        raise SettingsError(f"{path} is a folder", location=SETTING_KEY, hint=hint)
     if not path.is_file():
-        raise SettingsError(
-            f"there is no {path}",
-            location=SETTING_KEY,
-            hint="write the path of a Python that is there",
-        )
+        hint = "write the path of an installed Python"
+        raise SettingsError(f"{path} does not exist", location=SETTING_KEY, hint=hint)
     return path
 
 
@@ -107,21 +94,19 @@ def find_python_in(folder: Path) -> Path | None:
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run the interpreter and return what it is.
-
-    Raises `SettingsError` if it is not a Python that runs here.
-    """
+    """Run the interpreter and return what it is. Raises `SettingsError` if it is not a Python."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
-    command = Command(
-        argv, shell.build_host_env(), "ask Python what it is", timeout=_INSPECT_TIMEOUT
-    )
+    env = shell.build_host_env()
+    command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
+    message = f"{python} is not a Python that runs on this machine"
+    not_python = SettingsError(message, location=key, hint="write the path of another Python")
     try:
         answer, managed, closed, *sites = [*shell.capture_output(command).splitlines(), "", "", ""]
     except (CommandFailedError, MissingToolError) as error:
-        raise _build_not_python_error(python, key) from error
+        raise not_python from error
     word, _, rest = answer.partition(" ")
     if word != "torchyard" or rest.count(" ") < 3:
-        raise _build_not_python_error(python, key)
+        raise not_python
     implementation, version, kind, prefix = rest.split(" ", 3)
     site_folders = tuple(filter(None, sites))
     return InterpreterInfo(implementation, version, kind, prefix, managed, closed, site_folders)
@@ -129,79 +114,51 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
 
 def build_unwritable_error(folder: str) -> TorchyardError:
     """Return the error for a folder that is not writable. Raise it before any change."""
-    return TorchyardError(
-        "you may not write here; nothing was changed", location=folder, hint=VENV_HINT
-    )
-
-
-def _build_not_python_error(python: Path, key: str) -> SettingsError:
-    return SettingsError(
-        f"{python} is not a Python that runs here", location=key, hint="write the path of one"
-    )
+    message = "you cannot write to this folder; nothing was changed"
+    return TorchyardError(message, location=folder, hint=VENV_HINT)
 
 
 def check_install_target(
-    settings: Settings, layout: Layout, choice: Resolution, ours: Collection[str]
+    settings: Settings, layout: Layout, choice: Resolution, doit_prefixes: Collection[str]
 ) -> None:
     """Raise `SettingsError` for an interpreter that cannot be installed into.
 
-    It is missing, not a Python, managed by torchyard, not writable, or another Python than the
-    wheels are built for. `ours` are the prefixes of the environment that runs doit and of the
-    Python it was created with.
-
-    Those are rejected only for a name on PATH and accepted for a path: in an active venv, `python`
-    is the one that torchyard is installed in.
+    `doit_prefixes`, of the Python that runs doit and its base, are rejected only for a name on
+    PATH: in an active venv, `python` is the one that torchyard is installed in.
     """
     into = settings.install.into
     if into is None:
         return
     python = find_interpreter(into, layout.root)
-    interpreter = inspect_interpreter(python)
-    if interpreter.prefix == os.path.realpath(layout.venv):
-        raise SettingsError(
-            f"{python} is of the environment that this profile builds itself",
-            location=SETTING_KEY,
-            hint="name the Python of another one",
-        )
-    if is_program_name(into) and interpreter.prefix in map(os.path.realpath, ours):
-        raise SettingsError(
-            f"{into} on PATH is {python}, the Python of doit itself",
-            location=SETTING_KEY,
-            hint=f"write the path of the Python that you mean; {python}, if it is this one",
-        )
-    _require_writable(python, interpreter)
-    _require_same_python(python, interpreter, choice)
-
-
-def _require_writable(python: Path, found: InterpreterInfo) -> None:
-    """Raise `SettingsError` if the environment is not writable.
-
-    The install checks it again, hours later: this reports the error early.
-    """
-    if found.managed:
-        raise SettingsError(
-            f"{python} is managed by the system, which says that nobody else installs there "
-            f"({found.managed})",
-            location=SETTING_KEY,
-            hint=VENV_HINT,
-        )
-    if found.unwritable:
-        raise SettingsError(
-            f"you may not write to {found.unwritable}, of {python}",
-            location=SETTING_KEY,
-            hint=VENV_HINT,
-        )
-
-
-def _require_same_python(python: Path, found: InterpreterInfo, choice: Resolution) -> None:
-    """Raise `SettingsError` if the wheels are for another Python, before hours of compiling."""
-    expected_path = Path(choice.python.path)
-    if expected_path.is_file() and str(found) != str(
-        expected := inspect_interpreter(expected_path, "python")
+    found = inspect_interpreter(python)
+    if problem := _find_problem(into, python, found, layout, doit_prefixes):
+        raise SettingsError(problem[0], location=SETTING_KEY, hint=problem[1])
+    # The wheels are for another Python: reported before hours of compiling
+    build_python = Path(choice.python.path)
+    if build_python.is_file() and str(found) != str(
+        expected := inspect_interpreter(build_python, "python")
     ):
         raise SettingsError(
-            f"{python} is {found}, and this profile builds for {expected}",
+            f"{python} is {found}, but this profile builds for {expected}",
             location=SETTING_KEY,
-            hint=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
-            f"of an environment with {expected}",
+            hint=f"set python: {python} if torch {choice.torch} supports it, or set {SETTING_KEY} "
+            f"to the Python of an environment with {expected}",
         )
+
+
+def _find_problem(
+    into: str, python: Path, found: InterpreterInfo, layout: Layout, doit_prefixes: Collection[str]
+) -> tuple[str, str] | None:
+    """Return message and hint for an unsuitable environment. The install checks it again."""
+    if found.prefix == os.path.realpath(layout.venv):
+        message = f"{python} belongs to the environment that this profile builds itself"
+        return message, "write the path of the Python of another environment"
+    if is_program_name(into) and found.prefix in map(os.path.realpath, doit_prefixes):
+        hint = f"write the path of the Python to install into ({python} if you mean this one)"
+        return f"{into} on PATH is {python}, the Python that runs doit", hint
+    if found.managed:
+        message = f"{python} is managed by the system, which forbids installs ({found.managed})"
+        return message, VENV_HINT
+    if found.unwritable:
+        return f"you cannot write to {found.unwritable}, a folder of {python}", VENV_HINT
+    return None

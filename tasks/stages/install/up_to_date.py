@@ -1,7 +1,4 @@
-"""Check if the installed packages are still in the environment. Every run calls this.
-
-It must stay fast.
-"""
+"""Check if the installed packages are still in the environment. Fast: every run calls this."""
 
 from __future__ import annotations
 
@@ -15,10 +12,7 @@ from tasks.system import manifests
 
 
 def is_stale(job: InstallJob) -> bool:
-    """Return True if the environment changed, for example through the user's pip.
-
-    torch's dependencies must be present, but another version of them is accepted.
-    """
+    """Return True if the environment changed, except for versions of torch's dependencies."""
     try:
         last = manifests.read_manifest(job.manifest, Installation)
         if str(find_interpreter(job.into, job.root)) != last.python:
@@ -27,12 +21,10 @@ def is_stale(job: InstallJob) -> bool:
         return True
     installed: dict[Path, set[str]] = {}
     for distribution in last.distributions:
-        if (
-            distribution.wheel
-            and compute_record_digest(Path(distribution.record)) != distribution.digest
-        ):
+        record = Path(distribution.record)
+        if distribution.wheel and compute_record_digest(record) != distribution.digest:
             return True
-        site = Path(distribution.record).parent.parent
+        site = record.parent.parent
         if distribution.name not in installed.setdefault(site, list_distribution_names(site)):
             return True
     return False

@@ -180,10 +180,8 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     with pytest.raises(NoSpaceError) as said:
         run._unpack_packages(one)
-    assert str(said.value).startswith("install.into: ~/env/python: unpacking what is to be ")
-    assert f"installed in {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(
-        said.value
-    )
+    assert str(said.value).startswith("install.into: ~/env/python: unpacking the packages ")
+    assert f"for {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(said.value)
     assert "replaced" not in str(said.value)
     monkeypatch.setattr(run, "is_same_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as said:

@@ -78,7 +78,7 @@ def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
 
 def test_another_torch_is_said_and_the_rest_is_taken() -> None:
     older = HELD.model_copy(update={"release": "2.14.1"})
-    assert told(held=older) == ["torch prebuilt 2.14.1 is locked, and prebuilt 2.15.0 is asked for"]
+    assert told(held=older) == ["torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"]
     _, plan = plans(held=older)
     assert job(plan, "wheel").locked_sha256 == ""
     assert job(plan, "extensions:toy").commit == COMMIT
@@ -92,7 +92,7 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
         assert not told(held=held, torch=torch)
     torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
     assert told(held=held, torch=torch) == [
-        "torch prebuilt 2.15.0+cu132.sm90 is locked, and prebuilt 2.15.0+cu132.sm120 is asked for"
+        "torch prebuilt 2.15.0+cu132.sm90 is locked, but prebuilt 2.15.0+cu132.sm120 is required"
     ]
     _, plan = plans(held=held, torch=torch)
     assert (job(plan, "wheel").locked_sha256, job(plan, "wheel").locked) == ("", {})
@@ -102,14 +102,14 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
 def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
     made = HELD.torch.model_copy(update={"wheel": "torch.whl"})
     assert told(held=HELD.model_copy(update={"torch": made})) == [
-        "torch prebuilt torch.whl is locked, and prebuilt 2.15.0 is asked for"
+        "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
     ]
 
 
 def test_another_python_or_platform_takes_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
-    assert told(host=host) == [f"this profile is locked for {there}, and this is {here}"]
+    assert told(host=host) == [f"this profile is locked for {there}, but this is {here}"]
     _, plan = plans(host=host)
     assert job(plan, "extensions:toy").commit == ""
 
@@ -120,9 +120,9 @@ def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said(
         {"name": "new", "sdist": "new==1.0"},
     ]
     assert told(extensions=extensions) == [
-        f"of toy {GIT} at main is locked, and {GIT} at v2 is asked for",
-        "new is not in it",
-        "packed is locked, and the settings do not list it",
+        f"{GIT} at main is locked for toy, but {GIT} at v2 is required",
+        "new is not locked",
+        "packed is locked, but not in the settings",
     ]
 
 
@@ -130,7 +130,7 @@ def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
     old = HELD.model_copy(update={"packages": {**HELD.packages, "cmake==3.0": (DIGEST,)}})
     del old.packages["cmake==3.31.6"]
     (line,) = told(held=old)
-    assert line.startswith("cmake 3.0 is locked, and cmake")
+    assert line.startswith("cmake 3.0 is locked, but cmake")
     _, plan = plans(held=old)
     assert job(plan, "deps").locked == {}
 
@@ -143,5 +143,5 @@ def test_a_source_tree_is_held_at_its_commit() -> None:
     _, plan = plans(held=held, **asked)
     assert job(plan, "source").checkout_ref == COMMIT
     assert told(held=held, **asked, source={"ref": "main"}) == [
-        f"of PyTorch's tree {git} at v2.15.0 is locked, and {git} at main is asked for"
+        f"{git} at v2.15.0 is locked for PyTorch's tree, but {git} at main is required"
     ]

@@ -57,7 +57,7 @@ def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
         ("python: '3.12'", "python: 3.12", "mine.python"),
         ("python: '3.12'", "python: &a '3.12'\n  b: *a", "alias"),
         ("  release: 2.15.0\n", "", "mine.release: field required"),
-        ("  platform", "<<<<<<< HEAD\n  platform", "this is no section"),
+        ("  platform", "<<<<<<< HEAD\n  platform", "does not begin a section"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_line(old: str, new: str, told: str) -> None:
@@ -78,11 +78,11 @@ def test_differences_name_versions_commits_and_digests() -> None:
     now = SECTION.model_copy(update={"extensions": extensions, "packages": packages})
     assert list(compare_sections(SECTION, SECTION)) == []
     assert list(compare_sections(SECTION, now)) == [
-        "extensions.mine: locked, and not built",
-        "extensions.new: built, and not locked",
+        "extensions.mine: locked, but not built",
+        "extensions.new: built, but not locked",
         "extensions.toy.commit: 111111111111 → 222222222222",
         "packages.numpy: 2.3.5 → 2.4.0",
-        "packages.pip: 25.3 with other bytes than the locked ones",
+        "packages.pip: 25.3 has another sha256 than the locked one",
     ]
 
 

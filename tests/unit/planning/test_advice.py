@@ -83,15 +83,15 @@ def plans(asked: Given, on: Host) -> bool:
 
 def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
     """The settings and the machine of one alternative; [] where it names none."""
-    line = line.partition(", or name it with")[0]
+    line = line.partition(", or set toolkit.path to it")[0]
     changed: Given = {key: dict(part) for key, part in asked.items() if key != "extensions"}
     changed["extensions"] = asked.get("extensions", [])
-    python = re.search(r'(?:python: "|environment of Python )(\d\.\d+)', line)
+    python = re.search(r'(?:python: "|environment with Python )(\d\.\d+)', line)
     gpus = re.search(r"target\.gpus: \[(.*?)\]", line)
-    torch = re.search(r'(?:take torch |torch\.version: ")(\d\.\d+\.\d+)', line)
+    torch = re.search(r'(?:torch\.version: ")(\d\.\d+\.\d+)', line)
     keys = dict(re.findall(r'toolkit\.(version|provider): "?([\w.]+)', line))
     install = re.search(r"install CUDA (\d+\.\d+)", line)
-    own = re.search(r"name CUDA (.+?) in toolkit\.path", line)
+    own = re.search(r"set toolkit\.path to CUDA (.+)", line)
     source = "torch.strategy: source" in line
     if not any((python, gpus, torch, keys, install, own, source)):
         return []

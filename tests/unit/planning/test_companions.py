@@ -323,4 +323,4 @@ def test_libraries_for_cpp_alone_have_no_companions() -> None:
     asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
     with pytest.raises(SettingsError) as told:
         plan_of(host(), companions=["triton"], **asked)
-    assert str(told.value).startswith("companions: backend cmake makes no torch for Python")
+    assert str(told.value).startswith("companions: backend cmake builds no torch for Python")

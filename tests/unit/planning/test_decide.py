@@ -47,7 +47,7 @@ def refused(on: Host, **asked: Any) -> str:
 @pytest.mark.parametrize(
     ("on", "targets", "why"),
     [
-        (host(), ["12.0"], "no NVIDIA card seen here: RTX 5090 assumed"),
+        (host(), ["12.0"], "no NVIDIA GPU found, RTX 5090 assumed"),
         (host(RTX_5090), ["12.0"], "NVIDIA GeForce RTX 5090 in this machine"),
         (host(H200), ["9.0"], "NVIDIA H200 in this machine"),
         (host(RTX_5090, RTX_5090), ["12.0"], "NVIDIA GeForce RTX 5090 in this machine"),
@@ -75,19 +75,19 @@ def test_named_targets_go_before_the_cards_here() -> None:
 def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, strategy: str) -> None:
     asked = {"target": {"gpus": [card]}, "torch": {"strategy": strategy}}
     assert refused(host(), **asked) == (
-        f"target.gpus: {name} is in aarch64 machines, and this is Linux x86_64: "
-        "what is built here does not run there\n  → build on a machine of that kind (aarch64)"
+        f"target.gpus: {name} exists only in aarch64 machines, and this one is Linux x86_64: "
+        "a build from here does not run there\n  → build on a machine of that kind (aarch64)"
     )
     assert chosen(host(machine="aarch64"), **asked).targets_why == card
 
 
 def test_a_card_of_another_machine_is_advised_to_be_left_out() -> None:
     told = refused(host(), target={"gpus": ["Jetson AGX Orin", "RTX 5090"]})
-    assert told.endswith('→ write target.gpus: ["RTX 5090"], which leaves out Jetson AGX Orin')
+    assert told.endswith('→ set target.gpus: ["RTX 5090"], which leaves out Jetson AGX Orin')
 
 
 def test_grace_is_arm_where_the_card_of_the_same_capability_is_not() -> None:
-    assert "GH200 is in aarch64 machines" in refused(host(), target={"gpus": ["GH200"]})
+    assert "GH200 exists only in aarch64 machines" in refused(host(), target={"gpus": ["GH200"]})
     assert chosen(host(), target={"gpus": ["H100"]}).targets == (Arch(9, 0),)
     assert chosen(host(), target={"gpus": ["9.0"]}).targets == (Arch(9, 0),)
 
@@ -100,7 +100,7 @@ def test_an_unknown_card_is_told_with_the_nearest() -> None:
 
 def test_cuda_is_refused_on_macos() -> None:
     told = refused(host(system="macos", machine="arm64"), target={"gpus": ["RTX 5090"]})
-    assert told == "target.gpus: CUDA builds are not for macOS\n  → write gpus: []"
+    assert told == "target.gpus: macOS has no CUDA builds\n  → set target.gpus: []"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_auto_builds_where_a_build_is_described(asked: dict[str, Any], named: st
 def test_prebuilt_that_cannot_be_is_told_with_a_torch_that_can() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0", "strategy": "prebuilt"}) == (
         "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0\n"
-        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
+        '  → set torch.version: "2.8.0": PyPI\'s torch 2.8.0 (CUDA 12.8) holds sm_120'
     )
 
 
@@ -171,8 +171,8 @@ def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that
     assert refused(host(), **asked) == (
         "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
         "the wheels have 12.6, 13.0, 13.2, 13.4\n"
-        "  → toolkit.version: auto (CUDA 13.2 from Python packages); "
-        "or torch.strategy: source, to build it"
+        "  → set toolkit.version: auto (CUDA 13.2 from Python packages); "
+        "or set torch.strategy: source, to build it"
     )
 
 
@@ -180,7 +180,8 @@ def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that
 def test_a_torch_that_nobody_knows_is_told_with_the_newest(strategy: str) -> None:
     told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
     assert told.startswith(
-        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n  → take torch 2.15.0: "
+        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n"
+        '  → set torch.version: "2.15.0": '
     )
 
 
@@ -194,7 +195,7 @@ def test_an_index_of_ones_own_is_used_and_its_password_not_shown() -> None:
 def test_a_cpu_build_needs_no_toolkit() -> None:
     choice = chosen(host(RTX_5090, toolkits=(CUDA_132,)), target={"gpus": []})
     assert (choice.targets, choice.cuda, choice.toolkit.provider) == ((), None, "none")
-    assert choice.targets_why == "a build for the CPU was asked for"
+    assert choice.targets_why == "target.gpus is empty"
     assert choice.index == "https://download.pytorch.org/whl/cpu"
 
 
@@ -212,13 +213,13 @@ NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is
     [
         ("prebuilt", f"torch: {NO_WHEEL_310}"),
         ("source", f"python: {NO_BUILD_310}"),
-        ("auto", f"python: {NO_WHEEL_310}; and for a build, {NO_BUILD_310}"),
+        ("auto", f"python: {NO_WHEEL_310}; for a build, {NO_BUILD_310}"),
     ],
 )
 def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
     told = refused(host(python="3.10.2"), torch={"strategy": strategy})
-    nearest = 'set python: "3.11" (uv python install 3.11 where it is not installed)'
-    assert told.startswith(f"{message}\n  → {nearest}; or take torch 2.14.1: ")
+    nearest = 'set python: "3.11" (to install it: uv python install 3.11)'
+    assert told.startswith(f'{message}\n  → {nearest}; or set torch.version: "2.14.1": ')
 
 
 def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
@@ -226,13 +227,13 @@ def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
     assert told == (
         "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
         "no official wheel of torch 2.6.0 is for Python 3.14 (supported: 3.9 to 3.13)\n"
-        "  → take torch 2.9.1: PyPI's torch 2.9.1 (CUDA 12.8) holds sm_120"
+        '  → set torch.version: "2.9.1": PyPI\'s torch 2.9.1 (CUDA 12.8) holds sm_120'
     )
 
 
 def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> None:
     choice = chosen(host(RTX_5090), torch={"strategy": "source"})
-    assert (choice.strategy_why, choice.cuda) == ("asked for in torch.strategy", "13.2")
+    assert (choice.strategy_why, choice.cuda) == ("requested in torch.strategy", "13.2")
 
 
 def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
@@ -256,17 +257,16 @@ def test_targets_of_two_eras_are_built_apart() -> None:
 
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest "
-        "arch is 5.0; and for a build, no known CUDA toolkit makes code for 3.0\n"
-        "  → name another card"
+        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch is 5.0; "
+        "for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
     )
 
 
 def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
         "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
-        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
-        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
+        "for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
+        '  → set torch.version: "2.8.0": PyPI\'s torch 2.8.0 (CUDA 12.8) holds sm_120'
     )
 
 
@@ -293,14 +293,14 @@ def existing(version: str, cuda: str | None, **more: Any) -> Host:
 def test_existing_takes_the_torch_as_it_is() -> None:
     choice = chosen(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert (choice.torch, choice.cuda) == ("2.11.0+cu130", "13.0")
-    assert choice.strategy_why == "asked for: torch 2.11.0+cu130 in /usr/bin/python3"
+    assert choice.strategy_why == "torch 2.11.0+cu130 in /usr/bin/python3"
     assert choice.toolkit == ToolkitResolution("pypi", "13.0", "", "CUDA 13.0 from Python packages")
 
 
 def test_existing_without_torch_is_told() -> None:
     assert refused(host(), torch={"strategy": "existing"}) == (
-        "python: /usr/bin/python3 holds no torch\n"
-        "  → name the interpreter that has it (python: /path/to/python), "
+        "python: /usr/bin/python3 has no torch\n"
+        "  → set python to the interpreter that has torch (python: /path/to/python), "
         "or choose another torch.strategy"
     )
 

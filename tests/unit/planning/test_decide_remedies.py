@@ -153,7 +153,7 @@ def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
         remedy.hint: remedy.resolution
         for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
     }
-    choice = told['write target.gpus: ["12.0"], which leaves out 3.5']
+    choice = told['set target.gpus: ["12.0"], which leaves out 3.5']
     assert choice.strategy == "prebuilt"
 
 

@@ -23,24 +23,24 @@ CPU: dict[str, Any] = {**SOURCE, "target": {"gpus": []}}
 )
 def test_a_torch_without_cuda_is_not_built_for_cards(build: dict[str, Any], where: str) -> None:
     assert refused(host(RTX_5090), **SOURCE, build=build) == (
-        f"{where}.USE_CUDA: it asks for a torch without CUDA, and target.gpus for code for 12.0 "
+        f"{where}.USE_CUDA: USE_CUDA is off, but target.gpus requires code for 12.0 "
         "(NVIDIA GeForce RTX 5090 in this machine)\n"
-        "  → take it out; a build for the CPU is target.gpus: []"
+        "  → remove USE_CUDA; for a CPU build, set target.gpus: []"
     )
     assert chosen(host(RTX_5090), **CPU, build=build).label == "cpu"
 
 
 def test_a_flag_that_makes_a_build_of_it_is_judged_too() -> None:
     told = refused(host(), build={"flags": {"USE_CUDA": False}})
-    assert "target.gpus for code for 12.0 (no NVIDIA card seen here: RTX 5090 assumed)" in told
+    assert "target.gpus requires code for 12.0 (no NVIDIA GPU found, RTX 5090 assumed)" in told
 
 
 def test_a_torch_with_cuda_is_not_built_for_the_cpu() -> None:
     build = {"flags": {"USE_CUDA": True}}
     assert refused(host(), **CPU, build=build) == (
-        "build.flags.USE_CUDA: it asks for a torch with CUDA, and this is a build for the CPU "
-        "(a build for the CPU was asked for)\n"
-        "  → take it out, or name the cards in target.gpus"
+        "build.flags.USE_CUDA: USE_CUDA is on, but this is a CPU build "
+        "(target.gpus is empty)\n"
+        "  → remove USE_CUDA, or set target.gpus to your GPUs"
     )
     assert chosen(host(RTX_5090), **SOURCE, build=build).cuda == "13.2"
     fetched = {"torch": {"strategy": "prebuilt"}, "build": {"env": {"USE_CUDA": "0"}}}

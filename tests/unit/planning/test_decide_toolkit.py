@@ -60,7 +60,7 @@ SOURCE_124: dict[str, Any] = {
     ("provider", "also", "path"),
     [
         *(("auto", "", ""), ("system", "", "")),
-        ("pypi", " and write toolkit.provider: system", " and toolkit.provider: path"),
+        ("pypi", " and set toolkit.provider: system", " and toolkit.provider: path"),
     ],
 )
 def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
@@ -69,9 +69,9 @@ def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
     way = (
         "install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
-        f"{also}, or name it with toolkit.path{path}"
+        f"{also}, or set toolkit.path to it{path}"
     )
-    newer = "; or take torch 2.9.1 with toolkit.version: auto: it builds with CUDA 13.0"
+    newer = '; or set torch.version: "2.9.1" and toolkit.version: auto: it builds with CUDA 13.0'
     needed = "toolkit: CUDA 12.4 is needed and is not on this machine"
     told = f"{needed} (found: none)\n  → {way}"
     assert refused(host(), **asked) == told + (newer if provider != "system" else "")
@@ -96,7 +96,7 @@ def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
     assert refused(host(toolkits=(CUDA_124,)), **asked) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
-        "  → toolkit.version: auto (CUDA 13.2 from Python packages)"
+        "  → set toolkit.version: auto (CUDA 13.2 from Python packages)"
     )
     old = {**asked, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
     told = refused(host(), **old)
@@ -104,7 +104,7 @@ def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
 
 
-NONE_126 = "nothing is compiled, and CUDA 12.6 is not to be had here"
+NONE_126 = "nothing is compiled, and CUDA 12.6 is not available here"
 
 
 @pytest.mark.parametrize("card", ["V100", "6.1"])
@@ -135,7 +135,7 @@ def test_a_v100_with_an_extension_needs_the_toolkit_that_makes_its_code() -> Non
     assert told == (
         "toolkit: CUDA 12.6 is needed and is not on this machine (found: none)\n"
         "  → install CUDA 12.6 (https://developer.nvidia.com/cuda-toolkit-archive), "
-        "or name it with toolkit.path"
+        "or set toolkit.path to it"
     )
 
 
@@ -148,9 +148,9 @@ def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
     both = {"target": {"gpus": ["7.0", "12.0"]}}
     lacking = (
         "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
-        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
+        "for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
     )
-    torch = "take torch 2.10.0: PyPI's torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70"
+    torch = 'set torch.version: "2.10.0": PyPI\'s torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70'
     assert refused(host(), **both).startswith(f"{lacking}\n  → {torch}; or build for")
     assert refused(host(), **both, **EXTENSION) == (
         f"{lacking}\n  → install CUDA 12.8 "
@@ -163,7 +163,7 @@ def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
     assert refused(on, **asked) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
-        "  → choose another torch, or other cards in target.gpus"
+        "  → choose another torch, or other GPUs in target.gpus"
     )
 
 
@@ -182,10 +182,10 @@ def test_a_path_of_ones_own_is_used_as_asked() -> None:
 @pytest.mark.parametrize(
     ("asked", "found", "message"),
     [
-        ({}, (), ("toolkit.path: provider path needs a path\n"
-         "  → name the folder that has bin/nvcc")),
+        ({}, (), ("toolkit.path: provider path needs toolkit.path\n"
+         "  → set toolkit.path to the folder that contains bin/nvcc")),
         ({"path": "/opt/x"}, (CUDA_132,), ("toolkit.path: no CUDA toolkit at /opt/x\n"
-         "  → name the folder that has bin/nvcc")),
+         "  → set toolkit.path to the folder that contains bin/nvcc")),
     ],
 )  # fmt: skip
 def test_a_bad_path_is_told(
@@ -199,7 +199,7 @@ def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
         "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"
-        "  → toolkit.version: auto (CUDA 13.0 from Python packages)"
+        "  → set toolkit.version: auto (CUDA 13.0 from Python packages)"
     )
 
 

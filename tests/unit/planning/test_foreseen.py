@@ -27,7 +27,7 @@ def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
 def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
     told = warnings(yard, "source", "2.6.0")
     assert all(text.startswith("known not to work: ") for text in told)
-    assert [text for text in told if "nvToolsExt" in text and "What helps: use torch 2.8" in text]
+    assert [text for text in told if "nvToolsExt" in text and "To fix it: use torch 2.8" in text]
     assert [text for text in told if "cub's Sum" in text]
 
 
@@ -44,8 +44,8 @@ def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
     profile = opened(yard).opened
     assert profile
     (told,) = list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice)
-    assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
-    assert told.endswith("and this is Linux x86_64: what is built here does not run there")
+    assert told.startswith("8.7 exists only in aarch64 machines (Orin (nvgpu), Jetson AGX Orin, ")
+    assert told.endswith("and this one is Linux x86_64: a build from here does not run there")
     assert not list(
         list_known_bad_warnings(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice)
     )

@@ -62,8 +62,8 @@ def test_what_an_index_of_ones_own_calls_a_candidate_is_not_known() -> None:
     ("version", "ref"),
     [
         ("2.12.0rc3", "v2.12.0-rc3"),
-        ("2.13.0.dev20260101", "nightly (the branch), or the commit that "),
-        ("2.16.0a0", "main, or the branch or commit that is meant"),
+        ("2.13.0.dev20260101", "nightly (the branch), or the commit in "),
+        ("2.16.0a0", "main, or another branch or commit"),
     ],
 )
 def test_sources_of_a_version_without_a_tag_want_a_ref(version: str, ref: str) -> None:

@@ -22,7 +22,7 @@ def test_the_nearest_python_of_the_release_is_advised_with_how_to_get_it(
     python: str, torch: str, nearest: str
 ) -> None:
     asked = {"torch": {"version": torch}, "target": {"gpus": ["9.0"]}}
-    way = f'set python: "{nearest}" (uv python install {nearest} where it is not installed)'
+    way = f'set python: "{nearest}" (to install it: uv python install {nearest})'
     assert f"\n  → {way}" in refused(host(python=python), **asked)
 
 
@@ -30,8 +30,8 @@ def test_for_an_environment_of_an_old_python_another_environment_is_advised() ->
     """`python:` alone would be refused next: what it makes does not go into that environment."""
     into = {"into": "/envs/gs/bin/python"}
     told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
-    assert "\n  → make an environment of Python 3.11 (conda create -n NAME python=3.11, " in told
-    assert "name its Python in install.into and python" in told
+    assert "\n  → create an environment with Python 3.11 (conda create -n NAME " in told
+    assert "set install.into and python to its Python" in told
     assert 'set python: "3.11"' not in told
 
 
@@ -56,5 +56,5 @@ def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() ->
 def test_a_python_and_a_toolkit_are_advised_together_where_neither_alone_helps() -> None:
     asked = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
     told = refused(host(python="3.7.9"), **asked)
-    assert 'set python: "3.9" (uv python install 3.9 where it is not installed)' in told
-    assert "and install CUDA 12.4" in told
+    assert 'set python: "3.9" (to install it: uv python install 3.9)' in told
+    assert "install CUDA 12.4" in told

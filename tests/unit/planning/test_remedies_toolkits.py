@@ -19,7 +19,7 @@ from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existin
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
 SOURCE: dict[str, Any] = {"torch": {"strategy": "source"}}
 KITS = list(KNOWLEDGE.toolkits)
-ACCEPT = "; or if what is missing was installed since: doit doctor --accept"
+ACCEPT = "; or if you have installed what is missing, run: doit doctor --accept"
 ARCHIVE = "(https://developer.nvidia.com/cuda-toolkit-archive)"
 
 
@@ -39,7 +39,7 @@ def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release()
     on = host(toolkits=(own("12.6.85"),))
     asked = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
     assert advised(refused(on, **asked)).startswith(
-        'toolkit.version: "12.6", which is in toolkit.path: torch 2.15.0 of '
+        'set toolkit.version: "12.6", the toolkit in toolkit.path: torch 2.15.0 of '
         "download.pytorch.org/whl/cu126 holds sm_90; or "
     )
     choice = chosen(on, **{**asked, **at_path(version="12.6")})
@@ -49,46 +49,47 @@ def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release()
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
 def test_a_toolkit_too_old_for_the_card_says_from_which_on(version: str) -> None:
     assert advised(refused(host(toolkits=(own(version),)), **at_path())) == (
-        "name CUDA 13.0 to 13.5 in toolkit.path; "
-        "or toolkit.provider: auto (CUDA 13.2 from Python packages)"
+        "set toolkit.path to CUDA 13.0 to 13.5; "
+        "or set toolkit.provider: auto (CUDA 13.2 from Python packages)"
     )
 
 
 def test_a_build_is_sent_to_the_toolkits_that_the_release_is_published_with() -> None:
     told = advised(refused(host(toolkits=(own("12.4.131"),)), **SOURCE, **at_path()))
-    assert told.startswith("name CUDA 13.0, 13.2 or 13.4 in toolkit.path; or ")
+    assert told.startswith("set toolkit.path to CUDA 13.0, 13.2 or 13.4; or ")
 
 
 def test_a_toolkit_too_new_for_the_card_says_up_to_which() -> None:
     asked = {"target": {"gpus": ["V100"]}, **at_path(), **EXTENSION}
     told = advised(refused(host(toolkits=(own("13.0.88"),)), **asked))
-    assert told == "name CUDA 12.0 to 12.9 in toolkit.path"
+    assert told == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
 def test_a_version_that_toolkit_path_does_not_hold_is_advised_upon_as_well() -> None:
     asked = {**at_path(version="13.0"), **EXTENSION}
     told = refused(host(toolkits=(own("13.4.59"),)), **asked)
-    assert told.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, and 13.0 was asked for")
+    assert told.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, but 13.0 is required")
     assert advised(told) == (
-        'toolkit.version: "13.4", which is in toolkit.path: torch 2.15.0 of '
+        'set toolkit.version: "13.4", the toolkit in toolkit.path: torch 2.15.0 of '
         "download.pytorch.org/whl/cu134 holds sm_120; "
-        "or toolkit.provider: auto (CUDA 13.0 from Python packages)"
+        "or set toolkit.provider: auto (CUDA 13.0 from Python packages)"
     )
 
 
 def test_a_torch_that_is_there_wants_a_toolkit_of_its_own_major_in_the_path() -> None:
     on = existing("2.6.0+cu124", "12.4", toolkits=(own("13.0.88"),))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}, **at_path()}
-    assert advised(refused(on, **asked, **EXTENSION)) == "name CUDA 12.0 to 12.9 in toolkit.path"
+    assert advised(refused(on, **asked, **EXTENSION)) == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
 def test_toolkit_path_alone_is_no_way_out_of_provider_pypi() -> None:
     asked = {"target": {"gpus": ["9.0"]}, "torch": {"strategy": "source", "version": "2.5.0"}}
     told = refused(host(), **asked, toolkit={"version": "12.4", "provider": "pypi"})
     assert (
-        f"install CUDA 12.4 {ARCHIVE} and write toolkit.provider: system, or name it with " in told
+        f"install CUDA 12.4 {ARCHIVE} and set toolkit.provider: system, or set toolkit.path "
+        in told
     )
-    assert "toolkit.path and toolkit.provider: path" in told
+    assert "toolkit.path to it and toolkit.provider: path" in told
     here = host(toolkits=(own("12.4.131"),))
     with pytest.raises(SettingsError):
         chosen(here, **asked, toolkit={"version": "12.4", "provider": "pypi", "path": "/opt/cuda"})
@@ -111,7 +112,7 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list
         except SettingsError:
             for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
                 assert not is_known_bad(KNOWLEDGE, remedy.resolution, on), remedy
-                if "in toolkit.path" in remedy.hint and "torch.version" not in remedy.hint:
+                if "toolkit.path to CUDA" in remedy.hint and "torch.version" not in remedy.hint:
                     assert remedy.resolution.torch == torch
 
 

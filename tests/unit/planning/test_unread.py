@@ -37,7 +37,7 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
     [
         (
             "torch: {strategy: source, index: 'https://a.example'}",
-            "torch.index (mine:1): strategy source fetches no wheel of torch",
+            "torch.index (mine:1): strategy source downloads no wheel of torch",
         ),
         (
             f"torch: {{strategy: prebuilt}}\nsource: {{ref: main}}\nbuild: {{env: {VARIABLES}}}",
@@ -49,27 +49,27 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
         ),
         (
             f"torch: {{strategy: source}}\nsource: {{sha256: {'a' * 64}}}",
-            "source.sha256 (mine:2): it is the digest of source.tarball, and that is not set",
+            "source.sha256 (mine:2): source.tarball, whose digest it is, is not set",
         ),
         (
             "torch: {strategy: source}\nsource: {path: /tree, ref: main}",
-            "source.ref (mine:2): source.path is taken as it is",
+            "source.ref (mine:2): source.path is used as it is",
         ),
         (
             "source: {tarball: t.tar, ref: main, submodules: false}",
-            "source.ref (mine:1), source.submodules (mine:1): source.tarball is taken as it is",
+            "source.ref (mine:1), source.submodules (mine:1): source.tarball is used as it is",
         ),
         (
             "target: {gpus: [], ptx: true}",
-            "target.ptx (mine:1): a build for the CPU has no machine code for cards",
+            "target.ptx (mine:1): a CPU build has no machine code for GPUs",
         ),
         (
             "toolkit: {path: /a}",
-            "toolkit.path (mine:1): the toolkit is another (CUDA 13.2 from Python packages)",
+            "toolkit.path (mine:1): another toolkit is used (CUDA 13.2 from Python packages)",
         ),
         ("build: {hosts: [10.0.0.5/8]}", "build.hosts (mine:1): build.distribute is off"),
-        ("publish: {keep: 2}", "publish.keep (mine:1): publish.dest names no index"),
-        (f"extensions: {EXTENSIONS}", "ref, submodules of toy (mine:1): it comes by path"),
+        ("publish: {keep: 2}", "publish.keep (mine:1): publish.dest is not set"),
+        (f"extensions: {EXTENSIONS}", "ref, submodules of toy (mine:1): its source is its path"),
     ],
 )
 def test_what_nothing_reads_is_told_with_its_place_and_the_reason(
@@ -81,7 +81,7 @@ def test_what_nothing_reads_is_told_with_its_place_and_the_reason(
 def test_a_torch_that_is_there_leaves_most_of_it_unread(yard: Path) -> None:
     text = f"torch: {{strategy: existing, version: 2.14.0, sha256: {'a' * 64}}}\nwheel: {{cuda: "
     version, digest, wheel = told(yard, f"{text}toolkit}}", OWN)
-    assert version.endswith(": torch is the one that /own/python has")
+    assert version.endswith(": torch is the one of /own/python")
     assert "torch.sha256" in digest
     assert wheel.startswith("nothing reads wheel.cuda (mine:2): strategy exis")
 

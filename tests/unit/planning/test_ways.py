@@ -31,7 +31,7 @@ def test_every_way_says_why() -> None:
     assert [(way.possible, way.chosen, way.why) for way in found.values()] == [
         (True, True, "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
         (True, False, "it can be built"),
-        (False, False, "/usr/bin/python3 holds no torch"),
+        (False, False, "/usr/bin/python3 has no torch"),
     ]
 
 

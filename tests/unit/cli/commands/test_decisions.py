@@ -92,14 +92,14 @@ def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path
 
 def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: []}\n"))
-    assert rows["archs"] == "CPU: a build for the CPU was asked for"
+    assert rows["archs"] == "CPU: target.gpus is empty"
     assert rows["toolkit"] == "none: a CPU build needs none"
     assert "environment" not in rows
 
 
 def test_where_nothing_is_compiled_a_toolkit_may_be_missing(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: [V100]}\n"))
-    assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not to be had here"
+    assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not available here"
 
 
 def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:

@@ -100,7 +100,7 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
 
 def test_what_comes_of_it_is_shown_at_once(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject, card="RTX 4090", way="source")
-    assert "strategy     source: asked for in torch.strategy" in heard
+    assert "strategy     source: requested in torch.strategy" in heard
     assert "archs        8.9 (sm_89): RTX 4090" in heard
 
 
@@ -228,7 +228,7 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
         ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
         ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
         ("extensions", "./nowhere", "there is no folder", "correct the path"),
-        ("into", "/nowhere/python", "there is no", "a Python that is there"),
+        ("into", "/nowhere/python", "does not exist", "an installed Python"),
     ],
 )
 def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # noqa: PLR0917
@@ -244,7 +244,7 @@ def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # n
 
 
 def test_what_cannot_be_planned_is_not_written(subject: SelectedProfile, heard: Heard) -> None:
-    with pytest.raises(TorchyardError, match="holds no torch") as told:
+    with pytest.raises(TorchyardError, match="has no torch") as told:
         init.run(subject, way="existing")
     assert "config/local.yaml was not written" in told.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()

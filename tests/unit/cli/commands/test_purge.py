@@ -134,9 +134,8 @@ def replaced(yard: Path) -> Path:
     """What install.into replaced, and is still replaced."""
     stamp = yard / "build" / "mine" / "replaced" / "1"
     part = DistributionChange("2.5.1", "", "2.6.0", "", "")
-    install_journal_io.write_record(
-        stamp, InstallRecord("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {})
-    )
+    record = InstallRecord("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {})
+    manifests.write_manifest(stamp / install_journal_io.RECORD_FILE, record)
     return stamp
 
 

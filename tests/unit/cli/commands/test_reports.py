@@ -336,6 +336,6 @@ def test_explain_refuses_what_build_refuses_and_names_what_plans(
     told = str(refused.value)
     assert "known-bad; nothing was built or changed" in told
     assert "PyTorch's sources up to 2.8 do not compile with CUDA 13" in told
-    assert "or take torch 2.9.1: it builds with CUDA 13.3" in told
+    assert 'or set torch.version: "2.9.1": it builds with CUDA 13.3' in told
     assert "doctor.ignore: [known-bad]" in told
     assert not any("expected" in line for line in heard)

@@ -61,7 +61,7 @@ def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    assert "there is no" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
+    assert "does not exist" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
     assert refused(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
 
 
@@ -69,8 +69,8 @@ def test_the_folder_of_an_environment_is_answered_with_its_python(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
     told = refused(tmp_path, str(venvs["one"]))
-    assert told.hint == f"write its Python: {python_of(venvs['one'])}"
-    assert refused(tmp_path, str(tmp_path)).hint == "name a Python"
+    assert told.hint == f"write the path of its Python: {python_of(venvs['one'])}"
+    assert refused(tmp_path, str(tmp_path)).hint == "write the path of a Python"
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
@@ -80,14 +80,15 @@ def test_the_folder_of_a_project_is_answered_with_the_python_of_its_venv(
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert refused(tmp_path, str(tmp_path)).hint == f"write its Python: {python}"
+    assert refused(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
 
 
 def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
-    assert refused(tmp_path, str(program)).message == f"{program} is not a Python that runs here"
+    message = refused(tmp_path, str(program)).message
+    assert message == f"{program} is not a Python that runs on this machine"
     (tmp_path / "text").write_text("", encoding="utf-8")
     assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).message
 
@@ -119,7 +120,7 @@ def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_take
     folder, python = str(venvs["one"]), python_of(venvs["one"])
     monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
     told = refused(tmp_path, "python", ours=[folder])
-    assert told.message.endswith("the Python of doit itself")
+    assert told.message.endswith("the Python that runs doit")
     assert python in told.hint
     settings = Settings.model_validate({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
@@ -151,7 +152,7 @@ def test_another_python_is_refused_before_hours_of_compiling(
     ("lines", "said"),
     [
         (r"/usr/lib/it/EXTERNALLY-MANAGED\n", "is managed by the system"),
-        (r"\n/usr/lib/it/site-packages", "you may not write to /usr/lib/it/site-packages"),
+        (r"\n/usr/lib/it/site-packages", "you cannot write to /usr/lib/it/site-packages"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
@@ -165,7 +166,7 @@ def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
     told = refused(tmp_path, str(fake))
     assert said in told.message
     assert "/usr/lib/it/" in told.message
-    assert "make a venv of your own" in told.hint
+    assert "create a venv" in told.hint
 
 
 def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
@@ -203,7 +204,7 @@ def test_an_environment_that_is_gone_shuts_only_what_would_install(
 ) -> None:
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
     if meant:
-        with pytest.raises(SettingsError, match=r"there is no .*nowhere"):
+        with pytest.raises(SettingsError, match=r"nowhere.* does not exist"):
             open_session(yard, "mine", {}, line.split())
     else:
         assert list(open_session(yard, "mine", {}, line.split()).tasks())

@@ -32,7 +32,6 @@ SAID = EnvironmentInfo(
     platlib="/env/lib/python3.12/site-packages",
     scripts="/env/bin",
     managed="",
-    conda=False,
     user_torch="",
     distributions=(),
 )
@@ -72,7 +71,7 @@ def test_wheels_for_this_python_and_for_every_one_fit() -> None:
 def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
     with pytest.raises(TorchyardError, match="nothing was changed") as told:
         package_resolution_io.require_compatible_target(target(), [wheel(tag)])
-    assert f"is for {tag}, and /env/bin/python takes cp312-cp312-manylinux" in told.value.message
+    assert f"is for {tag}, and /env/bin/python requires cp312-cp312-manylinux" in told.value.message
     assert "set python: /env/bin/python" in told.value.hint
 
 
@@ -81,14 +80,14 @@ def test_a_python_that_the_system_manages_is_refused() -> None:
     with pytest.raises(TorchyardError, match="managed by the system") as told:
         package_resolution_io.require_compatible_target(target(managed=mark), [])
     assert told.value.location == mark
-    assert "make a venv of your own" in told.value.hint
+    assert "create a venv" in told.value.hint
 
 
 @each_row(
     ("wanted", "told"),
     [
-        ("torch==2.5.1", ["vision 0.20.1 wants torch==2.5.1, and 2.6.0+cpu is installed"]),
-        ("Torch<2.6", ["vision 0.20.1 wants Torch<2.6, and 2.6.0+cpu is installed"]),
+        ("torch==2.5.1", ["vision 0.20.1 requires torch==2.5.1, but 2.6.0+cpu is installed"]),
+        ("Torch<2.6", ["vision 0.20.1 requires Torch<2.6, but 2.6.0+cpu is installed"]),
         ("torch==2.6.0", []),  # a local version is none that has to be asked for
         ("torch>=2.5", []),
         ("torch==2.5.1; extra == 'gpu'", []),
@@ -105,7 +104,7 @@ def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -
 def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
     said = replace(SAID, distributions=(there("torchvision", "0.20.1", "torch==2.5.1"),))
     (told,) = package_resolution_io.describe_conflicts(said, {"torch": "2.6.0"})
-    assert told.startswith("torchvision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed; ")
+    assert told.startswith("torchvision 0.20.1 requires torch==2.5.1, but 2.6.0 is installed; ")
     assert "companions: [torchvision] in config/local.yaml" in told
 
 
@@ -120,7 +119,7 @@ def test_conda_is_not_told_of_it_and_the_person_is() -> None:
     (told,) = package_resolution_io.list_install_warnings(
         target(distributions=(there("torch", "2.5", installer="conda"),)), {}
     )
-    assert "conda put torch 2.5 there" in told
+    assert "conda installed torch 2.5 " in told
     assert "conda remove --force pytorch" in told
 
 
@@ -137,15 +136,15 @@ def test_a_torch_that_would_be_imported_first_is_told() -> None:
     (told,) = package_resolution_io.list_install_warnings(
         target(user_torch="/home/me/.local/lib/torch"), {}
     )
-    assert told.startswith("/home/me/.local/lib/torch goes before")
+    assert told.startswith("/env/bin/python imports /home/me/.local/lib/torch before")
 
 
 def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
     before = target(distributions=(there("torch", "2.5"), there("vision", "1")))
     after = target(distributions=(there("torch", "2.6"), there("sympy", "1")))
     assert package_resolution_io.compare_installed(before, after, {"torch": "2.6"}) == [
-        "sympy 1 (meant: none)",
-        "vision is gone (meant: 1)",
+        "sympy 1 (expected: not installed)",
+        "vision is missing (expected: 1)",
     ]
 
 

@@ -53,13 +53,13 @@ def test_companions_are_put_there_with_the_extensions() -> None:
 
 def test_without_the_setting_it_is_absent_with_its_reason() -> None:
     plan = plan_of(host())
-    assert plan.absent["install"] == "install.into names no environment of yours"
+    assert plan.absent["install"] == "install.into is not set"
     assert "and into" not in dict(plan.headline)
 
 
 def test_a_part_of_the_tree_makes_no_wheel_to_put_anywhere() -> None:
     plan = planned(host(), build={"target": "c10"})
-    assert "a part makes no wheel" in plan.absent["install"]
+    assert "a part of PyTorch, which has no wheel" in plan.absent["install"]
 
 
 def test_another_environment_runs_it_again_and_nothing_else() -> None:
@@ -74,7 +74,7 @@ def test_another_environment_runs_it_again_and_nothing_else() -> None:
 
 
 def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
-    with pytest.raises(SettingsError, match="makes no wheel of it") as told:
+    with pytest.raises(SettingsError, match="builds no wheel of it") as told:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert told.value.location == "install.into"
     assert "set install.into: null" in told.value.hint
@@ -82,6 +82,6 @@ def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
 
 def test_the_libraries_alone_are_nothing_for_a_python() -> None:
     asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
-    with pytest.raises(SettingsError, match="makes no torch for Python") as told:
+    with pytest.raises(SettingsError, match="builds no torch for Python") as told:
         planned(host(), **asked)
     assert told.value.location == "install.into"
