@@ -27,9 +27,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
     job = ValidateJob(
         profile=layout.profile,
         system=choice.system,
-        checks=CHECKS
-        if requested == "all"
-        else tuple(name for name in CHECKS if name in requested),
+        checks=tuple(name for name in CHECKS if requested == "all" or name in requested),
         timeout=settings.validation.timeout,
         targets=choice.targets,
         deps=layout.compute_manifest_path("deps"),
@@ -54,7 +52,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
     return Stage(
         name="validate",
         kind="validate",
-        doc="check what was built, torch and its extensions; GPU checks where there is a card",
+        doc="check torch and its extensions; run the GPU checks if there is a GPU",
         job=job,
         fingerprint={
             "recipe": RECIPE,

@@ -20,18 +20,13 @@ from numeric_checks import check_autograd, check_convolution, check_matmul, chec
 from speed_checks import measure_speed
 from verdicts import NothingToTryError, WrongResultError
 
-REBUILD_HINT = "build for this card: target.gpus: auto, then doit build"
+REBUILD_HINT = "set target.gpus: auto, then run doit build"
 
 
 def print_result(name, status, detail, remedy=""):
-    line = {
-        "name": name,
-        "status": status,
-        "detail": " ".join(str(detail).split()),
-        "remedy": remedy,
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    detail = " ".join(str(detail).split())
+    line = {"name": name, "status": status, "detail": detail, "remedy": remedy}
+    print(json.dumps(line), flush=True)
 
 
 def run_check(name, function, *arguments):
@@ -46,12 +41,8 @@ def run_check(name, function, *arguments):
         if isinstance(error, KeyboardInterrupt):
             raise
         remedy = REBUILD_HINT if "no kernel image" in str(error) else ""
-        print_result(
-            name,
-            "failed",
-            f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
-            remedy,
-        )
+        first_line = str(error).strip().partition("\n")[0]
+        print_result(name, "failed", f"{type(error).__name__}: {first_line}", remedy)
 
 
 def check_version(given):
@@ -59,14 +50,13 @@ def check_version(given):
 
     version, expected = str(torch.__version__), given["version"]
     if version != expected and ("+" in expected or version.partition("+")[0] != expected):
-        raise WrongResultError(
-            f"this is torch {version}, not {expected}", "run doit build, then doit validate"
-        )
+        message = f"this is torch {version}, not {expected}"
+        raise WrongResultError(message, "run doit build, then doit validate")
     folder = Path(torch.__file__).resolve().parent
     if folder != Path(given["folder"]).resolve():
         raise WrongResultError(
-            f"torch comes from {folder}, not from {given['folder']}",
-            "remove the other torch, or PYTHONPATH",
+            f"torch was imported from {folder}, not from {given['folder']}",
+            "uninstall the other torch, or unset PYTHONPATH",
         )
     return version
 
@@ -77,8 +67,8 @@ def check_cuda(given):
     cuda, expected = torch.version.cuda, given["cuda"]
     if cuda != expected:
         raise WrongResultError(
-            f"built with CUDA {cuda or 'none'}, not {expected or 'none'}",
-            "see toolkit.version and torch.index",
+            f"torch was built with CUDA {cuda or 'none'}, not {expected or 'none'}",
+            "check toolkit.version and torch.index",
         )
     return f"CUDA {cuda}" if cuda else "built without CUDA"
 
