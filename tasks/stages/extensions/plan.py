@@ -16,7 +16,6 @@ from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge
 from tasks.knowledge.extension_facts import (
     BuildFailure,
-    CompanionFact,
     ExtensionFact,
     compute_build_variables,
     find_build_failure,
@@ -25,9 +24,18 @@ from tasks.knowledge.extension_facts import (
 )
 from tasks.settings import compile_workers
 from tasks.settings.schema import Extension, Settings
-from tasks.stages.companions import Companion, resolve_companions
+from tasks.stages.companions import resolve_companions
 from tasks.stages.extensions.known_extensions import find_extension_fact, is_known_source
 from tasks.stages.extensions.model import ExtensionJob
+
+RECIPE = 2
+_FINGERPRINT_FIELDS = (
+    *("kind", "location", "ref", "submodules", "sha256", "subdirectory", "imports", "env"),
+    *("includes", "label"),
+)
+# Most extensions do not set these. They are in the fingerprint only if set, so that the
+# fingerprints of other extensions do not change.
+_OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -37,91 +45,39 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
     the keys of `after`. Raises `SettingsError` for an unknown name and for a cycle.
     """
     names_by_project = {normalize_project_name(name): name for name in after}
+
+    def find_prerequisite(name: str, of: str) -> str:
+        if prerequisite := names_by_project.get(normalize_project_name(name)):
+            return prerequisite
+        suggestion = format_did_you_mean(name, (one for one in after if one != of))
+        raise SettingsError(
+            f'{of} comes after "{name}", which is not in this profile{suggestion}',
+            location=f"extensions ({of}).after",
+            hint=f"add {name} to extensions or companions, or remove it from after",
+        )
+
     before = {
-        name: tuple(_resolve_prerequisite(one, name, names_by_project) for one in ones)
-        for name, ones in after.items()
+        name: tuple(find_prerequisite(one, name) for one in ones) for name, ones in after.items()
     }
-    places = {name: place for place, name in enumerate(after)}
     names = list(after)
     sorter = TopologicalSorter(before)
     try:
         sorter.prepare()
     except CycleError as error:
         raise SettingsError(
-            f"they wait for one another: {' after '.join(error.args[1])}",
+            f"extensions wait for each other: {' after '.join(error.args[1])}",
             location=f"extensions ({error.args[1][0]}).after",
-            hint="take one of these names out",
+            hint="remove one of these names from after",
         ) from error
     ready: list[int] = []
     done: dict[str, tuple[str, ...]] = {}
     while sorter.is_active():
         for free in sorter.get_ready():
-            heapq.heappush(ready, places[free])
+            heapq.heappush(ready, names.index(free))
         name = names[heapq.heappop(ready)]
         done[name] = before[name]
         sorter.done(name)
     return done
-
-
-def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
-    prerequisite = meant.get(normalize_project_name(name))
-    if prerequisite is None:
-        suggestion = format_did_you_mean(name, (one for one in meant.values() if one != of))
-        raise SettingsError(
-            f'it comes after "{name}", which is not in this profile{suggestion}',
-            location=f"extensions ({of}).after",
-            hint=f"add {name} to extensions or companions, or take the name out of after",
-        )
-    return prerequisite
-
-
-def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
-    """Return the job that installs a companion's wheel without compiling.
-
-    A pinned companion depends on the manifest of PyTorch's source tree.
-    """
-    return replace(
-        bare,
-        kind="wheel",
-        location=one.requirement,
-        index=one.index,
-        pinned=bare.manifest.parent.with_name("source.json") if one.pinned else None,
-        imports=fact.imports,
-        why=one.why,
-    )
-
-
-def build_source_entry(one: Companion, fact: ExtensionFact) -> Extension:
-    """Return the extension entry, as in the settings, that builds the companion from source."""
-    version = {"BUILD_VERSION": one.version} if one.version else {}
-    return Extension(
-        name=one.name,
-        git=fact.git,
-        ref=one.ref,
-        submodules=bool(fact.submodules),
-        imports=fact.imports,
-        requires=fact.requires,
-        includes=fact.headers,
-        env=version,
-    )
-
-
-RECIPE = 2
-_FINGERPRINT_FIELDS = (
-    "kind",
-    "location",
-    "ref",
-    "submodules",
-    "sha256",
-    "subdirectory",
-    "imports",
-    "env",
-    "includes",
-    "label",
-)
-# Most extensions do not set these. They are in the fingerprint only if set, so that the
-# fingerprints of other extensions do not change.
-_OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def plan_extensions(
@@ -137,10 +93,13 @@ def plan_extensions(
     for item in settings.extensions:
         stages[item.name] = plan_extension(item, settings, layout, choice, knowledge)
         after[item.name] = item.after
-    before = sort_by_prerequisites(after)
-    return tuple(
-        _add_prerequisites(stages[name], before[name], stages) for name in before if name in stages
-    )
+    result = []
+    for name, before in sort_by_prerequisites(after).items():
+        if stage := stages.get(name):  # a companion that came with torch has none
+            manifests = tuple(stages[one].outputs[0] for one in before if one in stages)
+            job, inputs = replace(stage.job, after=manifests), (*stage.inputs, *manifests)
+            result.append(replace(stage, job=job, inputs=inputs))
+    return tuple(result)
 
 
 def plan_extension(
@@ -157,7 +116,8 @@ def plan_extension(
     build.
     """
     fact = find_extension_fact(extension, knowledge)
-    if fact and (failure := find_known_failure(extension, fact, choice)) and _is_verified(failure):
+    failure = find_known_failure(extension, fact, choice)
+    if failure and _is_verified(failure):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
             location=f"extensions ({extension.name})",
@@ -172,19 +132,19 @@ def list_build_warnings(
     """Yield a warning for each extension whose build may fail according to unverified facts."""
     for extension in settings.extensions:
         fact = find_extension_fact(extension, knowledge)
-        bad = find_known_failure(extension, fact, choice) if fact else None
+        bad = find_known_failure(extension, fact, choice)
         if bad and not _is_verified(bad):
             yield f"{extension.name} may not build with torch {choice.torch}: {bad.what}. {bad.fix}"
 
 
 def find_known_failure(
-    extension: Extension, fact: ExtensionFact, choice: Resolution
+    extension: Extension, fact: ExtensionFact | None, choice: Resolution
 ) -> BuildFailure | None:
     """Return the known failure of the extension's source with this torch.
 
     Returns None for another source or a patched one: either may fix the failure.
     """
-    if extension.patches or not is_known_source(extension, fact):
+    if not fact or extension.patches or not is_known_source(extension, fact):
         return None
     return find_build_failure(fact, _build_combination(choice))
 
@@ -198,25 +158,38 @@ def _plan_companions(
 ) -> Iterator[tuple[str, Stage]]:
     """Yield the stages of the companions that did not come with torch."""
     for companion in resolve_companions(settings, choice, knowledge):
-        fact = knowledge.companions[companion.name]
+        name, fact = companion.name, knowledge.companions[companion.name]
         if companion.strategy == "wheel":
-            job = build_wheel_job(
-                companion,
-                fact,
-                _build_settings_job(Extension(name=companion.name), settings, layout, choice),
+            job = _build_settings_job(Extension(name=name), settings, layout, choice)
+            job = replace(
+                job,
+                kind="wheel",
+                location=companion.requirement,
+                index=companion.index,
+                pinned=job.manifest.parent.with_name("source.json") if companion.pinned else None,
+                imports=fact.imports,
             )
-            yield companion.name, _build_stage(job, layout)
-        elif companion.strategy == "git" and fact.source:
-            build_job = _build_job(
-                build_source_entry(companion, fact.source), settings, layout, choice, fact.source
+        elif companion.strategy == "git" and (source := fact.source):
+            extension = Extension(
+                name=name,
+                git=source.git,
+                ref=companion.ref,
+                submodules=bool(source.submodules),
+                imports=source.imports,
+                requires=source.requires,
+                includes=source.headers,
+                env={"BUILD_VERSION": companion.version} if companion.version else {},
             )
-            yield companion.name, _build_stage(replace(build_job, why=companion.why), layout)
+            job = _build_job(extension, settings, layout, choice, source)
+        else:
+            continue
+        yield name, _build_stage(replace(job, why=companion.why), layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
-    fetches = job.kind == "wheel"
-    verb = "fetch {} for" if fetches else "build {} against"
-    inputs = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
+    is_wheel = job.kind == "wheel"
+    step = f"fetch {job.name} for" if is_wheel else f"build {job.name} against"
+    inputs = ("deps", "surface") if is_wheel else ("deps", "extension-env", "surface")
     optional_inputs = {
         name: convert_to_json(getattr(job, name)) for name in _OPTIONAL_FIELDS if getattr(job, name)
     }
@@ -224,7 +197,7 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     return Stage(
         name=f"extensions:{job.name}",
         kind="extensions",
-        doc=f"{verb.format(job.name)} this torch, check its machine code, install it",
+        doc=f"{step} this torch, check its machine code, install it",
         job=job,
         fingerprint={
             "recipe": RECIPE,
@@ -243,16 +216,6 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     )
 
 
-def _add_prerequisites(stage: Stage, before: Sequence[str], stages: Mapping[str, Stage]) -> Stage:
-    """Add the manifests of its prerequisites to a stage's inputs.
-
-    A companion that came with torch has no manifest.
-    """
-    manifests = tuple(stages[name].outputs[0] for name in before if name in stages)
-    job = replace(stage.job, after=manifests)
-    return replace(stage, job=job, inputs=(*stage.inputs, *manifests))
-
-
 def _build_job(
     extension: Extension,
     settings: Settings,
@@ -260,24 +223,23 @@ def _build_job(
     choice: Resolution,
     fact: ExtensionFact | None,
 ) -> ExtensionJob:
-    job = replace(
-        _build_settings_job(extension, settings, layout, choice),
-        combination=_build_combination(choice),
-    )
+    combination = _build_combination(choice)
+    job = _build_settings_job(extension, settings, layout, choice)
+    job = replace(job, combination=combination)
     # Set it on machines with a GPU, too: adding or removing a GPU must not rebuild everything
     cuda = {"FORCE_CUDA": "1"} if job.targets and job.cuda != "none" else {}
     if fact is None:
         return replace(job, env={**cuda, **extension.env})
     try:
-        env = compute_build_variables(fact.settings, fact.archs, _build_combination(choice))
+        env = compute_build_variables(fact.settings, fact.archs, combination)
     except KnowledgeError as error:
-        where = f"extensions ({extension.name})"
-        raise SettingsError(error.message, location=where, hint=error.hint) from error
+        place = f"extensions ({extension.name})"
+        raise SettingsError(error.message, location=place, hint=error.hint) from error
     return replace(
         job,
         known=fact.name,
         env={**cuda, **env, **extension.env},
-        nvcc=list_nvcc_options(fact.settings, _build_combination(choice)),
+        nvcc=list_nvcc_options(fact.settings, combination),
         own_jobs=fact.own_jobs,
         compiler_mib=fact.compiler_mib,
     )
@@ -287,7 +249,13 @@ def _build_settings_job(
     extension: Extension, settings: Settings, layout: Layout, choice: Resolution
 ) -> ExtensionJob:
     """Return the job with the settings only, without known facts."""
-    kind, location = _find_source(extension, layout)
+    kind: Literal["git", "path", "sdist"]
+    if extension.git:
+        kind, location = "git", extension.git
+    elif extension.path:
+        kind, location = "path", str(layout.root / extension.path)
+    else:
+        kind, location = "sdist", extension.sdist or ""
     return ExtensionJob(
         name=extension.name,
         kind=kind,
@@ -329,25 +297,11 @@ def _build_settings_job(
     )
 
 
-def _find_source(
-    extension: Extension, layout: Layout
-) -> tuple[Literal["git", "path", "sdist"], str]:
-    if extension.git:
-        return "git", extension.git
-    if extension.path:
-        return "path", str(layout.root / extension.path)
-    return "sdist", extension.sdist or ""
-
-
 def _build_combination(choice: Resolution) -> Combination:
-    """Return the combination that facts about extensions are selected by.
-
-    CUDA is set only if the extension is compiled for targets.
-    """
-    cuda = choice.toolkit.version or choice.cuda
+    """Return the combination that facts about extensions are selected by."""
     return Combination(
         system=choice.system,
-        cuda=cuda if choice.targets else None,
+        cuda=(choice.toolkit.version or choice.cuda) if choice.targets else None,
         torch=choice.torch,
         archs=choice.targets,
         strategy=choice.strategy,

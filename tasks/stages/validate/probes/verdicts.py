@@ -33,5 +33,5 @@ def compute_error_share(name, found, exact, bound):
     error = (found.double() - exact).abs()
     largest = (error / bound.clamp_min(2.0**-1000)).max().item()
     if not largest <= 1:  # NaN is wrong, too
-        raise WrongResultError(f"{name}: the error is {largest:.3g} times the bound", WRONG_HINT)
+        raise WrongResultError(f"{name}: the error is {largest:.3g} times its bound", WRONG_HINT)
     return largest
