@@ -234,7 +234,7 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     other.must("lock", "--update")
     assert f"main is locked at {moved[:7]}" in other.must("explain")
     out = other.must("build")
-    assert f"Building extensions:toy (main is locked at {moved[:7]}, and" in out
+    assert f"Building extensions:toy (main is locked at {moved[:7]}, but" in out
     assert "Preparing" not in out
     assert "Installing wheel" not in out
     assert installed(other, "import toyext; print(toyext.answer())") == "43"

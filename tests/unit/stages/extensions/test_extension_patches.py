@@ -118,9 +118,7 @@ def test_one_for_another_project_is_told_in_gits_own_words(tmp_path: Path) -> No
 
 def test_what_is_no_patch_is_told(tmp_path: Path) -> None:
     made = job(tmp_path, "not a patch\n")
-    with pytest.raises(
-        TorchyardError, match=r"0\.patch does not apply to .* toy: No valid"
-    ):
+    with pytest.raises(TorchyardError, match=r"0\.patch does not apply to .* toy: No valid"):
         fetch_source(made, DEPS)
 
 
