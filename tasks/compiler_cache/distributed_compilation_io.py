@@ -1,9 +1,7 @@
 """Distribute compilations to other machines with distcc or icecream during a build.
 
-A build only gets environment variables, so its command lines and its objects stay the same. A
-worker that cannot be used is left out with a warning and never fails the build: jobs that no worker
-accepts are compiled on this machine. distcc and ccache do the work (ccache's manual, "Using ccache
-with other compiler wrappers").
+A build only gets environment variables, so its command lines and objects stay the same. A worker
+that cannot be used never fails the build: this machine compiles what no worker accepts.
 """
 
 from __future__ import annotations
@@ -103,10 +101,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Check all distcc workers in parallel.
-
-    Return each with the reason why it cannot be used, or "".
-    """
+    """Check all workers in parallel, and return each with the reason against it, or ""."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -219,9 +214,8 @@ _LOG_VARIABLES = {
 class CompileDistribution:
     """The distribution of the compilations in a block.
 
-    `env` is the environment for the commands of the block. `slots` is the number of jobs that other
-    machines run at once. `noted` is set after the block, for a record: the number of compilations
-    by host, if known.
+    `slots` is the number of jobs that other machines run at once. `noted` is set after the block,
+    for a record: the number of compilations by host, if known.
     """
 
     env: Mapping[str, str]
@@ -237,10 +231,10 @@ def distribute_compilations(
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Distribute the compilations of the commands in the block.
+    """Distribute the compilations of the commands in the block, and record their counts.
 
-    `launcher` is the compiler launcher that the commands already have. `log` is a file for the
-    counting. The counts are printed and recorded even if the block fails.
+    `launcher` is the compiler launcher that the commands already have, `log` a file for the
+    counting.
     """
     distribution = CompileDistribution(env)
     workers = _select_workers(settings, launcher, compilers, env)

@@ -1,7 +1,4 @@
-"""Check once a run whether the remote compiler cache can be used from this machine.
-
-If not, a warning says so and compilations are cached only on this machine.
-"""
+"""Check once a run whether the remote compiler cache can be used from this machine."""
 
 from __future__ import annotations
 
@@ -57,10 +54,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment without remote cache variables, and the variables of the one to use.
-
-    The latter are {} if no remote cache can be used.
-    """
+    """Return the environment without remote caches, and the variables of the one to use."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -99,8 +93,7 @@ def _build_ccache_config(
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
     """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
 
-    Otherwise each further compilation would wait for it. `url` comes from the settings; a cache
-    from the user's variables takes precedence.
+    Otherwise each further compilation would wait for it. `url` comes from the settings.
     """
     with _CHECK_LOCK:
         used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))

@@ -28,8 +28,7 @@ def find_abi_differences(
 ) -> Iterator[str]:
     """Yield the differences that require a rebuild of an extension.
 
-    For another release or CUDA version, the resulting differences of headers and symbols are
-    omitted.
+    Differences of headers and symbols that result from another release or CUDA are omitted.
     """
     surfaces = (before.surface, after.surface)
     facts = [replace(surface, headers="", symbols="", identity="") for surface in surfaces]

@@ -95,11 +95,7 @@ def _write_wrapper_scripts(
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
-    """Build and return the wheel of `tree`.
-
-    Raises `CommandFailedError` with the compiler's first error, and `TorchyardError` if a target is
-    left out.
-    """
+    """Build and return the wheel of `tree`. Raises the compiler's first error."""
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
     files.create_owned_folder(landing)
@@ -120,10 +116,7 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
-    """Run the build, retry it with fewer jobs if needed, and append a line to the history.
-
-    The line is written after a failure, too.
-    """
+    """Run the build, retry it with fewer jobs if needed, and append a line to the history."""
     caching = manifests.read_manifest(job.caching, CacheEnvironment)
     jobs = compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))

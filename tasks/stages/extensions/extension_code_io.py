@@ -234,9 +234,9 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """Check the archs in the commands of a build, and stop it if a target is missing.
+    """A check of a build's commands, which sets `stop` and `error` if a target is missing.
 
-    `maker` is the version of the CUDA toolkit. `stop` is set together with `error`.
+    `maker` is the version of the CUDA toolkit.
     """
 
     job: ExtensionJob

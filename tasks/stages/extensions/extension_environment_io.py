@@ -51,10 +51,8 @@ def add_reproducible_flags(
 ) -> dict[str, str]:
     """Return the environment with flags that make the build reproducible in any checkout.
 
-    The time is that of the source, and the file names in the output are relative to the build
-    directory. This is in no manifest, so that it never causes a rebuild. setuptools passes CPPFLAGS
-    to the C and C++ compilers. nvcc gets no such flag: its variable would keep results apart in
-    ccache.
+    This is in no manifest, so that it never causes a rebuild. setuptools passes CPPFLAGS to the C
+    and C++ compilers. nvcc gets no such flag: its variable would keep results apart in ccache.
     """
     flag = f"-ffile-prefix-map={job.deps.parent}=."
     major = deps.cxx.version.partition(".")[0]
@@ -71,10 +69,7 @@ def locate_build_requirements(job: ExtensionJob) -> Path:
 
 
 def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
-    """Return the shared environment with the variables and flags of this extension.
-
-    The flags include the forced headers, and are the last options for nvcc.
-    """
+    """Return the shared environment with the variables and flags of this extension."""
     env = {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **job.env}
     # nvcc takes the same option on all systems; cl, GCC and clang have their own
     flags = {"NVCC_APPEND_FLAGS": [*(f"-include {header}" for header in job.includes), *job.nvcc]}
@@ -112,10 +107,7 @@ def find_job_limit(job: ExtensionJob) -> int | None:
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return the environment with that number of jobs, or none if the jobserver decides.
-
-    A smaller number in the extension's own env is kept.
-    """
+    """Return the environment with `jobs`, or fewer if the extension's own env says so."""
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)
@@ -134,10 +126,7 @@ def locate_forced_header(job: ExtensionJob) -> Path:
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the content of the forced header.
-
-    For C, a C++ header is included by its C name, or not at all.
-    """
+    """Return the forced header: C gets a C++ header by its C name, or not at all."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     plain = [name for name in in_c if name.endswith(".h")]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
@@ -153,9 +142,8 @@ _INSTALL_LOCK = threading.Lock()
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
     """Install the packages that the extension's build imports, one extension at a time.
 
-    They go into a folder that precedes all other packages, because extensions that are built at the
-    same time may need other versions. Raises `FetchError` and similar errors, since nothing can be
-    built without the packages.
+    They go into a separate folder, because extensions that are built at the same time may need
+    other versions.
     """
     with _INSTALL_LOCK:
         files.create_owned_folder(job.work)
@@ -188,10 +176,7 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
 def _install_runtime_requirements(
     job: ExtensionJob, deps: DepsManifest, requirements: Iterable[str]
 ) -> None:
-    """Install the requirements in the wheel's metadata.
-
-    Nothing is installed into the user's environment: missing packages are reported.
-    """
+    """Install the wheel's requirements, but only report those that the user's environment lacks."""
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     if deps.overlay is None:
         installer.install_locked(job.locked)
@@ -229,10 +214,7 @@ def _find_missing(
 def install_extension(
     job: ExtensionJob, deps: DepsManifest, wheel: Path, unpacked: Path
 ) -> Artifact:
-    """Store and install the wheel if it imports.
-
-    Raises `BadArtifactError` if it does not import. The previously installed wheel then stays.
-    """
+    """Store and install the wheel if it imports; else raise `BadArtifactError`."""
     with _INSTALL_LOCK:
         requirements = wheel_requirements_io.read_wheel_requirements(wheel, deps.python_version)
         _install_runtime_requirements(job, deps, requirements)

@@ -1,7 +1,4 @@
-"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder.
-
-The user's folder is copied and never built in.
-"""
+"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ from tasks.wheels.build_inputs import SourceInfo
 
 
 def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
-    """Return the requirement of a job of kind wheel, and its index, "" for the default one.
-
-    Raises `TorchyardError` if PyTorch's source tree does not pin the companion.
-    """
+    """Return the requirement of a job of kind wheel, and its index, "" for the default one."""
     if job.pinned is None:
         return job.location, job.index
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
@@ -122,11 +116,7 @@ def _describe_rejection(patch: Path, message: str) -> str:
 
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
-    """Return a fresh source tree or the wheel, and a description of it.
-
-    The description has the commit, the digest of the files, or the digest of the sdist or wheel,
-    and the digests of the patches. Raises `TorchyardError` if a patch does not apply.
-    """
+    """Return a fresh source tree or the wheel, and the commit or digests that describe it."""
     work = files.create_owned_folder(job.work)
     tree = Path(job.tree)
     files.remove_owned(tree)

@@ -1,7 +1,6 @@
 """Complete the extensions of the settings with known facts, so that a name is enough.
 
-The user's settings take precedence, key by key. The plan adds what depends on torch and the GPUs
-(variables). Facts that need the fetched source are added before the build.
+The user's settings take precedence, key by key.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _FOREIGN_PACKAGES = {
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
     """Return the settings with the source of every extension.
 
-    Raises `SettingsError` for an unknown name, for a name that is another project's on a package
-    index, and if two entries have the same task name or install the same module.
+    Raises `SettingsError` for a name that is unknown, another project's on the index, or used
+    twice.
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
@@ -41,10 +40,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the facts about the extension's source, whatever `name` it has.
-
-    Returns the facts about its name if the source is unknown or not set.
-    """
+    """Return the facts about the extension's source, or about its name if the source is unknown."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     same_source = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
@@ -138,10 +134,7 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
 
 
 def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
-    """Raise `SettingsError` for a name that is not the project's on the package index.
-
-    Another project may have that name there, now or later. The hint names the known source.
-    """
+    """Raise `SettingsError` for a name that is another project's on the package index."""
     requires = (("requires", requirement) for requirement in extension.requires)
     for key, text in (("sdist", extension.sdist or ""), *requires):
         name = re.split(r"[^\w.-]", text)[0]

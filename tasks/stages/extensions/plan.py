@@ -39,10 +39,9 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names of `after` in build order, each with its prerequisites.
+    """Return the names of `after` in build order, each with its prerequisites, as spelled there.
 
-    `after` maps each name to the names it comes after. In the result, prerequisites are spelled as
-    the keys of `after`. Raises `SettingsError` for an unknown name and for a cycle.
+    Raises `SettingsError` for an unknown name and for a cycle.
     """
     names_by_project = {normalize_project_name(name): name for name in after}
 
@@ -83,11 +82,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 def plan_extensions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Stage, ...]:
-    """Return the stages of the extensions and companions, each after its prerequisites.
-
-    The settings must be completed. Raises `SettingsError` for invalid settings and for an extension
-    that is known not to build.
-    """
+    """Return the stages of the extensions and companions, each after its prerequisites."""
     stages = dict(_plan_companions(settings, layout, choice, knowledge))
     after: dict[str, Sequence[str]] = dict.fromkeys(settings.companions, ())
     for item in settings.extensions:
@@ -111,9 +106,7 @@ def plan_extension(
 ) -> Stage:
     """Return the stage of one extension.
 
-    Its targets and arch lists are limited to what this torch can build for
-    (`tasks.planning.target_resolution`). Raises `SettingsError` if the extension is known not to
-    build.
+    Raises `SettingsError` if the extension is known not to build with this torch.
     """
     fact = find_extension_fact(extension, knowledge)
     failure = find_known_failure(extension, fact, choice)
@@ -140,10 +133,7 @@ def list_build_warnings(
 def find_known_failure(
     extension: Extension, fact: ExtensionFact | None, choice: Resolution
 ) -> BuildFailure | None:
-    """Return the known failure of the extension's source with this torch.
-
-    Returns None for another source or a patched one: either may fix the failure.
-    """
+    """Return the known failure of the source with this torch, None for a patched source."""
     if not fact or extension.patches or not is_known_source(extension, fact):
         return None
     return find_build_failure(fact, _build_combination(choice))

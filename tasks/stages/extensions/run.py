@@ -103,8 +103,7 @@ def build_invocation(
 def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     """Fetch, build, check and install the extension.
 
-    Raises the compiler's first error, and `BadArtifactError` if a target has no code, all device
-    code is missing, or the modules do not import. The previously installed wheel then stays.
+    If a check fails, the previously installed wheel stays.
     """
     if job.optional and (reason := _find_unreachable_reason(job)):
         return (_report_unreachable(job, reason),)
@@ -168,8 +167,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
 def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: bool) -> str:
     """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`.
 
-    Without device code it has no archs. torch's commit is left out, so that a new commit with the
-    same ABI fingerprint renames nothing.
+    torch's commit is left out, so that a commit with the same ABI fingerprint renames nothing.
     """
     label = job.label if has_code else job.label.partition(".")[0]
     return f"torch{surface.release}.s{surface.name}.{label}"

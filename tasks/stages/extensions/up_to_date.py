@@ -13,11 +13,7 @@ from tasks.system import environments, manifests, source_trees
 
 
 def is_stale(job: ExtensionJob) -> bool:
-    """Return True if the last result is no longer valid.
-
-    A library is missing, the user's folder was edited, the host did not answer, or torchyard.lock
-    differs.
-    """
+    """Return True if the last result is no longer valid, e.g. if the user's folder was edited."""
     try:
         last = manifests.read_manifest(job.manifest, BuiltExtension)
     except TorchyardError:

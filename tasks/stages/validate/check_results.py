@@ -1,8 +1,4 @@
-"""Turn the output of the probe and of other checks into results, and format them.
-
-A check without a report has not passed: a check during which the process ended has failed, and
-checks that were not requested again after it were not run.
-"""
+"""Turn the output of the probe and of other checks into results, and format them."""
 
 from __future__ import annotations
 
@@ -60,7 +56,7 @@ class ProbeCrash:
 
 @dataclass(frozen=True)
 class ProbeOutput:
-    """The reported lines by name, and the checks during which a process ended.
+    """The reported lines by name, and the processes that ended during a check, by its name.
 
     `hung` is how many of these took too long. `stop_reason` is why the missing checks were not run.
     """
@@ -89,10 +85,7 @@ def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
 def collect_probe_output(
     run_process: Callable[[Sequence[str]], ProbeRun], checks: Sequence[str]
 ) -> ProbeOutput:
-    """Run every check in order, with a new process after each crash.
-
-    `run_process` runs one process with the given checks.
-    """
+    """Run every check in order, with a new `run_process` after each crash."""
     lines: dict[str, Mapping[str, str]] = {}
     crashes: dict[str, ProbeCrash] = {}
     hung, remaining = 0, list(checks)
@@ -169,8 +162,7 @@ def fail_without_cuda(
 ) -> list[ValidationResult]:
     """Return the results for a torch without CUDA that replaced one for CUDA `cuda`.
 
-    The check `cuda` fails even if it was not requested: results on the CPU prove nothing about a
-    GPU.
+    The check `cuda` fails even if it was not requested: the CPU proves nothing about a GPU.
     """
     detail = f"torch has no CUDA: another installation replaced torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -198,10 +190,7 @@ def check_abi_match(name: str, built: str, installed: str, build_command: str) -
 def add_diagnosis(
     knowledge: Knowledge, check: ValidationResult, output: str = ""
 ) -> ValidationResult:
-    """Add the known cause to a failed check, and a hint if it has none.
-
-    `output` is the whole output of the check; its detail is searched first.
-    """
+    """Add the known cause to a failed check, and a hint if it has none."""
     if check.status != "failed" or check.cause:
         return check
     failure = find_run_failure(knowledge, check.detail) or find_run_failure(knowledge, output)
@@ -224,10 +213,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the checks that the settings name, in that order; failed ones that they do not first.
-
-    The settings (validation.only) name `smoke: import`, for example, as `extensions`.
-    """
+    """Return the checks that the settings name, in that order, after other failed checks."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()

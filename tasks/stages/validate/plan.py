@@ -18,8 +18,7 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
     """Return the stage that checks the outputs of `stages`.
 
-    It runs whenever it is requested, and builds nothing. It has no `inputs`, since doit would not
-    run it if one is missing.
+    It has no `inputs`, since doit would not run it if one is missing.
     """
     requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions

@@ -72,10 +72,7 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check each extension that records the torch it was built for.
-
-    An extension of an earlier torch may load without an error and misbehave.
-    """
+    """Check which torch each extension was built for: an earlier one may load and misbehave."""
     if "extensions" in job.checks and Path(job.abi_manifest).is_file():
         current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
         for name, extension in built.items():
@@ -99,11 +96,7 @@ def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
 
 
 def run(job: ValidateJob) -> tuple[Validation]:
-    """Run the requested checks.
-
-    Raises `ValidationFailedError`, after writing the manifest, if a check failed; `TorchyardError`
-    if there is no torch.
-    """
+    """Run the requested checks, write the manifest, and raise an error if a check failed."""
     if not Path(job.wheel).is_file():
         raise TorchyardError(
             f"profile {job.profile} has no torch yet",
@@ -135,10 +128,7 @@ def run(job: ValidateJob) -> tuple[Validation]:
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
-    """Run all checks.
-
-    Machine code is read in a second thread, because cuobjdump takes as long as the probe.
-    """
+    """Run all checks; read machine code in a second thread, as it takes as long as the probe."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
     built, missing = read_extensions(job)
     env = manifests.read_manifest(job.environment, Environment).build_child_environment(

