@@ -34,10 +34,7 @@ _NVCC_PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
 _NON_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HIT_EVENTS = {"direct_cache_hit", "preprocessed_cache_hit"}
 _REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the latter before 4.7
-_REMOTE_ERROR_EVENTS = {
-    *("remote_storage_error", "remote_storage_timeout"),
-    *("secondary_storage_error", "secondary_storage_timeout"),
-}
+_REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 
 
 @dataclass(frozen=True)
@@ -152,10 +149,10 @@ def read_log_counts(log: Path) -> CacheCounts:
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
     misses = sum("cache_miss" in call for call in calls)
-    other_calls = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
+    others = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
     remote_hits = sum(bool(call & _HIT_EVENTS and call & _REMOTE_HIT_EVENTS) for call in calls)
-    remote_errors = sum(bool(call & _REMOTE_ERROR_EVENTS) for call in calls)
-    uncacheable = sum(not call & _NON_COMPILATIONS for call in other_calls)
+    remote_errors = sum(any(map(_REMOTE_ERROR.fullmatch, call)) for call in calls)
+    uncacheable = sum(not call & _NON_COMPILATIONS for call in others)
     return CacheCounts(hits, misses, uncacheable, remote_hits, remote_errors)
 
 
@@ -173,13 +170,9 @@ def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> C
     """Return the difference. A server that was restarted in between has counted from zero."""
     if before is None or after is None:
         return None
-    if after.hits < before.hits or after.misses < before.misses:
-        return after
-    return CacheCounts(
-        after.hits - before.hits,
-        after.misses - before.misses,
-        after.uncacheable - before.uncacheable,
-    )
+    hits, misses = after.hits - before.hits, after.misses - before.misses
+    uncacheable = after.uncacheable - before.uncacheable
+    return after if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:

@@ -23,11 +23,7 @@ from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command, Json
 from tasks.runlog import run_record_io
 from tasks.settings import compile_workers
-from tasks.settings.compile_workers import (
-    DISTRIBUTOR_PROGRAMS,
-    DistributionSettings,
-    Worker,
-)
+from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, DistributionSettings, Worker
 from tasks.system import files, shell
 from tasks.system.hardware import capacity
 from tasks.system.hardware.operating_system import format_install_command

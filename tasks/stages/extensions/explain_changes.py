@@ -31,8 +31,11 @@ def find_abi_differences(
     Differences of headers and symbols that result from another release or CUDA are omitted.
     """
     surfaces = (before.surface, after.surface)
-    facts = [replace(surface, headers="", symbols="", identity="") for surface in surfaces]
-    yield from describe_changes(find_changes(*map(convert_to_json, facts)), _FACT_NAMES)
+    old, new = (
+        convert_to_json(replace(surface, headers="", symbols="", identity=""))
+        for surface in surfaces
+    )
+    yield from describe_changes(find_changes(old, new), _FACT_NAMES)
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
         yield from _compare_headers(before.headers, after.headers)
         for library in sorted({*before.symbols, *after.symbols}):
@@ -59,8 +62,9 @@ def _compare_symbols(
     after: Sequence[str] | None,
     format_symbol: Callable[[str], str],
 ) -> Iterator[str]:
+    verb = "added" if before is None else "removed"
     if before is None or after is None:
-        yield f"{name} was {'added' if before is None else 'removed'}"
+        yield f"{name} was {verb}"
         return
     changes = {
         "no longer exports": set(before) - set(after),

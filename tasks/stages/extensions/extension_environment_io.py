@@ -205,9 +205,9 @@ def _find_missing(
         for requirement in requirements
         if canonicalize_name(Requirement(requirement).name) not in _MANAGED_PACKAGES
     )
-    installed = (
-        wheel_requirements_io.list_installed_packages(deps.python, overlay) if others else {}
-    )
+    if not others:
+        return ()
+    installed = wheel_requirements_io.list_installed_packages(deps.python, overlay)
     return wheel_requirements_io.find_missing_requirements(others, installed)
 
 

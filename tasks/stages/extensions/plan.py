@@ -13,15 +13,7 @@ from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Combination, Resolution
 from tasks.core.text_formatting import format_did_you_mean
-from tasks.knowledge import Knowledge
-from tasks.knowledge.extension_facts import (
-    BuildFailure,
-    ExtensionFact,
-    compute_build_variables,
-    find_build_failure,
-    list_nvcc_options,
-    normalize_project_name,
-)
+from tasks.knowledge import Knowledge, extension_facts
 from tasks.settings import compile_workers
 from tasks.settings.schema import Extension, Settings
 from tasks.stages.companions import resolve_companions
@@ -43,10 +35,10 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
-    names_by_project = {normalize_project_name(name): name for name in after}
+    names_by_project = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
-        if prerequisite := names_by_project.get(normalize_project_name(name)):
+        if prerequisite := names_by_project.get(extension_facts.normalize_project_name(name)):
             return prerequisite
         suggestion = format_did_you_mean(name, (one for one in after if one != of))
         raise SettingsError(
@@ -108,14 +100,13 @@ def plan_extension(
 
     Raises `SettingsError` if the extension is known not to build with this torch.
     """
-    fact = find_extension_fact(extension, knowledge)
-    failure = find_known_failure(extension, fact, choice)
-    if failure and _is_verified(failure):
+    if failure := _find_failure(extension, choice, knowledge, verified=True):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
             location=f"extensions ({extension.name})",
             hint=failure.fix,
         )
+    fact = find_extension_fact(extension, knowledge)
     return _build_stage(_build_job(extension, settings, layout, choice, fact), layout)
 
 
@@ -124,23 +115,21 @@ def list_build_warnings(
 ) -> Iterator[str]:
     """Yield a warning for each extension whose build may fail according to unverified facts."""
     for extension in settings.extensions:
-        fact = find_extension_fact(extension, knowledge)
-        bad = find_known_failure(extension, fact, choice)
-        if bad and not _is_verified(bad):
+        if bad := _find_failure(extension, choice, knowledge, verified=False):
             yield f"{extension.name} may not build with torch {choice.torch}: {bad.what}. {bad.fix}"
 
 
-def find_known_failure(
-    extension: Extension, fact: ExtensionFact | None, choice: Resolution
-) -> BuildFailure | None:
+def _find_failure(
+    extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
+) -> extension_facts.BuildFailure | None:
     """Return the known failure of the source with this torch, None for a patched source."""
+    fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches or not is_known_source(extension, fact):
         return None
-    return find_build_failure(fact, _build_combination(choice))
-
-
-def _is_verified(bad: BuildFailure) -> bool:
-    return not bad.status.startswith("unverified")
+    failure = extension_facts.find_build_failure(fact, _build_combination(choice))
+    if failure and failure.status.startswith("unverified") is verified:
+        return None
+    return failure
 
 
 def _plan_companions(
@@ -211,7 +200,7 @@ def _build_job(
     settings: Settings,
     layout: Layout,
     choice: Resolution,
-    fact: ExtensionFact | None,
+    fact: extension_facts.ExtensionFact | None,
 ) -> ExtensionJob:
     combination = _build_combination(choice)
     job = _build_settings_job(extension, settings, layout, choice)
@@ -221,7 +210,7 @@ def _build_job(
     if fact is None:
         return replace(job, env={**cuda, **extension.env})
     try:
-        env = compute_build_variables(fact.settings, fact.archs, combination)
+        env = extension_facts.compute_build_variables(fact.settings, fact.archs, combination)
     except KnowledgeError as error:
         place = f"extensions ({extension.name})"
         raise SettingsError(error.message, location=place, hint=error.hint) from error
@@ -229,7 +218,7 @@ def _build_job(
         job,
         known=fact.name,
         env={**cuda, **env, **extension.env},
-        nvcc=list_nvcc_options(fact.settings, combination),
+        nvcc=extension_facts.list_nvcc_options(fact.settings, combination),
         own_jobs=fact.own_jobs,
         compiler_mib=fact.compiler_mib,
     )

@@ -47,14 +47,6 @@ class ProbeRun:
 
 
 @dataclass(frozen=True)
-class ProbeCrash:
-    """How a process ended during a check, and its output."""
-
-    detail: str
-    output: str
-
-
-@dataclass(frozen=True)
 class ProbeOutput:
     """The reported lines by name, and the processes that ended during a check, by its name.
 
@@ -62,7 +54,7 @@ class ProbeOutput:
     """
 
     lines: Mapping[str, Mapping[str, str]]
-    crashes: Mapping[str, ProbeCrash] = field(default_factory=dict)
+    crashes: Mapping[str, ProbeRun] = field(default_factory=dict)
     stop_reason: str = ""
     hung: int = 0
 
@@ -87,7 +79,7 @@ def collect_probe_output(
 ) -> ProbeOutput:
     """Run every check in order, with a new `run_process` after each crash."""
     lines: dict[str, Mapping[str, str]] = {}
-    crashes: dict[str, ProbeCrash] = {}
+    crashes: dict[str, ProbeRun] = {}
     hung, remaining = 0, list(checks)
     while True:
         run = run_process(remaining)
@@ -95,12 +87,12 @@ def collect_probe_output(
         lines.update(results)
         missing = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
         no_torch = lines.get("import", {}).get("status") == "failed" or missing == "import"
-        output = "\n".join(run.lines)
         if missing is not None and not (no_torch and "import" in results):
-            crashes[missing] = ProbeCrash(run.failure or "the probe ended without a result", output)
+            failure = run.failure or "the probe ended without a result"
+            crashes[missing] = replace(run, failure=failure)
             hung += run.hung
         elif run.failure and missing is None:
-            crashes[EXIT_CHECK] = ProbeCrash(run.failure, output)
+            crashes[EXIT_CHECK] = run
         remaining = remaining[remaining.index(missing) + 1 :] if missing in remaining else []
         if no_torch:
             return ProbeOutput(lines, crashes, "torch does not import", hung)
@@ -117,7 +109,7 @@ def build_probe_check(name: str, output: ProbeOutput) -> ValidationResult:
         status = _PROBE_STATUSES.get(line["status"], "failed")
         return ValidationResult(name, status, line["detail"], line["remedy"])
     if crash := output.crashes.get(name):
-        return ValidationResult(name, "failed", crash.detail)
+        return ValidationResult(name, "failed", crash.failure)
     reason = output.stop_reason or "the probe ended before this check"
     return ValidationResult(name, "not run", reason)
 
@@ -322,13 +314,9 @@ def format_junit(profile: str, validation: Validation) -> str:
 
     Characters that XML does not allow, such as those of terminal colour codes, are removed.
     """
-    counts = {
-        "tests": len(validation.checks),
-        "failures": validation.counts["failed"],
-        "errors": 0,
-        "skipped": validation.counts["not run"],
-    }
-    numbers = {name: str(number) for name, number in counts.items()}
+    counts = validation.counts
+    numbers = {"tests": str(len(validation.checks)), "failures": str(counts["failed"])}
+    numbers |= {"errors": "0", "skipped": str(counts["not run"])}
     root = ET.Element("testsuites", {"name": "doit validate", **numbers})
     suite = ET.SubElement(root, "testsuite", {"name": f"torchyard.{profile}", **numbers})
     properties = ET.SubElement(suite, "properties")

@@ -138,11 +138,15 @@ def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
     with ThreadPoolExecutor(max_workers=1) as executor:
         code = executor.submit(_check_machine_code, job, deps, wheel, built, stopped)
         try:
-            results = (
-                _check_cpp_libraries(job, deps, wheel, env)
-                if wheel.kind == "libtorch"
-                else _check_python_torch(job, wheel, built, env)
-            )
+            if wheel.kind == "libtorch":
+                results = _check_cpp_libraries(job, deps, wheel, env)
+            else:
+                output = torch_checks_io.run_probe(job, wheel, built, env)
+                results = [
+                    *check_extension_abis(job, built),
+                    *torch_checks_io.collect_probe_checks(job, wheel, output, built),
+                    *torch_checks_io.run_smoke_checks(job, output, built, wheel.python, env),
+                ]
             return [*results, *code.result(), *build_missing_checks(job, missing)]
         except BaseException:  # an interrupt reaches only the main thread
             stopped.set()
@@ -167,17 +171,6 @@ def _check_machine_code(
             checker.check_torch(wheel),
             *(checker.check_extension(one, toolkit_version) for one in built.values()),
         ]
-
-
-def _check_python_torch(
-    job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
-) -> list[ValidationResult]:
-    probe_output = torch_checks_io.run_probe(job, wheel, built, env)
-    return [
-        *check_extension_abis(job, built),
-        *torch_checks_io.collect_probe_checks(job, wheel, probe_output, built),
-        *torch_checks_io.run_smoke_checks(job, probe_output, built, wheel.python, env),
-    ]
 
 
 def _check_cpp_libraries(

@@ -111,14 +111,14 @@ def collect_probe_checks(
     if "archs" in job.checks:
         results.append(_check_archs(job, wheel, output, knowledge))
     if crash := output.crashes.get(EXIT_CHECK):
-        detail = f"after the last check: {crash.detail}"
+        detail = f"after the last check: {crash.failure}"
         results.append(ValidationResult(EXIT_CHECK, "failed", detail))
     if crash := output.crashes.get("gpu"):
         results = [check for check in results if check.name != "device"]
-        results.append(ValidationResult("device", "failed", f"search for a GPU: {crash.detail}"))
+        results.append(ValidationResult("device", "failed", f"search for a GPU: {crash.failure}"))
     if wheel.cuda and output.no_gpu_reason == NO_CUDA:
         results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
-    outputs = {name: crash.output for name, crash in output.crashes.items()}
+    outputs = {name: "\n".join(crash.lines) for name, crash in output.crashes.items()}
     return [
         *(add_diagnosis(knowledge, check, outputs.get(check.name, "")) for check in results),
         *(
@@ -333,5 +333,5 @@ def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
     """Return a reader with the cuobjdump of the toolkit, of torch's triton, or on PATH, if any."""
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
-    paths = filter(None, (deps.cuobjdump, triton / program, shutil.which(program)))
-    return MachineCodeReader(next((str(path) for path in paths if Path(path).is_file()), ""))
+    paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")
+    return MachineCodeReader(next((path for path in paths if Path(path).is_file()), ""))

@@ -72,9 +72,7 @@ def check_cuda(given):
 
 
 def import_modules(names):
-    for name in names:
-        importlib.import_module(name)
-    return ", ".join(names)
+    return ", ".join(importlib.import_module(name).__name__ for name in names)
 
 
 def read_arch_flags():

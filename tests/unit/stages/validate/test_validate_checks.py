@@ -6,8 +6,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 from tasks.core.model import Arch, ValidationResult
 from tasks.knowledge.machine_code_rules import MachineCode
 from tasks.stages.validate.check_results import (
-    ProbeCrash,
     ProbeOutput,
+    ProbeRun,
     add_diagnosis,
     build_probe_check,
     build_validation,
@@ -48,7 +48,7 @@ def test_what_others_print_is_passed_over() -> None:
 def test_a_check_at_which_the_probe_ended_has_failed_and_the_others_are_told() -> None:
     said = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
     expected = ["import", "version", "convolution", "matmul"]
-    output = ProbeOutput(said, {"version": ProbeCrash("signal 11", "")}, "the GPU hung")
+    output = ProbeOutput(said, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
     found = [build_probe_check(name, output) for name in expected]
     assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
     assert (found[1].detail, found[3].detail) == ("signal 11", "the GPU hung")

@@ -48,7 +48,7 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
 
 
 def lost(said: ProbeOutput) -> dict[str, str]:
-    return {name: how.detail for name, how in said.crashes.items()}
+    return {name: how.failure for name, how in said.crashes.items()}
 
 
 def test_what_ends_well_is_asked_once() -> None:
