@@ -233,7 +233,14 @@ def distribute_compilations(
     counting.
     """
     distribution = CompileDistribution(env)
-    workers = _select_workers(settings, launcher, compilers, env)
+    workers: tuple[Worker, ...] = ()
+    if settings.kind != "off":
+        program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
+        if obstacle := _find_distribution_obstacle(settings, launcher, program, env):
+            print_warning(f"no compilation is sent to workers: {obstacle}")
+        else:
+            write_wrapper_script(settings.script)
+            workers = find_usable_workers(settings, program, compilers, env)
     if not workers:
         yield distribution
         return
@@ -260,20 +267,6 @@ def write_wrapper_script(path: str) -> None:
     if text != compile_workers.DISTRIBUTE_SCRIPT:
         files.write_atomic(script, compile_workers.DISTRIBUTE_SCRIPT)
         script.chmod(0o755)
-
-
-def _select_workers(
-    settings: DistributionSettings, launcher: str, compilers: Sequence[str], env: Mapping[str, str]
-) -> tuple[Worker, ...]:
-    """Return the workers that can be used, and warn if there is a reason not to distribute."""
-    if settings.kind == "off":
-        return ()
-    program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
-    if obstacle := _find_distribution_obstacle(settings, launcher, program, env):
-        print_warning(f"no compilation is sent to workers: {obstacle}")
-        return ()
-    write_wrapper_script(settings.script)
-    return find_usable_workers(settings, program, compilers, env)
 
 
 def _find_distribution_obstacle(

@@ -57,17 +57,8 @@ class Project:
         names = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
         return tuple(dict.fromkeys(names))
 
-    @property
-    def gpu_check_line(self) -> str:
-        """Return the line of setup.py that checks for a GPU, as `FILE:LINE`, or ""."""
-        return self._find_line(_GPU_CHECK)
-
-    @property
-    def arch_setting_line(self) -> str:
-        """Return the line of setup.py that sets archs, as `FILE:LINE`, or ""."""
-        return self._find_line(_ARCH_SETTING)
-
-    def _find_line(self, pattern: re.Pattern[str]) -> str:
+    def find_line(self, pattern: re.Pattern[str]) -> str:
+        """Return the first line of setup.py that matches, as `FILE:LINE`, or ""."""
         lines = enumerate(self._read_text("setup.py").splitlines(), 1)
         numbers = (number for number, line in lines if pattern.search(line))
         return next((f"{self.shown}:{number}" for number in numbers), "")
@@ -172,7 +163,7 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
     reason = reason or f"{place}.cuda is required"
     return BadArtifactError(
         f"{job.name} was built without device code, but {reason}",
-        location=project.gpu_check_line or place,
+        location=project.find_line(_GPU_CHECK) or place,
         hint="\n  → ".join(_list_code_hints(job, project)),
     )
 
@@ -185,7 +176,7 @@ def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
     ]
     if forced != "1" and "FORCE_CUDA" in cuda_variables:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
-    elif project.gpu_check_line:
+    elif project.find_line(_GPU_CHECK):
         yield f"change this line, which checks for a GPU, with a patch ({place}.patches)"
         yield "build on a machine with a GPU"
     others = [name for name in cuda_variables if name not in ("FORCE_CUDA", *job.env)]
@@ -272,7 +263,7 @@ class ArchGuard:
             self.error = TorchyardError(
                 f"torchyard stopped the build: {self.job.name} compiles for {archs}, "
                 f"not for {', '.join(missing)} (target.gpus)",
-                location=project.arch_setting_line or f"extensions ({self.job.name})",
+                location=project.find_line(_ARCH_SETTING) or f"extensions ({self.job.name})",
                 hint="\n  → ".join(_list_arch_hints(self.job, project)),
             )
             self.stop.set()

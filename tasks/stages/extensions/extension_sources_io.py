@@ -16,7 +16,6 @@ from tasks.core.errors import (
     TorchyardError,
     redact_secrets,
 )
-from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
@@ -37,7 +36,12 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     knowledge = load_knowledge(Path(job.knowledge))
     pins = knowledge.companions[job.name].pins
     version = _read_pin(job, tree, pins["version"])
-    if _is_released(tree, job.name, knowledge):
+    version_file = tree / "version.txt"
+    release = version_file.read_text(encoding="utf-8").strip() if version_file.is_file() else ""
+    # triton for a release is on PyPI; the tree of a tag may have an alpha version (2.6.0 did)
+    if re.fullmatch(r"\d+\.\d+\.\d+", release) or (
+        release and find_companion_specifier(knowledge, release, job.name)
+    ):
         return f"{job.location}=={version}", ""
     file = tree / pins["script"]
     script = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -48,19 +52,6 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     digits = plain or re.search(r"head -c (\d+) \S*triton\.txt", script)
     commit = _read_pin(job, tree, pins["commit"])[: int(digits[1]) if digits else 8]
     return f"{package}=={version}+{'' if plain else 'git'}{commit}", job.index
-
-
-def _is_released(tree: Path, name: str, knowledge: Knowledge) -> bool:
-    """Return True if the tree is a published release, whose triton is on PyPI.
-
-    Decided by the tree's version. The tree of a tag may still have an alpha version (2.6.0 did).
-    """
-    file = tree / "version.txt"
-    version = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    return bool(
-        re.fullmatch(r"\d+\.\d+\.\d+", version)
-        or (version and find_companion_specifier(knowledge, version, name))
-    )
 
 
 def _read_pin(job: ExtensionJob, tree: Path, name: str) -> str:

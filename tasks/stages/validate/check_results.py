@@ -170,15 +170,6 @@ def fail_without_cuda(
     return [failure, *(adjust(check) for check in checks if check.name != "cuda")]
 
 
-def check_abi_match(name: str, built: str, installed: str, build_command: str) -> ValidationResult:
-    """Check by the ABI fingerprints that an extension was built for the installed torch."""
-    title = f"{name}: built for this torch"
-    if built == installed:
-        return ValidationResult(title, "passed", f"ABI fingerprint {installed}")
-    detail = f"built for ABI fingerprint {built}, but the installed torch has {installed}"
-    return ValidationResult(title, "failed", detail, f"build the extension again: {build_command}")
-
-
 def add_diagnosis(
     knowledge: Knowledge, check: ValidationResult, output: str = ""
 ) -> ValidationResult:

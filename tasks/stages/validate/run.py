@@ -25,6 +25,8 @@ from tasks.system import files, manifests, process_group, screen, shell
 from tasks.system.output import print_report
 from tasks.system.profile_hint import add_profile_argument
 
+_CPP_CHECKS = ("import", "machine_code", "extensions")  # not skipped in a build without Python
+
 
 def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[str, str]]:
     """Return the built extensions, and the reason for each missing one, by name."""
@@ -73,13 +75,17 @@ def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
     """Check which torch each extension was built for: an earlier one may load and misbehave."""
-    if "extensions" in job.checks and Path(job.abi_manifest).is_file():
-        current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
-        for name, extension in built.items():
-            if extension.surface:
-                yield check_results.check_abi_match(
-                    name, extension.surface, current, job.build_command
-                )
+    if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
+        return
+    current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
+    for name, extension in built.items():
+        title, built_for = f"{name}: built for this torch", extension.surface
+        if built_for == current:
+            yield ValidationResult(title, "passed", f"ABI fingerprint {current}")
+        elif built_for:
+            detail = f"built for ABI fingerprint {built_for}, but the installed torch has {current}"
+            remedy = f"build the extension again: {job.build_command}"
+            yield ValidationResult(title, "failed", detail, remedy)
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
@@ -139,7 +145,11 @@ def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
         code = executor.submit(_check_machine_code, job, deps, wheel, built, stopped)
         try:
             if wheel.kind == "libtorch":
-                results = _check_cpp_libraries(job, deps, wheel, env)
+                # no torch to import
+                reason = "this profile builds only the C++ libraries"
+                names = [name for name in job.checks if name not in _CPP_CHECKS]
+                results = [ValidationResult(name, "not run", reason) for name in names]
+                results.insert(0, torch_checks_io.check_cpp_program(job, deps, wheel, env))
             else:
                 output = torch_checks_io.run_probe(job, wheel, built, env)
                 results = [
@@ -171,18 +181,6 @@ def _check_machine_code(
             checker.check_torch(wheel),
             *(checker.check_extension(one, toolkit_version) for one in built.values()),
         ]
-
-
-def _check_cpp_libraries(
-    job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
-) -> list[ValidationResult]:
-    """Check a build of only the C++ libraries, which has no torch to import."""
-    reason = "this profile builds only the C++ libraries"
-    skipped = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
-    return [
-        torch_checks_io.check_cpp_program(job, deps, wheel, env),
-        *(ValidationResult(name, "not run", reason) for name in skipped),
-    ]
 
 
 def _add_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
