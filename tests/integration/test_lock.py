@@ -234,7 +234,7 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     other.must("lock", "--update")
     assert f"main is locked at {moved[:7]}" in other.must("explain")
     out = other.must("build")
-    assert f"Building extensions:toy (main is locked at {moved[:7]}, and" in out
+    assert f"Building extensions:toy (main is locked at {moved[:7]}, but" in out
     assert "Preparing" not in out
     assert "Installing wheel" not in out
     assert installed(other, "import toyext; print(toyext.answer())") == "43"
@@ -258,7 +258,7 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     asked = {**profile(built.folder.parent), "extensions": [away]}
     near, far = Yard(tmp_path / "near"), Yard(tmp_path / "far")
     near.profile(**asked)
-    assert "away was NOT built: nothing answers at https://git.example" in near.must("build")
+    assert "away was NOT built: https://git.example/away.git does not answer" in near.must("build")
     out = near.must("lock")
     assert "away is optional and was not built (its source could not be reached)" in out
     assert "torchyard.lock is without it, and a build fetches it as the settings say" in out

@@ -29,8 +29,8 @@ def test_validate_looks_and_builds_nothing(yard: Yard, tree: Path, extension: Pa
     yard.profile(**profile(tree))
     code, out = yard.doit("validate")
     assert code == 1
-    assert "there is no torch of profile trial yet" in out
-    assert "→ doit build profile=trial" in out
+    assert "profile trial has no torch yet" in out
+    assert "→ run: doit build profile=trial" in out
     assert not yard.build.exists()
 
     yard.must("build")
@@ -51,7 +51,7 @@ def test_validate_looks_and_builds_nothing(yard: Yard, tree: Path, extension: Pa
     yard.must("build")
     yard.profile(**profile(tree, extension, build={"type": "Debug"}))
     out = yard.must("validate")
-    told = out.index("warning  what was built is not what the settings ask for now (")
+    told = out.index("warning  the build does not match the current settings (")
     assert told < out.index("passed")
     assert "now Debug, was Release" in out
     assert "doit build profile=trial" in out

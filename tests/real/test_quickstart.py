@@ -207,7 +207,7 @@ def test_an_extension_that_sets_its_own_archs_is_not_installed(yard: Yard, tmp_p
     )
     code, out = yard.doit("build")
     assert code == 1
-    assert "wrong is being compiled for 9.0, not for 12.0" in out
+    assert "wrong compiles for 9.0, not for 12.0" in out
     assert not (yard.build / "extensions" / "wrong.json").exists()
 
 

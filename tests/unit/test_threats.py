@@ -17,8 +17,8 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.extension_environment_io import (
-    install_build_requirements,
     locate_build_requirements,
+    prepare_build,
 )
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import git, shell
@@ -119,9 +119,9 @@ def test_a_build_requirement_that_brings_a_torch_ends_the_build(
         sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None
     )
     with pytest.raises(
-        TorchyardError, match="helper brings a torch, which toy would be built against"
+        TorchyardError, match="helper installs another torch, and toy would be built against"
     ):
-        install_build_requirements(job, deps)
+        prepare_build(job, deps)
     assert not locate_build_requirements(job).exists()
 
 

@@ -14,7 +14,6 @@ from tasks.stages.wheel.model import AbiDetails, AbiFingerprint
 from tasks.system import manifests
 from tasks.wheels import exported_symbols_io
 
-_INCLUDE = "torch/include/"
 _FACT_NAMES = {
     "release": "torch",
     "cuda": "CUDA",
@@ -25,94 +24,79 @@ _FACT_NAMES = {
 
 
 def find_abi_differences(
-    before: AbiDetails, after: AbiDetails, named: Callable[[str], str]
+    before: AbiDetails, after: AbiDetails, format_symbol: Callable[[str], str]
 ) -> Iterator[str]:
     """Yield the differences that require a rebuild of an extension.
 
-    For another release or CUDA version, the resulting differences of headers and symbols are
-    omitted. `named` returns the readable name of a symbol.
+    Differences of headers and symbols that result from another release or CUDA are omitted.
     """
-    yield from describe_changes(
-        find_changes(
-            convert_to_json(_remove_digests(before.surface)),
-            convert_to_json(_remove_digests(after.surface)),
-        ),
-        _FACT_NAMES,
+    surfaces = (before.surface, after.surface)
+    old, new = (
+        convert_to_json(replace(surface, headers="", symbols="", identity=""))
+        for surface in surfaces
     )
+    yield from describe_changes(find_changes(old, new), _FACT_NAMES)
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
         yield from _compare_headers(before.headers, after.headers)
         for library in sorted({*before.symbols, *after.symbols}):
-            yield from _compare_symbols(library, before.symbols, after.symbols, named)
-
-
-def _remove_digests(surface: AbiFingerprint) -> AbiFingerprint:
-    return replace(surface, headers="", symbols="", identity="")
+            symbols = (before.symbols.get(library), after.symbols.get(library))
+            yield from _compare_symbols(library.rpartition("/")[2], *symbols, format_symbol)
 
 
 def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     verbs = {
         "changed": [name for name in before if before[name] != after.get(name, before[name])],
-        "is gone": before.keys() - after.keys(),
-        "is new": after.keys() - before.keys(),
+        "was removed": before.keys() - after.keys(),
+        "was added": after.keys() - before.keys(),
     }
     changes = [(name, verb) for verb, names in verbs.items() for name in sorted(names)]
     if changes:
         (first, verb), *rest = changes
-        yield f"{first} {verb}{_format_more(len(rest), _name_file_kind(name for name, _ in rest))}"
-
-
-def _name_file_kind(names: Iterator[str]) -> str:
-    return "header" if all(name.startswith(_INCLUDE) for name in names) else "file"
+        are_headers = all(name.startswith("torch/include/") for name, _ in rest)
+        yield f"{first} {verb}{_format_more(len(rest), 'header' if are_headers else 'file')}"
 
 
 def _compare_symbols(
-    library: str,
-    before: Mapping[str, Sequence[str]],
-    after: Mapping[str, Sequence[str]],
-    named: Callable[[str], str],
+    name: str,
+    before: Sequence[str] | None,
+    after: Sequence[str] | None,
+    format_symbol: Callable[[str], str],
 ) -> Iterator[str]:
-    name = library.rpartition("/")[2]
-    old_symbols, new_symbols = set(before.get(library, ())), set(after.get(library, ()))
-    if library not in after:
-        yield f"{name} is gone"
-    elif library not in before:
-        yield f"{name} is new"
-    else:
-        yield from _format_exports(f"{name} no longer exports", old_symbols - new_symbols, named)
-        yield from _format_exports(f"{name} now exports", new_symbols - old_symbols, named)
-
-
-def _format_exports(words: str, names: set[str], named: Callable[[str], str]) -> Iterator[str]:
-    if names:
-        yield f"{words} {named(min(names))}{_format_more(len(names) - 1, 'symbol')}"
+    verb = "added" if before is None else "removed"
+    if before is None or after is None:
+        yield f"{name} was {verb}"
+        return
+    changes = {
+        "no longer exports": set(before) - set(after),
+        "now exports": set(after) - set(before),
+    }
+    for verb, symbols in changes.items():
+        if symbols:
+            more = _format_more(len(symbols) - 1, "symbol")
+            yield f"{name} {verb} {format_symbol(min(symbols))}{more}"
 
 
 def _format_more(count: int, kind: str) -> str:
     return f" (and {count} more {kind}{'s' * (count != 1)})" if count else ""
 
 
-_SYMBOL_WIDTH = 80  # longest symbol that is shown with its parameters
-
-
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
     """Return a line for each kind of change, empty if the previous details are not known."""
     try:
-        built, current = (
-            manifests.read_manifest(job.manifest, BuiltExtension),
-            manifests.read_manifest(job.abi_manifest, AbiFingerprint),
-        )
+        built = manifests.read_manifest(job.manifest, BuiltExtension).surface
+        current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
     except TorchyardError:
         return ()
-    if built.surface == current.name:
-        return ("the environment was made anew",)
+    if built == current:
+        return ("the environment was created again",)
     before, after = (
         abi_fingerprint_store_io.read_stored_parts(job.abi_folder, name)
-        for name in (built.surface, current.name)
+        for name in (built, current)
     )
     return tuple(find_abi_differences(before, after, _format_symbol)) if before and after else ()
 
 
 def _format_symbol(symbol: str) -> str:
-    """Return `c10::detail::torchCheckFail(…)`, or a short symbol with its parameters."""
+    """Return `c10::detail::torchCheckFail(…)`, or a symbol of 80 columns with its parameters."""
     demangled, short = exported_symbols_io.demangle_symbol(symbol)
-    return demangled if len(demangled) <= _SYMBOL_WIDTH or demangled == short else f"{short}(…)"
+    return demangled if len(demangled) <= 80 or demangled == short else f"{short}(…)"

@@ -15,9 +15,11 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.compiler_cache import cache_program_io, remote_cache_io
-from tasks.compiler_cache import distributed_compilation_io as distribute
 from tasks.compiler_cache.cache_program_io import CacheMeasurement
-from tasks.compiler_cache.distributed_compilation_io import CompileDistribution
+from tasks.compiler_cache.distributed_compilation_io import (
+    CompileDistribution,
+    distribute_compilations,
+)
 from tasks.core.build_activity import BuildActivity
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError
@@ -44,28 +46,19 @@ from tasks.system import files, manifests, shell
 from tasks.system.output import print_line, show_progress
 
 
-def distribute_compilation(
-    job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
-) -> contextlib.AbstractContextManager[CompileDistribution]:
-    """Provide the environment for commands whose C and C++ compile on other machines."""
-    launcher = caching.cache.path if caching.cache.kind else job.workers.script
-    compilers = [env.get(name, "") for name in ("CC", "CXX")]
-    log = Path(job.work) / "workers.log"
-    return distribute.distribute_compilations(job.workers, launcher, compilers, env, log)
-
-
 @contextlib.contextmanager
 def use_compiler_cache(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> Iterator[CacheMeasurement]:
-    """Provide the environment with the compiler cache, and measure the cache's hits.
+    """Provide the environment with the compiler cache, and measure and print the cache's hits.
 
-    The hits are printed here; the caller records them with the rest of the run. Variables in the
-    extension's settings are not changed.
+    Variables in the extension's settings are not changed.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
-        wrapped = _wrap_with_distributor(job.workers.script, env)
+        # as with a cache; with CUDA, CC is nvcc's host compiler
+        names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
+        wrapped = {name: (job.workers.script, env[name]) for name in names if name in env}
     wrappers = {name: str(path) for name, path in _write_wrapper_scripts(job, wrapped).items()}
     cached_env = caching.build_compiler_environment(env, {**wrappers, **job.env})
     log = Path(job.work) / "cache.log"
@@ -84,19 +77,10 @@ def use_compiler_cache(
             remote_cache_io.disable_failing_cache(cache, job.cache_remote, measured.counts)
 
 
-def _wrap_with_distributor(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the compilers wrapped as with a cache. With CUDA, CC is nvcc's host compiler."""
-    names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
-    return {name: (script, env[name]) for name in names if name in env}
-
-
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Path]:
-    """Write a script for each variable that must name one program, and return their paths.
-
-    Each script has the name of its compiler.
-    """
+    """Write a script, named as its compiler, for each variable that must name one program."""
     folder = Path(job.work) / "compilers"
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line
@@ -111,21 +95,15 @@ def _write_wrapper_scripts(
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
-    """Build and return the wheel of `tree`.
-
-    Raises `CommandFailedError` with the compiler's first error, and `TorchyardError` if a target is
-    left out.
-    """
+    """Build and return the wheel of `tree`. Raises the compiler's first error."""
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
     files.create_owned_folder(landing)
-    argv = build_wheel_command(job, deps, tree)
     show_progress("compiling")
-    env = add_reproducible_flags(
-        job, deps, read_build_environment(job), extension_sources_io.read_commit_date(job)
-    )
-    command = Command(argv, env, f"build {job.name}", log=job.log)
-    _compile_extension(job, deps, command, tree)
+    date = extension_sources_io.read_commit_date(job)
+    env = add_reproducible_flags(job, deps, read_build_environment(job), date)
+    argv = build_wheel_command(job, deps, tree)
+    _compile_extension(job, deps, Command(argv, env, f"build {job.name}", log=job.log), tree)
     (wheel,) = landing.glob("*.whl")
     return wheel
 
@@ -138,15 +116,11 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
-    """Run the build, retry it with fewer jobs if needed, and append a line to the history.
-
-    The line is written after a failure, too.
-    """
+    """Run the build, retry it with fewer jobs if needed, and append a line to the history."""
     caching = manifests.read_manifest(job.caching, CacheEnvironment)
     jobs = compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))
     limit = find_job_limit(job)
-    toolkit_version = deps.toolkit.version if deps.toolkit else None
     scheduler = JobScheduler(
         jobs,
         job.pool,
@@ -154,20 +128,25 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
         old_make=build_history_io.has_old_make(past),
         limit=limit,
     )
-    alone = (
-        scheduler.jobs is not None or limit != job.jobs
-    )  # the jobs of other builds are counted separately
+    # True if the jobs of other builds are counted separately
+    alone = scheduler.jobs is not None or limit != job.jobs
+    launcher = caching.cache.path if caching.cache.kind else job.workers.script
+    compilers = [command.env.get(name, "") for name in ("CC", "CXX")]
+    workers_log = Path(job.work) / "workers.log"
     start_time, distribution = time.monotonic(), CompileDistribution(command.env)
     measured = CacheMeasurement(command.env)
     try:
         with reserve_build_slot(alone=alone):
             start_time = time.monotonic()
             with (
-                distribute_compilation(job, caching, command.env) as distribution,
+                distribute_compilations(
+                    job.workers, launcher, compilers, command.env, workers_log
+                ) as distribution,
                 use_compiler_cache(job, caching, distribution.env) as measured,
             ):
                 scheduler.slots = distribution.slots
                 scheduler.progress_monitor = ProgressMonitor(measured.hit_rate)
+                toolkit_version = deps.toolkit.version if deps.toolkit else None
                 guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), toolkit_version)
                 scheduler.run_build(
                     _build_start_callback(job, scheduler, replace(command, env=measured.env), guard)
@@ -189,32 +168,25 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
         run_record_io.record_edges(_read_edges(tree, scheduler))
 
 
-def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
-    """Yield Ninja's edges. Files are read lazily: an unreadable log must not hide a failure."""
-    yield from ninja_steps_io.build_edges(
-        crew.edge_times, _read_ninja_outputs(tree, crew.edge_times), crew.peaks
-    )
-
-
-def _read_ninja_outputs(
-    tree: Path, heard: ninja_steps_io.EdgeTimes
-) -> dict[str, build_history_io.NinjaLogEntry]:
-    """Return the log entries of the outputs that Ninja finished in this build.
+def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
+    """Yield Ninja's edges. Files are read lazily: an unreadable log must not hide a failure.
 
     Ninja's logs are searched in the whole tree, since the extension chooses the folder. Only
     outputs whose completion was seen count: the tree also has logs of earlier builds.
     """
-    logs = tree.rglob(".ninja_log") if heard.finished else ()
-    edges = [item for log in logs for item in build_history_io.read_ninja_log(log.parent).items()]
-    return {output: edge for output, edge in edges if output in heard.finished}
+    finished = scheduler.edge_times.finished
+    logs = tree.rglob(".ninja_log") if finished else ()
+    edges = (item for log in logs for item in build_history_io.read_ninja_log(log.parent).items())
+    entries = {output: edge for output, edge in edges if output in finished}
+    yield from ninja_steps_io.build_edges(scheduler.edge_times, entries, scheduler.peaks)
 
 
 def _build_start_callback(
-    job: ExtensionJob, crew: JobScheduler, command: Command, guard: ArchGuard
+    job: ExtensionJob, scheduler: JobScheduler, command: Command, guard: ArchGuard
 ) -> Callable[[int | None, Mapping[str, str], LineHandler], None]:
     def read_activity() -> BuildActivity:
         guard.check_build_file()
-        return crew.sample_activity()
+        return scheduler.sample_activity()
 
     def start_build(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
         env = {**set_job_count(job, command.env, jobs), **more}

@@ -5,41 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.core.errors import SettingsError
-from tasks.settings.schema import Extension, Settings
-
-_PROJECT_FILES = ("setup.py", "pyproject.toml")
+from tasks.settings.schema import Settings
 
 
 def check_extensions(settings: Settings, root: Path) -> None:
     """Raise `SettingsError` for a path without a project, or a missing smoke script or patch."""
     for index, extension in enumerate(settings.extensions):
         key = f"extensions.{index} ({extension.name})"
-        if extension.path:
-            _require_project(extension, root, key)
+        folder = root / (extension.path or "") / (extension.subdirectory or "")
+        project_files = (folder / name for name in ("setup.py", "pyproject.toml"))
+        if extension.path and not folder.is_dir():
+            message, hint = f"the folder {folder} does not exist", "correct the path"
+            raise SettingsError(message, location=f"{key}.path", hint=hint)
+        if extension.path and not any(file.is_file() for file in project_files):
+            message = f"{folder} has no setup.py or pyproject.toml"
+            hint = "set the folder of the project, or set subdirectory"
+            raise SettingsError(message, location=f"{key}.path", hint=hint)
         if extension.smoke and not (root / extension.smoke.script).is_file():
-            raise SettingsError(
-                f"there is no file {extension.smoke.script}",
-                location=f"{key}.smoke.script",
-                hint="name a Python file, relative to the checkout",
-            )
+            message = f"the script {extension.smoke.script} does not exist"
+            hint = "set the path of a Python file, relative to the checkout"
+            raise SettingsError(message, location=f"{key}.smoke.script", hint=hint)
         for patch in extension.patches:
             if not (root / patch).is_file():
-                raise SettingsError(
-                    f'there is no patch "{patch}"',
-                    location=f"{key}.patches",
-                    hint=f"looked at {root / patch}",
-                )
-
-
-def _require_project(extension: Extension, root: Path, key: str) -> None:
-    folder = root / (extension.path or "") / (extension.subdirectory or "")
-    if not folder.is_dir():
-        raise SettingsError(
-            f"there is no folder {folder}", location=f"{key}.path", hint="correct the path"
-        )
-    if not any((folder / name).is_file() for name in _PROJECT_FILES):
-        raise SettingsError(
-            f"{folder} has no setup.py or pyproject.toml",
-            location=f"{key}.path",
-            hint="name the folder of the project itself, or set subdirectory",
-        )
+                message = f"the patch {root / patch} does not exist"
+                raise SettingsError(message, location=f"{key}.patches", hint="correct the path")

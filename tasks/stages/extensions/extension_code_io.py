@@ -7,7 +7,7 @@ import configparser
 import re
 import threading
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
 from pathlib import Path, PurePath
@@ -42,7 +42,14 @@ class Project:
     @property
     def name(self) -> str:
         """Return the name in the project's metadata, "" if only a build can determine it."""
-        return next(filter(None, self._list_names()), "")
+        parsers: dict[str, Callable[[str], str]] = {
+            "pyproject.toml": _parse_toml_name,
+            "setup.cfg": _parse_cfg_name,
+            "setup.py": _parse_setup_name,
+            "PKG-INFO": lambda text: HeaderParser().parsestr(text).get("Name", ""),
+        }
+        names = (parse(self._read_text(file)) for file, parse in parsers.items())
+        return next(filter(None, names), "")
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -50,27 +57,11 @@ class Project:
         names = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
         return tuple(dict.fromkeys(names))
 
-    @property
-    def gpu_check_line(self) -> str:
-        """Return the line of setup.py that checks for a GPU, as `FILE:LINE`, or ""."""
-        return self._find_line(_GPU_CHECK)
-
-    @property
-    def arch_setting_line(self) -> str:
-        """Return the line of setup.py that sets archs, as `FILE:LINE`, or ""."""
-        return self._find_line(_ARCH_SETTING)
-
-    def _find_line(self, pattern: re.Pattern[str]) -> str:
+    def find_line(self, pattern: re.Pattern[str]) -> str:
+        """Return the first line of setup.py that matches, as `FILE:LINE`, or ""."""
         lines = enumerate(self._read_text("setup.py").splitlines(), 1)
-        return next(
-            (f"{self.shown}:{number}" for number, line in lines if pattern.search(line)), ""
-        )
-
-    def _list_names(self) -> Iterator[str]:
-        yield _parse_toml_name(self._read_text("pyproject.toml"))
-        yield _parse_cfg_name(self._read_text("setup.cfg"))
-        yield _parse_setup_name(self._read_text("setup.py"))
-        yield HeaderParser().parsestr(self._read_text("PKG-INFO")).get("Name", "")
+        numbers = (number for number, line in lines if pattern.search(line))
+        return next((f"{self.shown}:{number}" for number in numbers), "")
 
     def _read_text(self, name: str) -> str:
         file = self.folder / name
@@ -79,8 +70,8 @@ class Project:
 
 def locate_project(job: ExtensionJob) -> Project:
     """Return the project in the fetched tree."""
-    shown = PurePath(job.original) / job.subdirectory / "setup.py"
-    return Project(Path(job.tree) / job.subdirectory, shown)
+    folder = Path(job.tree) / job.subdirectory
+    return Project(folder, job.original / job.subdirectory / "setup.py")
 
 
 def _parse_toml_name(text: str) -> str:
@@ -121,10 +112,6 @@ def _parse_setup_name(text: str) -> str:
     return ""
 
 
-_ARCH_HINTS = (
-    "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
-    "no official wheel of it will do: build it, with its git and ref in extensions",
-)
 # Variables with CUDA in their names that do not turn on a CUDA build
 _NO_CUDA_SWITCHES = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "CUDA_VISIBLE_DEVICES"}
 
@@ -156,28 +143,27 @@ def read_library_archs(
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
     """Return True if a library of the wheel must contain device code.
 
-    That is the case if the settings say so, or if the source has .cu files. A wheel that contains
-    the .cu files but no library compiles them at first use, and needs none.
+    That is the case if the settings require CUDA, or if the source has .cu files. A wheel that
+    contains the .cu files but no library compiles them at first use, and needs none.
     """
-    if not job.targets or job.kind == "wheel" or job.cuda == "none":
+    if not job.targets or job.kind == "wheel":
         return False
-    if job.cuda == "required":
-        return True
-    has_kernels = not any(wheel_archive_io.list_libraries(recorded)) and any(unpacked.rglob("*.cu"))
-    return bool(_find_kernel_sources(job)) and not has_kernels
+    if job.cuda != "auto":
+        return job.cuda == "required"
+    has_libraries = any(wheel_archive_io.list_libraries(recorded))
+    has_sources = bool(source_trees.find_kernels(job.tree / job.subdirectory))
+    return has_sources and (has_libraries or not any(unpacked.rglob("*.cu")))
 
 
 def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
     """Return the error for a wheel that needs device code and has none."""
-    sources, project = _find_kernel_sources(job), locate_project(job)
+    project, place = locate_project(job), f"extensions ({job.name})"
+    sources = [path.as_posix() for path in source_trees.find_kernels(job.tree / job.subdirectory)]
+    reason = f"its source has {format_short_list(sources, 2)}" if sources else ""
+    reason = reason or f"{place}.cuda is required"
     return BadArtifactError(
-        f"{job.name} was built without device code, "
-        + (
-            f"though its source has {format_short_list([path.as_posix() for path in sources], 2)}"
-            if sources
-            else f"and extensions ({job.name}).cuda is required"
-        ),
-        location=project.gpu_check_line or f"extensions ({job.name})",
+        f"{job.name} was built without device code, but {reason}",
+        location=project.find_line(_GPU_CHECK) or place,
         hint="\n  → ".join(_list_code_hints(job, project)),
     )
 
@@ -190,19 +176,13 @@ def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
     ]
     if forced != "1" and "FORCE_CUDA" in cuda_variables:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
-    elif project.gpu_check_line:
-        yield (
-            "this line checks whether this machine has a GPU: change it with a patch "
-            f"({place}.patches), or build on a machine with a GPU"
-        )
+    elif project.find_line(_GPU_CHECK):
+        yield f"change this line, which checks for a GPU, with a patch ({place}.patches)"
+        yield "build on a machine with a GPU"
     others = [name for name in cuda_variables if name not in ("FORCE_CUDA", *job.env)]
     if others:
-        yield f"its setup.py reads {format_short_list(others, 3)}: set what it needs in {place}.env"
-    yield f"if it needs no CUDA code, set {place}.cuda: none"
-
-
-def _find_kernel_sources(job: ExtensionJob) -> tuple[PurePath, ...]:
-    return source_trees.find_kernels(job.tree / job.subdirectory)
+        yield f"set in {place}.env what setup.py reads: {format_short_list(others, 3)}"
+    yield f"set {place}.cuda: none if the extension needs no CUDA code"
 
 
 def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:
@@ -210,22 +190,20 @@ def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str
     targets = select_library_targets(PurePath(name).name, job.targets)
     missing = [arch for arch in targets if not can_run_code(knowledge, code, arch, maker=maker)]
     if missing:
+        archs = ", ".join(map(str, sorted(code.cubins))) or "no arch"
+        place, targets_text = f"extensions ({job.name})", ", ".join(map(str, sorted(missing)))
         raise BadArtifactError(
-            f"{name} holds code for {_format_archs(code.cubins)} and none that runs on "
-            f"{_format_archs(missing)}",
-            location=f"extensions ({job.name})",
-            hint=_ARCH_HINTS[job.kind == "wheel"],
+            f"{name} holds code for {archs}, but none that runs on {targets_text}",
+            location=place,
+            hint="set git and ref in extensions to build it: no official wheel has this code"
+            if job.kind == "wheel"
+            else f"remove the archs from setup.py with a patch ({place}.patches)",
         )
 
 
-def _format_archs(found: Iterable[Arch]) -> str:
-    return ", ".join(map(str, sorted(found))) or "no arch"
-
-
 _EXTENSION_NAME = re.compile(r"-DTORCH_EXTENSION_NAME=(\w+)")
-_CPP_EXTENSION_DEFINE = (
-    "-DTORCH_API_INCLUDE_EXTENSION_H"  # a CMakeLists.txt may define the name, too
-)
+# a CMakeLists.txt may define the name, too
+_CPP_EXTENSION_DEFINE = "-DTORCH_API_INCLUDE_EXTENSION_H"
 _GENCODE_OPTION = re.compile(
     r"(?:-gencode|--generate-code)[= ]['\"\\]*arch=compute_\w+,code=['\"\\]*(\[[^\]]*\]|[\w,]+)"
 )
@@ -238,23 +216,18 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
     # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
     options = " ".join([*_GENCODE_OPTION.findall(command), *alone])
-    targets = [
-        (kind, Arch.parse_capability(f"sm_{digits}"))
-        for kind, digits in _CODE_NAME.findall(options)
-    ]
-    if not targets:
-        return None
-    return MachineCode(
-        cubins=frozenset(arch for kind, arch in targets if kind == "sm"),
-        ptx=frozenset(arch for kind, arch in targets if kind == "compute"),
-    )
+    archs: dict[str, set[Arch]] = {"sm": set(), "compute": set()}
+    for kind, digits in _CODE_NAME.findall(options):
+        archs[kind].add(Arch.parse_capability(f"sm_{digits}"))
+    cubins, ptx = map(frozenset, archs.values())
+    return MachineCode(cubins, ptx) if cubins or ptx else None
 
 
 @dataclass
 class ArchGuard:
-    """Check the archs in the commands of a build, and stop it if a target is missing.
+    """A check of a build's commands, which sets `stop` and `error` if a target is missing.
 
-    `maker` is the version of the CUDA toolkit. `stop` is set together with `error`.
+    `maker` is the version of the CUDA toolkit.
     """
 
     job: ExtensionJob
@@ -263,57 +236,46 @@ class ArchGuard:
     error: TorchyardError | None = None
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def check_line(self, line: str) -> None:
-        """Check a line of the log."""
-        if "nvcc" in line:
-            self._check_command(line)
-
     def check_build_file(self) -> None:
         """Check the options for nvcc in the build.ninja of what is compiled now."""
         folder = Path(self.job.tree) / self.job.subdirectory / "build"
         for file in folder.glob("temp*/build.ninja"):
             options, edges, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
             for line in options.splitlines() if edges else ():
-                if line.startswith("cuda_"):
-                    self._check_command(line)
+                self.check_line(line)
 
-    def _check_command(self, command: str) -> None:
-        library, code = _EXTENSION_NAME.search(command), parse_nvcc_archs(command)
-        if self.error or library is None or code is None or _CPP_EXTENSION_DEFINE not in command:
+    def check_line(self, line: str) -> None:
+        """Check a line of the log or of a build.ninja."""
+        if self.error or not (line.startswith("cuda_") or "nvcc" in line):
+            return
+        library, code = _EXTENSION_NAME.search(line), parse_nvcc_archs(line)
+        if library is None or code is None or _CPP_EXTENSION_DEFINE not in line:
             return
         targets = select_library_targets(library[1], self.job.targets)
         missing = [
-            arch
+            str(arch)
             for arch in targets
             if not can_run_code(self.knowledge, code, arch, maker=self.maker)
         ]
         if missing:
-            self.error = _build_arch_error(self.job, code, missing)
+            project = locate_project(self.job)
+            archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
+            self.error = TorchyardError(
+                f"torchyard stopped the build: {self.job.name} compiles for {archs}, "
+                f"not for {', '.join(missing)} (target.gpus)",
+                location=project.find_line(_ARCH_SETTING) or f"extensions ({self.job.name})",
+                hint="\n  → ".join(_list_arch_hints(self.job, project)),
+            )
             self.stop.set()
-
-
-def _build_arch_error(job: ExtensionJob, code: MachineCode, left: Iterable[Arch]) -> TorchyardError:
-    project = locate_project(job)
-    archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
-    return TorchyardError(
-        f"{job.name} is being compiled for {archs}, not for {', '.join(map(str, left))} "
-        "(target.gpus): the build was stopped at its first command",
-        location=project.arch_setting_line or f"extensions ({job.name})",
-        hint="\n  → ".join(_list_arch_hints(job, project)),
-    )
 
 
 def _list_arch_hints(job: ExtensionJob, project: Project) -> Iterator[str]:
     """Yield hints to make setup.py compile for the targets."""
     place = f"extensions ({job.name})"
     digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
-    names = [name for name in project.variables if "ARCH" in name]
-    for name in names:
+    for name in (name for name in project.variables if "ARCH" in name):
         if name in job.env:
             yield f'correct {name} in {place}.env: its value is "{job.env[name]}"'
         elif name != "TORCH_CUDA_ARCH_LIST":
-            yield f'its setup.py reads {name}: set {place}.env, e.g. {{{name}: "{digits}"}}'
-    yield (
-        f"remove the archs from its setup.py with a patch ({place}.patches): then "
-        "TORCH_CUDA_ARCH_LIST is used"
-    )
+            yield f'set {place}.env, e.g. {{{name}: "{digits}"}}: setup.py reads this variable'
+    yield f"remove the archs from setup.py with a patch ({place}.patches)"

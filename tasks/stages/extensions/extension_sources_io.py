@@ -1,14 +1,10 @@
-"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder.
-
-The user's folder is copied and never built in.
-"""
+"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.core.canonical_json import compute_text_sha256
@@ -20,7 +16,6 @@ from tasks.core.errors import (
     TorchyardError,
     redact_secrets,
 )
-from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
@@ -32,73 +27,40 @@ from tasks.system.package_installer import DownloadRequest
 from tasks.wheels import wheelhouse_io
 from tasks.wheels.build_inputs import SourceInfo
 
-_RELEASE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 
-
-@dataclass(frozen=True)
-class WheelRequirement:
-    """A requirement and its index, "" for the default one."""
-
-    requirement: str
-    index: str
-
-
-def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
-    """Return the requirement of a job of kind wheel.
-
-    Raises `TorchyardError` if PyTorch's source tree does not pin the companion.
-    """
+def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
+    """Return the requirement of a job of kind wheel, and its index, "" for the default one."""
     if job.pinned is None:
-        return WheelRequirement(job.location, job.index)
+        return job.location, job.index
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
     knowledge = load_knowledge(Path(job.knowledge))
     pins = knowledge.companions[job.name].pins
     version = _read_pin(job, tree, pins["version"])
-    if _is_released(tree, job.name, knowledge):
-        return WheelRequirement(f"{job.location}=={version}", "")
-    script = tree / pins["script"]
-    script_text = script.read_text(encoding="utf-8") if script.is_file() else ""
-    local = format_wheel_commit(script_text, _read_pin(job, tree, pins["commit"]))
-    return WheelRequirement(
-        f"{read_package_name(script_text, job.location)}=={version}+{local}", job.index
-    )
-
-
-def read_package_name(script: str, name: str) -> str:
-    """Return the package name that the script of PyTorch's tree uses for the wheel of `name`."""
-    former = f"pytorch-{name}"
-    return former if f"{former}==" in script else name
-
-
-def format_wheel_commit(script: str, commit: str) -> str:
-    """Return the commit as in the wheel's local version: `git1a2b3c4d`."""
-    plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)  # in older trees
-    if plain:
-        return commit[: int(plain[1])]
-    digits = re.search(r"head -c (\d+) \S*triton\.txt", script)
-    return f"git{commit[: int(digits[1]) if digits else 8]}"
-
-
-def _is_released(tree: Path, name: str, knowledge: Knowledge) -> bool:
-    """Return True if the tree is a published release, whose triton is on PyPI.
-
-    Decided by the tree's version. The tree of a tag may still have an alpha version (2.6.0 did).
-    """
-    file = tree / "version.txt"
-    version = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    return bool(
-        _RELEASE_VERSION.fullmatch(version)
-        or (version and find_companion_specifier(knowledge, version, name))
-    )
+    version_file = tree / "version.txt"
+    release = version_file.read_text(encoding="utf-8").strip() if version_file.is_file() else ""
+    # triton for a release is on PyPI; the tree of a tag may have an alpha version (2.6.0 did)
+    if re.fullmatch(r"\d+\.\d+\.\d+", release) or (
+        release and find_companion_specifier(knowledge, release, job.name)
+    ):
+        return f"{job.location}=={version}", ""
+    file = tree / pins["script"]
+    script = file.read_text(encoding="utf-8") if file.is_file() else ""
+    older_name = f"pytorch-{job.location}"
+    package = older_name if f"{older_name}==" in script else job.location
+    # older trees have no `git` in the local version
+    plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)
+    digits = plain or re.search(r"head -c (\d+) \S*triton\.txt", script)
+    commit = _read_pin(job, tree, pins["commit"])[: int(digits[1]) if digits else 8]
+    return f"{package}=={version}+{'' if plain else 'git'}{commit}", job.index
 
 
 def _read_pin(job: ExtensionJob, tree: Path, name: str) -> str:
     file = tree / name
     if not file.is_file():
         raise TorchyardError(
-            f"this tree does not say which {job.name} it is for",
+            f"PyTorch's source tree does not pin {job.name}",
             location=str(file),
-            hint=f"take {job.name} out of companions, and install the one that you know to fit",
+            hint=f"remove {job.name} from companions, and install a version that fits this tree",
         )
     return file.read_text(encoding="utf-8").strip()
 
@@ -108,57 +70,44 @@ _REJECTED_HUNK = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)\s*$")
 
 def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
     """Apply the patches to the fresh `tree` and return their digests, empty without patches."""
-    for patch in job.patches:
-        _apply_patch(job, Path(patch), tree)
+    for patch in map(Path, job.patches):
+        place = f"extensions ({job.name}).patches: {patch}"
+        if not patch.is_file():
+            message = "the patch does not exist"
+            raise TorchyardError(message, location=place, hint="correct the path")
+        try:
+            git.apply_patch(tree, patch, log=job.log)
+        except CommandFailedError as error:
+            rejection = _describe_rejection(patch, error.message)
+            raise TorchyardError(
+                f"{patch.name} does not apply to the source of {job.name}: {rejection}",
+                location=place,
+                hint=f"adapt the patch to {job.ref if job.kind == 'git' else job.location}, or "
+                f"remove it from patches; see git's output in {job.log}",
+            ) from error
     digests = [files.read_artifact(patch).sha256 for patch in job.patches]
     return {"patches": ", ".join(digests)} if digests else {}
 
 
-def _apply_patch(job: ExtensionJob, patch: Path, tree: Path) -> None:
-    where = f"extensions ({job.name}).patches: {patch}"
-    if not patch.is_file():
-        raise TorchyardError("there is no such patch", location=where, hint="correct the path")
-    try:
-        git.apply_patch(tree, patch, log=job.log)
-    except CommandFailedError as error:
-        raise TorchyardError(
-            f"{patch.name} does not fit the source of {job.name}: "
-            f"{_describe_rejection(patch, error.message)}",
-            location=where,
-            hint=f"make it fit {job.ref if job.kind == 'git' else job.location}, or leave it out; "
-            f"what git says is in {job.log}",
-        ) from error
-
-
-def _describe_rejection(patch: Path, said: str) -> str:
+def _describe_rejection(patch: Path, message: str) -> str:
     """Return the file and hunk that git rejected, or git's message if it names none."""
-    rejection = _REJECTED_HUNK.search(said)
+    rejection = _REJECTED_HUNK.search(message)
     if not rejection:
-        return said.partition("error: ")[2] or said
+        return message.partition("error: ")[2] or message
     file, line = rejection["file"], rejection["line"]
-    hunk = _find_hunk(patch.read_text(encoding="utf-8", errors="replace"), file, line)
-    return f"{file}, {hunk or f'line {line}'}"
-
-
-def _find_hunk(text: str, file: str, line: str) -> str:
-    """Return the number and header of the hunk of `file` that begins at `line` of the source."""
-    number, in_file = 0, False
-    for each in text.splitlines():
+    number, in_file = 0, False  # of the hunk, counted from the file's header on
+    for each in patch.read_text(encoding="utf-8", errors="replace").splitlines():
         if each.startswith("--- "):
             number, in_file = 0, each.rstrip().endswith(f"/{file}") or each[4:].strip() == file
         elif in_file and (header := re.match(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@", each)):
             number += 1
             if header[1] == line:
-                return f"hunk {number} ({header[0]})"
-    return ""
+                return f"{file}, hunk {number} ({header[0]})"
+    return f"{file}, line {line}"
 
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
-    """Return a fresh source tree or the wheel, and a description of it.
-
-    The description has the commit, the digest of the files, or the digest of the sdist or wheel,
-    and the digests of the patches. Raises `TorchyardError` if a patch does not apply.
-    """
+    """Return a fresh source tree or the wheel, and the commit or digests that describe it."""
     work = files.create_owned_folder(job.work)
     tree = Path(job.tree)
     files.remove_owned(tree)
@@ -166,7 +115,13 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
         case "wheel":
             return _fetch_wheel(job, deps, work / "wheel")
         case "git":
-            source = _clone_source(job, Path(job.clone), tree)
+            git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
+            clone, revision = Path(job.clone), job.commit or job.ref
+            git.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
+            source_trees.copy_source_tree(clone, tree)
+            state = git.read_git_state(clone)
+            source = {"git": redact_secrets(job.location), "ref": job.ref}
+            source |= {"commit": state.commit, "edits": state.edits}
         case "path":
             with contextlib.suppress(CommandFailedError, MissingToolError):  # git is optional here
                 git.require_merged(Path(job.location), f"extensions ({job.name}).path")
@@ -177,31 +132,31 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
     return tree, {**source, **apply_patches(job, tree)}
 
 
-def describe_source(job: ExtensionJob, found: Mapping[str, str]) -> SourceInfo:
+def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
     """Return the result of `fetch_source` for the provenance, without local URLs and paths."""
-    patches = tuple(filter(None, found.get("patches", "").split(", ")))
-    if job.kind == "sdist":
-        return SourceInfo(digest=found["sha256"], patches=patches)
-    if job.kind == "path":
-        return SourceInfo(digest=found["digest"], patches=patches)
+    patches = tuple(filter(None, source.get("patches", "").split(", ")))
+    if job.kind != "git":
+        return SourceInfo(
+            digest=source["sha256" if job.kind == "sdist" else "digest"], patches=patches
+        )
     return SourceInfo(
-        url="" if is_local_url(found["git"]) else found["git"],
-        commit=found["commit"],
-        edits=found["edits"],
+        url="" if is_local_url(source["git"]) else source["git"],
+        commit=source["commit"],
+        edits=source["edits"],
         submodules=git.read_git_state(job.clone).submodules,
         patches=patches,
     )
 
 
-def format_edits_suffix(job: ExtensionJob, found: Mapping[str, str]) -> str:
+def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
     """Return `.d` and six hex digits of a digest of the source's edits and patches.
 
     Returns "" for an unchanged commit or archive. A folder that is not a checkout counts as edited.
     """
-    edits = found.get("edits", "")
+    edits = source.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
-        edits = found["digest"]
-    changed = edits + found.get("patches", "")
+        edits = source["digest"]
+    changed = edits + source.get("patches", "")
     return f".d{compute_text_sha256(changed)[:6]}" if changed else ""
 
 
@@ -210,35 +165,14 @@ def read_commit_date(job: ExtensionJob) -> int:
     return git.read_commit_time(job.clone) if job.kind == "git" else 0
 
 
-def compute_folder_digest(job: ExtensionJob) -> str:
-    """Return the digest of the current files in the user's folder."""
-    return source_trees.hash_source_tree(Path(job.location))
-
-
 def _fetch_wheel(
     job: ExtensionJob, deps: DepsManifest, landing: Path
 ) -> tuple[Path, Mapping[str, str]]:
-    requirement = resolve_wheel_requirement(job)
-    wheel = package_installer.download_distribution(
-        DownloadRequest(deps.python, requirement.requirement, requirement.index, landing, job.log)
-    )
+    request = DownloadRequest(deps.python, *resolve_wheel_requirement(job), landing, job.log)
+    wheel = package_installer.download_distribution(request)
     artifact = files.read_artifact(wheel)
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
     return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
-
-
-def _clone_source(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
-    git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
-    revision = job.commit or job.ref
-    git.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
-    source_trees.copy_source_tree(clone, tree)
-    state = git.read_git_state(clone)
-    return {
-        "git": redact_secrets(job.location),
-        "ref": job.ref,
-        "commit": state.commit,
-        "edits": state.edits,
-    }
 
 
 def _fetch_sdist(
@@ -251,9 +185,9 @@ def _fetch_sdist(
     artifact = files.read_artifact(sdist)
     if job.sha256 and artifact.sha256 != job.sha256:
         raise BadArtifactError(
-            f"{artifact.name} has sha256 {artifact.sha256}, and {job.sha256} was asked for",
+            f"{artifact.name} has sha256 {artifact.sha256}, but the settings have {job.sha256}",
             location=f"extensions ({job.name}).sha256",
-            hint="correct the digest, or find out who changed the file",
+            hint="correct the digest, or find out why the file changed",
         )
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
     archive.extract_archive(sdist, tree)

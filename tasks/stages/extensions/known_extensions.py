@@ -1,13 +1,12 @@
 """Complete the extensions of the settings with known facts, so that a name is enough.
 
-The user's settings take precedence, key by key. The plan adds what depends on torch and the GPUs
-(variables). Facts that need the fetched source are added before the build.
+The user's settings take precedence, key by key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -17,19 +16,17 @@ from tasks.knowledge import Knowledge, extension_facts
 from tasks.settings.schema import Extension, Settings, Smoke
 from tasks.stages.extensions.model import ExtensionJob
 
-_SOURCE_KEYS = ("git", "path", "sdist")
 _FOREIGN_PACKAGES = {
-    "unrelated": "{name} on the package index is an unrelated package of that name",
-    "absent": "{name} has no package of its own on the package index: what comes by that name is "
-    "another project's",
+    "unrelated": "{name} on the package index is a package of another project",
+    "absent": "{name} is not on the package index: a package of that name is another project's",
 }
 
 
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
     """Return the settings with the source of every extension.
 
-    Raises `SettingsError` for an unknown name, and for a name that is another project's on a
-    package index.
+    Raises `SettingsError` for a name that is unknown, another project's on the index, or used
+    twice.
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
@@ -43,10 +40,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the facts about the extension's source, whatever `name` it has.
-
-    Returns the facts about its name if the source is unknown or not set.
-    """
+    """Return the facts about the extension's source, or about its name if the source is unknown."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     same_source = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
@@ -69,41 +63,30 @@ def apply_known_facts(
     The targets are added in each arch variable that its setup.py `reads`. The settings take
     precedence. Raises `KnowledgeError` for a target that such a variable cannot hold.
     """
-    fact = (
-        None
-        if job.known or job.combination is None
-        else extension_facts.find_extension_by_distribution(knowledge, name)
-    )
-    if fact and job.combination:
+    fact = extension_facts.find_extension_by_distribution(knowledge, name)
+    if fact and not job.known and job.combination:
+        env = extension_facts.compute_build_variables(fact.settings, fact.archs, job.combination)
         job = replace(
             job,
             known=fact.name,
-            env={
-                **extension_facts.compute_build_variables(
-                    fact.settings, fact.archs, job.combination
-                ),
-                **job.env,
-            },
+            env={**env, **job.env},
             includes=tuple(dict.fromkeys([*job.includes, *fact.headers])),
             requires=tuple(dict.fromkeys([*job.requires, *fact.requires])),
             nvcc=(*job.nvcc, *extension_facts.list_nvcc_options(fact.settings, job.combination)),
             own_jobs=fact.own_jobs,
             compiler_mib=fact.compiler_mib,
         )
-    archs_by_variable = {
-        known_extension.archs.variable: known_extension.archs
-        for known_extension in knowledge.extensions.values()
-        if known_extension.archs
+    known_archs = {
+        known.archs.variable: known.archs
+        for known in knowledge.extensions.values()
+        if known.archs and known.archs.variable in reads and known.archs.variable not in job.env
     }
-    new_variables = [
-        variable for variable in archs_by_variable if variable in reads and variable not in job.env
-    ]
-    if not new_variables or not job.targets:
+    if not job.targets:
         return job
     try:
         archs = {
-            variable: extension_facts.format_arch_variable(archs_by_variable[variable], job.targets)
-            for variable in new_variables
+            variable: extension_facts.format_arch_variable(fact_archs, job.targets)
+            for variable, fact_archs in known_archs.items()
         }
     except KnowledgeError as error:
         error.location = f"extensions ({job.name})"
@@ -112,72 +95,48 @@ def apply_known_facts(
 
 
 def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension:
+    """Add the known keys. Raises `SettingsError` for a key of another kind of source."""
     fact = find_extension_fact(extension, knowledge)
-    has_source = any(getattr(extension, key) for key in _SOURCE_KEYS)
+    has_source = bool(extension.git or extension.path or extension.sdist)
     if fact is None and not has_source:
-        raise _build_unknown_error(extension, knowledge)
+        names = knowledge.extensions
+        raise SettingsError(
+            f'unknown extension "{extension.name}"{format_did_you_mean(extension.name, names)}',
+            location="extensions",
+            hint=f"set its git, path or sdist, or choose one of: {', '.join(names)}",
+        )
     if fact is None:
         return extension
-    known_keys = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
+    known_keys: dict[str, Any] = {"imports": fact.imports, "requires": fact.requires}
+    known_keys |= {"after": fact.after}
+    if fact.check:
+        known_keys["smoke"] = Smoke(script=f"templates/checks/{fact.check}")
+    if fact.sdist and not has_source:
+        known_keys["sdist"] = fact.sdist
+    elif not has_source:
+        known_keys |= {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
+        known_keys["subdirectory"] = fact.subdirectory or None
     missing_keys = {
         key: value for key, value in known_keys.items() if key not in extension.model_fields_set
     }
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
     completed = extension.model_copy(update={**missing_keys, "includes": includes})
-    _require_fitting_keys(extension, completed)
+    kinds = {"ref": "git", "submodules": "git", "sha256": "sdist"}
+    for key, kind in kinds.items():
+        if key in extension.model_fields_set and not getattr(completed, kind):
+            source = completed.sdist or completed.git or completed.path
+            raise SettingsError(
+                f"{key} does not apply to {source}, the source of {extension.name}",
+                location=f"extensions ({extension.name}).{key}",
+                hint=f"remove {key}, or set {kind}",
+            )
     return completed
 
 
-def _require_fitting_keys(extension: Extension, completed: Extension) -> None:
-    """Raise `SettingsError` for a key that applies to another kind of source."""
-    kinds = {"ref": completed.git, "submodules": completed.git, "sha256": completed.sdist}
-    for key, fits in kinds.items():
-        if key in extension.model_fields_set and not fits:
-            source = completed.sdist or completed.git or completed.path
-            raise SettingsError(
-                f"{key} says nothing of {source}, which {extension.name} is built from",
-                location=f"extensions ({extension.name}).{key}",
-                hint=f"take it out, or give the source that it is of: "
-                f"{'sdist' if key == 'sha256' else 'git'}",
-            )
-
-
-def _build_source_keys(fact: extension_facts.ExtensionFact) -> dict[str, Any]:
-    if fact.sdist:
-        return {"sdist": fact.sdist}
-    submodules = bool(fact.submodules)
-    keys = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
-    return {**keys, "subdirectory": fact.subdirectory or None}
-
-
-def _list_default_keys(fact: extension_facts.ExtensionFact) -> Iterator[tuple[str, Any]]:
-    yield "imports", fact.imports
-    yield "requires", fact.requires
-    yield "after", fact.after
-    if fact.check:
-        yield "smoke", Smoke(script=f"templates/checks/{fact.check}")
-
-
-def _build_unknown_error(extension: Extension, knowledge: Knowledge) -> SettingsError:
-    names = knowledge.extensions
-    return SettingsError(
-        f'no extension "{extension.name}" is known{format_did_you_mean(extension.name, names)}',
-        location="extensions",
-        hint=f"give it one of git, path and sdist, or choose one of: {', '.join(names)}",
-    )
-
-
 def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
-    """Raise `SettingsError` for a name that is not the project's on the package index.
-
-    An index is asked by name: another project may have that name there, now or later. The hint
-    names the known source.
-    """
-    requirements = [
-        ("sdist", extension.sdist or ""),
-        *(("requires", one) for one in extension.requires),
-    ]
-    for key, text in requirements:
+    """Raise `SettingsError` for a name that is another project's on the package index."""
+    requires = (("requires", requirement) for requirement in extension.requires)
+    for key, text in (("sdist", extension.sdist or ""), *requires):
         name = re.split(r"[^\w.-]", text)[0]
         fact = extension_facts.find_extension(
             knowledge, name
@@ -186,22 +145,21 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
             raise SettingsError(
                 _FOREIGN_PACKAGES[fact.pypi].format(name=fact.name),
                 location=f"extensions ({extension.name}).{key}",
-                hint=f"write {fact.source}" if key == "sdist" else "build it: list it by its name",
+                hint=f"set {fact.source}" if key == "sdist" else f"add {fact.name} to extensions",
             )
 
 
 def _require_distinct(
     companions: tuple[str, ...], extensions: tuple[Extension, ...], knowledge: Knowledge
 ) -> None:
-    """Raise `SettingsError` if two entries have the same task name or install the same module."""
     names = {extension_facts.normalize_project_name(name) for name in companions}
     modules: dict[str, str] = {}
     for extension in extensions:
         if extension_facts.normalize_project_name(extension.name) in names:
             raise SettingsError(
-                f'the name "{extension.name}" is used twice',
+                f"{extension.name} is in companions and in extensions",
                 location="extensions",
-                hint=f"take {extension.name} out of companions, or out of extensions",
+                hint=f"remove {extension.name} from companions or from extensions",
             )
         fact = find_extension_fact(extension, knowledge)
         for module in fact.imports if fact else ():
@@ -209,6 +167,6 @@ def _require_distinct(
                 raise SettingsError(
                     f"{modules[module]} and {extension.name} both install the module {module}",
                     location="extensions",
-                    hint="keep one of them; another profile has an environment of its own",
+                    hint="remove one of them; you can build it in another profile",
                 )
             modules[module] = extension.name

@@ -17,32 +17,25 @@ class ExtensionJob:
     """Build one extension or companion: its source or wheel, build settings and targets.
 
     `kind` git, path or sdist means that `location` is the URL, folder or requirement of the source.
-    For `wheel`, `location` is a requirement from `index` ("" is the default one): `fetch_source`
-    downloads the wheel, and nothing is compiled. If `pinned` is set, it is the manifest of
-    PyTorch's tree, `location` is a bare name, and that tree determines the version.
+    For `wheel`, `location` is a requirement from `index` ("" is the default one), and nothing is
+    compiled. If `pinned` is set, it is the manifest of PyTorch's tree, which determines the
+    version.
 
     `known` is the extension's name in extensions.yaml, "" if it is unknown before it is fetched;
     `combination` is what the facts there are checked against. `cuda` says if its libraries must
-    contain device code; `auto` decides by its source.
+    contain device code. `isolated`: the packages of `requires` are built in isolation.
 
-    `isolated`: the packages of `requires` are built in isolation, as pip does, except for torch.
-
-    `patches` are applied in order to the copied tree. `requires` are packages that the build
-    environment needs first, with the installed torch and the toolkit's pins as constraints. `after`
-    are manifests of extensions that are installed before. `includes` are headers forced into every
-    source, `nvcc` the options that nvcc gets last, `targets` the capabilities that every library
-    with device code must run on, `label` CUDA and archs as in a wheel's name. `why` is the reason
-    for a companion's strategy. `caching` is a manifest that does not change the result, and
-    therefore not an input of the stage. `abi_folder` is the folder with the details of the last ABI
-    fingerprints, `cache_remote` the URL of the remote cache, `workers` the machines that compile
-    for this one.
+    `requires` are packages that the build environment needs first, `after` manifests of extensions
+    that are installed before. `includes` are headers forced into every source, `nvcc` the options
+    that nvcc gets last, `targets` the capabilities that every library with device code must run on,
+    `label` CUDA and archs as in a wheel's name. `why` is the reason for a companion's strategy.
+    `caching` does not change the result, and is therefore not an input of the stage.
 
     `jobs` is the maximum number of parallel compilers, None for a number by cores and memory; with
     `jobs_exact` it is used whatever memory there is. `own_jobs`: setup.py sets a number if it gets
     none. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the jobserver's
-    folder, which all builds of the checkout share, `runs` the file that each build appends a line
-    to, `knowledge` the folder of facts. `settings_entry` is the extension's entry in the settings,
-    for the provenance statement beside the wheel.
+    folder, `runs` the file that each build appends a line to. `settings_entry` is for the
+    provenance statement.
 
     From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
     wheel, `locked` and `locked_requires` the packages that the extension and its build require.
@@ -111,11 +104,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder where the user can fix a file of the copy.
-
-        That is the folder it was copied from. It is the copy if a patch may have moved its lines,
-        or if the source came from an archive.
-        """
+        """Return the folder where the user can fix a file: the copy if it was patched."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -126,10 +115,8 @@ class BuiltExtension:
     """The manifest extensions/NAME.json.
 
     `libraries` are absolute paths of the installed shared libraries, `archs` the archs of each (by
-    file name). `source` describes what it was built from: the commit, the digest of local files, or
-    the digest of the sdist or wheel, and in `patches` the digests of the patches. `surface` is the
-    name of the ABI fingerprint it was built for, "" if nothing was built. `needs_code`: at least
-    one library must contain device code.
+    file name). `source` are the commit or digest that it was built from, and those of the patches.
+    `surface` is the name of its ABI fingerprint, "" if nothing was built.
     """
 
     name: str

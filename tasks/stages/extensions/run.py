@@ -57,13 +57,12 @@ def describe_build_inputs(
     """Return the inputs of the wheel. `source` is the description from `fetch_source`."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
     epoch = job.env.get("SOURCE_DATE_EPOCH", "")
+    date = max(extension_sources_io.read_commit_date(job), EARLIEST_TIMESTAMP)
     return BuildInputs(
         name=name,
         version=str(version),
         tree=extension_sources_io.describe_source(job, source),
-        epoch=int(epoch)
-        if epoch.isdecimal()
-        else max(extension_sources_io.read_commit_date(job), EARLIEST_TIMESTAMP),
+        epoch=int(epoch) if epoch.isdecimal() else date,
         compilers=tuple(describe_tool(one.path, one.version, one.digest) for one in deps.compilers),
         cuda=deps.toolkit.version if deps.toolkit else "",
         packages=deps.toolkit.pins if deps.toolkit else (),
@@ -73,34 +72,30 @@ def describe_build_inputs(
 
 
 def build_invocation(
-    job: ExtensionJob, deps: DepsManifest, held: Mapping[str, tuple[str, ...]], began: str
+    job: ExtensionJob, deps: DepsManifest, archs: Mapping[str, tuple[str, ...]], start_time: str
 ) -> Invocation:
-    """Return the requested settings and what they resolved to. `held` are each library's archs."""
-    checkout = job.knowledge.parent.parent
+    """Return the requested settings and what they resolved to. `archs` are each library's."""
     folders = {
         job.location if job.kind == "path" else "": "{source}",
         str(job.wheelhouse): "{wheelhouse}",
         str(job.deps.parent): "{build}",
-        str(checkout): "{checkout}",
+        str(job.knowledge.parent.parent): "{checkout}",
         str(Path.home()): "~",
     }
+    environment = manifests.read_manifest(job.environment, Environment)
     decisions = {
         "archs": [str(arch) for arch in job.targets],
-        "held": held,
+        "held": archs,
         "label": job.label,
         "requires": job.requires,
-        "environment": merge_environment(
-            job, manifests.read_manifest(job.environment, Environment).set
-        ),
+        "environment": merge_environment(job, environment.set),
     }
-    installed = wheel_requirements_io.list_installed_packages(deps.python)
-    settings = redact_json(convert_to_json(job.settings_entry), folders)
     return Invocation(
         "extension",
-        settings,
+        redact_json(convert_to_json(job.settings_entry), folders),
         redact_json(convert_to_json(decisions), folders),
-        installed,
-        began,
+        wheel_requirements_io.list_installed_packages(deps.python),
+        start_time,
         format_current_time(),
     )
 
@@ -108,8 +103,7 @@ def build_invocation(
 def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     """Fetch, build, check and install the extension.
 
-    Raises the compiler's first error, and `BadArtifactError` if a target has no code, all device
-    code is missing, or the modules do not import. The previously installed wheel then stays.
+    If a check fails, the previously installed wheel stays.
     """
     if job.optional and (reason := _find_unreachable_reason(job)):
         return (_report_unreachable(job, reason),)
@@ -118,7 +112,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     start_time = format_current_time()
     files.require_minimum_space(job.work, f"building {job.name}")
     try:
-        show_progress("fetching it" if job.kind == "wheel" else "fetching its source")
+        show_progress("fetching the wheel" if job.kind == "wheel" else "fetching the source")
         fetched_path, source = extension_sources_io.fetch_source(job, deps)
         edits = "" if job.kind == "wheel" else extension_sources_io.format_edits_suffix(job, source)
         job = _apply_known_settings(job)
@@ -129,42 +123,42 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         return (_report_unreachable(job, error.message),)
     wheel = fetched_path if job.kind == "wheel" else build_extension(job, deps, fetched_path)
     recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
-    unpacked = _unpack_wheel(job, wheel)
+    unpacked = Path(job.work) / "landing" / "unpacked"  # `verify_wheel` has checked the paths
+    files.remove_owned(unpacked)
+    files.create_owned_folder(unpacked)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
     library_archs = read_library_archs(job, deps, unpacked, recorded)
     needed = needs_device_code(job, unpacked, recorded)
     if needed and not library_archs:
         raise build_missing_code_error(job)
     build_inputs = None
     if job.kind != "wheel":
-        wheel = relabel_wheel(
-            wheel, format_local_label(job, surface, has_code=bool(library_archs)) + edits
-        )
+        label = format_local_label(job, surface, has_code=bool(library_archs))
+        wheel = relabel_wheel(wheel, label + edits)
         build_inputs = describe_build_inputs(job, deps, wheel, source, surface)
         add_dist_info_files(wheel, {SBOM_PATH: build_sbom(build_inputs).encode()})
         recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
     artifact = install_extension(job, deps, wheel, unpacked)
     if build_inputs:
-        statement = build_statement(
-            build_inputs, artifact, build_invocation(job, deps, library_archs, start_time)
-        )
-        files.write_atomic(
-            wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name),
-            format_canonical_json(statement),
-        )
+        invocation = build_invocation(job, deps, library_archs, start_time)
+        statement = build_statement(build_inputs, artifact, invocation)
+        statement_path = wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name)
+        files.write_atomic(statement_path, format_canonical_json(statement))
     for name, kinds in library_archs.items():
         print_line(f"{Path(name).name} holds {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
-    installed = _list_installed_libraries(deps, recorded)
+    site = environments.find_site_packages(deps.python)
     return (
         BuiltExtension(
-            job.name,
-            "built",
-            source,
-            artifact,
-            installed,
-            job.imports,
-            library_archs,
-            surface.name,
+            name=job.name,
+            status="built",
+            source=source,
+            artifact=artifact,
+            libraries=tuple(str(site / name) for name in wheel_archive_io.list_libraries(recorded)),
+            imports=job.imports,
+            archs=library_archs,
+            surface=surface.name,
             needs_code=needed,
         ),
     )
@@ -173,8 +167,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
 def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: bool) -> str:
     """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`.
 
-    Without device code it has no archs. torch's commit is left out, so that a new commit with the
-    same ABI fingerprint renames nothing.
+    torch's commit is left out, so that a commit with the same ABI fingerprint renames nothing.
     """
     label = job.label if has_code else job.label.partition(".")[0]
     return f"torch{surface.release}.s{surface.name}.{label}"
@@ -185,11 +178,10 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
     if job.kind == "wheel":
         return job
     project = locate_project(job)
-    completed = apply_known_facts(
-        job, project.name, project.variables, load_knowledge(Path(job.knowledge))
-    )
+    knowledge = load_knowledge(Path(job.knowledge))
+    completed = apply_known_facts(job, project.name, project.variables, knowledge)
     if completed.known != job.known:
-        print_line(f"recognized as {completed.known}: its known build settings are used")
+        print_line(f"recognized as {completed.known}; using its known build settings")
     for name in sorted(completed.env.keys() - job.env.keys()):
         print_line(f"setting {name}={completed.env[name]} for the build")
     return completed
@@ -200,31 +192,18 @@ def _find_unreachable_reason(job: ExtensionJob) -> str:
 
     An index is only tested by fetching from it. Offline, no host is contacted.
     """
-    place = apply_mirror(job.location, job.mirrors)
+    url = apply_mirror(job.location, job.mirrors)
     if job.kind not in {"git", "path"}:
         return ""
-    if network_access.is_offline() and not is_local_url(place):
+    if network_access.is_offline() and not is_local_url(url):
         return f"{job.location} is not in the bundle"
-    return "" if git.is_reachable(place) else f"nothing answers at {job.location}"
+    return "" if git.is_reachable(url) else f"{job.location} does not answer"
 
 
 def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:
     """Warn that the extension was not built. The next build tries it again."""
     print_warning(f"{job.name} was NOT built: {why}")
-    print_line("it is optional, so the build goes on; the next doit build tries it again")
+    print_line(
+        "the extension is optional: the build continues, and the next doit build tries it again"
+    )
     return BuiltExtension(job.name, "unreachable", {job.kind: redact_secrets(job.location)})
-
-
-def _unpack_wheel(job: ExtensionJob, wheel: Path) -> Path:
-    """Unpack the wheel to inspect and import it. `verify_wheel` has checked its paths."""
-    folder = Path(job.work) / "landing" / "unpacked"
-    files.remove_owned(folder)
-    files.create_owned_folder(folder)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
-
-
-def _list_installed_libraries(deps: DepsManifest, recorded: Mapping[str, str]) -> tuple[str, ...]:
-    site = environments.find_site_packages(deps.python)
-    return tuple(str(site / name) for name in wheel_archive_io.list_libraries(recorded))

@@ -1,7 +1,4 @@
-"""Check if the last result of an extension is still valid. Every run calls this.
-
-It must stay fast.
-"""
+"""Check if the last result of an extension is still valid. Every run calls this: keep it fast."""
 
 from __future__ import annotations
 
@@ -11,26 +8,20 @@ from pathlib import Path
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError
 from tasks.core.pip_requirements import describe_version_mismatches
-from tasks.stages.extensions import extension_sources_io
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
-from tasks.system import environments, manifests
+from tasks.system import environments, manifests, source_trees
 
 
 def is_stale(job: ExtensionJob) -> bool:
-    """Return True if the last result is no longer valid.
-
-    A library is missing, the user's folder was edited, the host did not answer, or torchyard.lock
-    differs.
-    """
+    """Return True if the last result is no longer valid, e.g. if the user's folder was edited."""
     try:
         last = manifests.read_manifest(job.manifest, BuiltExtension)
     except TorchyardError:
         return True
     if last.status == "unreachable" or not all(Path(path).is_file() for path in last.libraries):
         return True
-    if job.kind == "path" and last.source.get(
-        "digest"
-    ) != extension_sources_io.compute_folder_digest(job):
+    digest = last.source.get("digest")
+    if job.kind == "path" and digest != source_trees.hash_source_tree(Path(job.location)):
         return True
     return any(_find_lock_differences(job, last))
 
@@ -43,22 +34,16 @@ def list_unlocked(job: ExtensionJob) -> tuple[str, ...]:
 def _find_lock_differences(job: ExtensionJob, last: BuiltExtension) -> Iterator[str]:
     commit, digest = last.source.get("commit", ""), last.source.get("sha256", "")
     if job.commit not in ("", commit):
-        yield f"{job.ref} is locked at {job.commit[:7]}, and {commit[:7]} is built"
+        yield f"{job.ref} is locked at {job.commit[:7]}, but {commit[:7]} was built"
     if job.locked_sha256 not in ("", digest):
-        yield f"sha256 {job.locked_sha256[:12]}… is locked, and {digest[:12]}… is built"
+        yield f"sha256 {job.locked_sha256[:12]}… is locked, but {digest[:12]}… was built"
     if job.locked:
-        yield from describe_version_mismatches(
-            job.locked, environments.read_package_versions(_find_site_packages(job))
-        )
+        # the site-packages of the environment that the deps stage created
+        scripts = Path(manifests.read_manifest(job.deps, DepsManifest).scripts)
+        versions = environments.read_package_versions(environments.find_site_folder(scripts.parent))
+        yield from describe_version_mismatches(job.locked, versions)
     required = job.work / "requires"
     if job.locked_requires and Path(required).is_dir():
         yield from describe_version_mismatches(
             job.locked_requires, environments.read_package_versions(required)
         )
-
-
-def _find_site_packages(job: ExtensionJob) -> Path:
-    """Return the site-packages of the environment that the deps stage created."""
-    return environments.find_site_folder(
-        Path(manifests.read_manifest(job.deps, DepsManifest).scripts).parent
-    )

@@ -21,10 +21,9 @@ class SmokeCheck:
 class ValidateJob:
     """What to check.
 
-    `checks` are names of the settings. `timeout` is in seconds for each program. `extensions` maps
-    a name to its manifest, `smokes` a name to its script. `stages` are the build stages; their
-    records have the settings of the last build. `root` is the checkout, `knowledge` the folder of
-    facts, `work` the folder for test programs, `junit` the report for CI.
+    `timeout` is in seconds for each program. `extensions` maps a name to its manifest, `smokes` a
+    name to its script. `stages` are the build stages; their records have the settings of the last
+    build.
     """
 
     profile: str
@@ -58,9 +57,7 @@ class Validation:
     """The manifest validate.json, the machine-readable form of the table.
 
     `schema` is the version of this format: 2 since it has `warnings` and the `cause` of each check.
-    `torch` is the checked version, `counts` the number of checks that are passed, failed and "not
-    run". `warnings` are reasons to doubt all results. `checks` are the results in the order of the
-    table.
+    `counts` are the numbers of checks by status.
     """
 
     schema: int

@@ -18,8 +18,7 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
     """Return the stage that checks the outputs of `stages`.
 
-    It runs whenever it is requested, and builds nothing. It has no `inputs`, since doit would not
-    run it if one is missing.
+    It has no `inputs`, since doit would not run it if one is missing.
     """
     requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions
@@ -27,9 +26,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
     job = ValidateJob(
         profile=layout.profile,
         system=choice.system,
-        checks=CHECKS
-        if requested == "all"
-        else tuple(name for name in CHECKS if name in requested),
+        checks=tuple(name for name in CHECKS if requested == "all" or name in requested),
         timeout=settings.validation.timeout,
         targets=choice.targets,
         deps=layout.compute_manifest_path("deps"),
@@ -54,7 +51,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
     return Stage(
         name="validate",
         kind="validate",
-        doc="check what was built, torch and its extensions; GPU checks where there is a card",
+        doc="check torch and its extensions; run the GPU checks if there is a GPU",
         job=job,
         fingerprint={
             "recipe": RECIPE,

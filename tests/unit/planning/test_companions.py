@@ -315,7 +315,7 @@ def test_what_is_built_needs_compilers_and_git() -> None:
 
 def test_the_same_name_twice_is_refused() -> None:
     mine = {"name": "torchvision", "path": "/src/vision"}
-    with pytest.raises(SettingsError, match='the name "torchvision" is used twice'):
+    with pytest.raises(SettingsError, match="torchvision is in companions and in extensions"):
         plan_of(host(), companions=["torchvision"], extensions=[mine])
 
 

@@ -265,7 +265,7 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
         raise OSError(errno.EIO, "Input/output error")
 
     output.set_listener(heard)
-    monkeypatch.setattr(extension_build_io, "_read_ninja_outputs", gone)
+    monkeypatch.setattr("tasks.jobs.ninja_steps_io.build_edges", gone)
     run_record_io.record_edges(
         extension_build_io._read_edges(tmp_path, JobScheduler(1, tmp_path, {}))
     )

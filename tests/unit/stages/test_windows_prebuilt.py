@@ -144,7 +144,8 @@ def test_validate_runs_the_probe_with_the_interpreter_of_the_build() -> None:
     artifact = Artifact("torch.whl", "", 0)
     wheel = Wheel("2.15.0+cu132", "2.15.0", "13.2", folder, DEPS.python, "wheel", artifact)
     smoke = BuiltExtension("smoke", "built", {}, imports=("torchyard_smoke",))
-    *argv, given = build_probe_command(job, wheel, {"smoke": smoke}, cards=1)
+    remaining = [*job.checks, "smoke: import"]
+    *argv, given = build_probe_command(job, wheel, {"smoke": smoke}, 1, remaining)
     assert argv[:3] == [DEPS.python, "-X", "faulthandler"]
     assert argv[3].endswith("torch_probe.py")
     assert json.loads(given) == {

@@ -56,13 +56,11 @@ def compare_replays(torch, replay, first, second):
     """Compare replays with the first input, the second, and the first again."""
     for number, x in enumerate((first, second, first), start=1):
         if not torch.equal(replay(x), compute_graph_sample(x)):
-            raise WrongResultError(
-                f"replay {number} is not what the same work gives alone", WRONG_HINT
-            )
-    return "captured once; 3 replays, with new input each, equal the work done alone"
+            message = f"replay {number} of the CUDA graph differs from direct execution"
+            raise WrongResultError(message, WRONG_HINT)
+    return "3 replays of one CUDA graph, each with new input, equal direct execution"
 
 
-CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 UNSUPPORTED = re.compile(  # by torch, not by the GPU: messages of ptxas have similar words
     r"(?:Dynamo|torch\.compile) is not supported on|not yet supported for torch\.compile"
     r"|too old to be supported by the triton"
@@ -74,14 +72,15 @@ def check_compile(where):
     import torch
 
     if where.type != "cpu" and importlib.util.find_spec("triton") is None:
-        raise NothingToTryError("no triton")
+        raise NothingToTryError("triton is not installed")
     torch.manual_seed(0)
     x = torch.randn(129, 1023)
     with use_empty_caches():
         result, kernels = run_compiled(torch, x.to(where))
     if not kernels:
-        raise WrongResultError("torch.compile made no kernel of its own")
-    return f"{compare_with_float64(x, result.cpu())} of the bound; {kernels} made for {where.type}"
+        raise WrongResultError("torch.compile generated no kernel")
+    share = compare_with_float64(x, result.cpu())
+    return f"{share} of the bound; {kernels} generated for {where.type}"
 
 
 def compute_compile_sample(x):
@@ -118,7 +117,7 @@ def use_empty_caches():
     folder = tempfile.mkdtemp(prefix="torchyard-")
     environment = dict(os.environ)
     os.environ.update(
-        {**dict.fromkeys(CACHE_VARIABLES, folder), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=folder, TORCHINDUCTOR_COMPILE_THREADS="1"
     )
     try:
         yield
@@ -128,9 +127,6 @@ def use_empty_caches():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-TIMEOUT = datetime.timedelta(seconds=60)
-
-
 def check_nccl(where):
     import torch
 
@@ -138,31 +134,25 @@ def check_nccl(where):
         raise NothingToTryError("this torch was built without NCCL")
     check_all_reduce(torch, where, "nccl")
     release = ".".join(str(number) for number in torch.cuda.nccl.version())
-    return f"NCCL {release}: all_reduce in a group of one (a second card is not tried)"
+    return f"NCCL {release}: all_reduce in one process (several GPUs were not tested)"
 
 
 def check_all_reduce(torch, where, backend):
-    """Check that the sum and the maximum over one process equal its input.
-
-    The process group uses a file for the rendezvous.
-    """
+    """Check that the sum and the maximum over one process equal its input."""
     group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
-    rendezvous = Path(folder, "meeting").as_uri()
+    rendezvous = Path(folder, "rendezvous").as_uri()
     try:
+        timeout = datetime.timedelta(seconds=60)
         group.init_process_group(
-            backend, init_method=rendezvous, rank=0, world_size=1, timeout=TIMEOUT
+            backend, init_method=rendezvous, rank=0, world_size=1, timeout=timeout
         )
         for operation in (group.ReduceOp.SUM, group.ReduceOp.MAX):
-            compare_all_reduce(torch, where, operation)
+            expected = torch.arange(100_003, dtype=torch.float32, device=where)
+            reduced = expected.clone()
+            group.all_reduce(reduced, op=operation)
+            if not torch.equal(reduced, expected):
+                raise WrongResultError("all_reduce in one process changed the values", WRONG_HINT)
     finally:
         if group.is_initialized():
             group.destroy_process_group()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def compare_all_reduce(torch, where, operation):
-    expected = torch.arange(100_003, dtype=torch.float32, device=where)
-    reduced = expected.clone()
-    torch.distributed.all_reduce(reduced, op=operation)
-    if not torch.equal(reduced, expected):
-        raise WrongResultError("all_reduce over one process changed its numbers", WRONG_HINT)

@@ -9,7 +9,7 @@ import sys
 # this module is in the folder of this script
 from verdicts import NothingToTryError, WrongResultError
 
-UNUSABLE_HINT = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
+UNUSABLE_HINT = "check that nvidia-smi works and that the driver supports this CUDA version"
 
 
 def find_no_gpu_reason(given):
@@ -36,9 +36,7 @@ def select_device(given):
     try:
         torch.cuda.init()
     except Exception as error:
-        raise WrongResultError(
-            f"there is a card, but torch cannot use it: {error}", UNUSABLE_HINT
-        ) from error
+        raise WrongResultError(f"torch cannot use the GPU: {error}", UNUSABLE_HINT) from error
     return torch.device("cuda")
 
 
@@ -79,10 +77,7 @@ CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH = 13, 16, 36, 37
 
 
 def read_driver_version():
-    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing.
-
-    See https://docs.nvidia.com/deploy/nvml-api.
-    """
+    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing."""
     try:
         nvml = ctypes.CDLL(NVML)
         if nvml.nvmlInit_v2() != 0:
@@ -96,10 +91,7 @@ def read_driver_version():
 
 
 def read_device_attribute(number, index=0):
-    """Return a device attribute, or 0 if unknown.
-
-    The driver API numbers GPUs as torch does.
-    """
+    """Return a device attribute, or 0 if unknown. The driver API numbers GPUs as torch does."""
     try:
         cuda = ctypes.CDLL(CUDA)
         device, value = ctypes.c_int(), ctypes.c_int()

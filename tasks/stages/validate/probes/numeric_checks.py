@@ -7,8 +7,6 @@ import contextlib
 # these modules are in the folder of this script
 from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_error_share
 
-MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
-
 
 @contextlib.contextmanager
 def use_float32_sums(tf32=False):
@@ -54,15 +52,11 @@ def check_matmul(where):
     import torch
 
     torch.manual_seed(0)
-    dtypes = (
-        (torch.float32,) if where.type == "cpu" else (torch.float32, torch.float16, torch.bfloat16)
-    )
+    dtypes = [torch.float32, *([torch.float16, torch.bfloat16] if where.type != "cpu" else [])]
     with use_float32_sums():
-        shares = [compare_matmul(torch, where, dtype) for dtype in dtypes]
-    return (
-        f"{', '.join(shares)} of the bound on {where.type} "
-        f"({MATMUL_BOUND}){check_tf32(torch, where)}"
-    )
+        shares = ", ".join(compare_matmul(torch, where, dtype) for dtype in dtypes)
+    bound = "2 k 2^-24 |A||B| + one rounding of the result"
+    return f"{shares} of the bound on {where.type} ({bound}){check_tf32(torch, where)}"
 
 
 def compare_matmul(torch, where, dtype):
@@ -81,7 +75,7 @@ def check_tf32(torch, where):
         return ""
     major, minor = torch.cuda.get_device_capability(where)
     if major < 8:
-        return f"; TF32 not run: {major}.{minor} has none, 8.0 is the first"
+        return f"; TF32 not run: it needs capability 8.0, and this GPU has {major}.{minor}"
     with use_float32_sums(tf32=True):
         share = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
     return f"; {share} of its bound (4 2^-11 |A||B| more)"
@@ -101,7 +95,7 @@ def compare_tf32(torch, multiply):
     share = format_error_share("TF32", multiply(a, b), a.double() @ b.double(), bound)
     near_ones, ones = torch.full((k, k), 1 + 2.0**-12), torch.ones(k, k)
     is_used = bool((multiply(near_ones, ones) != k * (1 + 2.0**-12)).any())
-    return share if is_used else f"{share} (it was allowed, and not used)"
+    return share if is_used else f"{share} (TF32 was allowed but not used)"
 
 
 def check_convolution(where):
@@ -119,10 +113,8 @@ def check_convolution(where):
     with use_float32_sums():
         result = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
-    return (
-        f"{format_error_share('float32', result, reference, bound)} of the bound on {library} "
-        "(16 k 2^-24 |x||w|)"
-    )
+    share = format_error_share("float32", result, reference, bound)
+    return f"{share} of the bound on {library} (16 k 2^-24 |x||w|)"
 
 
 FLOAT32_UNIT = 2.0**-24
@@ -135,13 +127,14 @@ def check_autograd(where):
     torch.manual_seed(0)
     x, target = torch.randn(61, 33), torch.randn(61, 17)
     weights = torch.randn(33, 47) / 6, torch.randn(47, 17) / 7
-    references = compute_gradients(torch, *(t.double() for t in (x, target, *weights)))
+    inputs = x, target, *weights
+    exact = [t.double() for t in inputs]
+    references, bounds = compute_gradients(torch, *exact), compute_gradient_bounds(torch, *exact)
     with use_float32_sums():
-        gradients = compute_gradients(torch, *(t.to(where) for t in (x, target, *weights)))
-    allowed = compute_gradient_bounds(torch, *(t.double() for t in (x, target, *weights)))
+        gradients = compute_gradients(torch, *(t.to(where) for t in inputs))
     shares = [
         format_error_share(name, gradient.cpu(), reference, bound)
-        for name, gradient, reference, bound in zip("VW", gradients, references, allowed)  # noqa: B905 (Python 3.9)
+        for name, gradient, reference, bound in zip("VW", gradients, references, bounds)  # noqa: B905 (Python 3.9)
     ]
     bound = f"of the bound on {where.type} (each step's rounding, to first order, twice)"
     return f"gradients of tanh(x V) W: {', '.join(shares)} {bound}"
@@ -186,28 +179,20 @@ def check_reduction(where):
     import torch
 
     torch.manual_seed(0)
+    # no size is a multiple of the warp size; one view has an offset
+    line, matrix = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
+    views = (
+        ("vector", line, (0,)),
+        ("strided vector", line[1::3], (0,)),
+        ("matrix", matrix, (0, 1, (0, 1))),
+        ("transposed matrix", matrix.t(), (0, 1)),
+        ("strided matrix", matrix[::2, 5::7], (0, 1, (0, 1))),
+    )
     shares = [
-        compare_reduction(torch, name, view, dim)
-        for name, view, dims in build_views(torch, where)
-        for dim in dims
+        compare_reduction(torch, name, view, dim) for name, view, dims in views for dim in dims
     ]
     worst = f"{max(shares):.2g} of the bound at most (n 2^-24 sum|x|)"
     return f"{len(shares)} views on {where.type}: sums and means {worst}, maxima exact"
-
-
-def build_views(torch, where):
-    """Return (name, view on the device, dimensions).
-
-    No size is a multiple of the warp size; one view has an offset.
-    """
-    line, matrix = torch.randn(1_000_003).to(where), torch.randn(257, 1023).to(where)
-    return (
-        ("a line", line, (0,)),
-        ("every third", line[1::3], (0,)),
-        ("a sheet", matrix, (0, 1, (0, 1))),
-        ("its transpose", matrix.t(), (0, 1)),
-        ("every second row and seventh column", matrix[::2, 5::7], (0, 1, (0, 1))),
-    )
 
 
 def compare_reduction(torch, name, view, dim):
@@ -219,16 +204,12 @@ def compare_reduction(torch, name, view, dim):
     reference = view.cpu().double()
     size, total = reference.abs().sum(dim), reference.sum(dim)
     n = reference.numel() // total.numel()
-    where = f"{name} over {dim}"
+    where = f"the {name} over {dim}"
     if not torch.equal(view.amax(dim).cpu().double(), reference.amax(dim)):
-        raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
-    summed = compute_error_share(
-        f"the sum of {where}", view.sum(dim).cpu(), total, n * FLOAT32_UNIT * size
-    )
-    mean = view.mean(dim).cpu()
+        raise WrongResultError(f"the maximum of {where} is wrong", WRONG_HINT)
+    sums, means = view.sum(dim).cpu(), view.mean(dim).cpu()
+    unit = FLOAT32_UNIT * size
     return max(
-        summed,
-        compute_error_share(
-            f"the mean of {where}", mean, total / n, (n + 2) * FLOAT32_UNIT * size / n
-        ),
+        compute_error_share(f"the sum of {where}", sums, total, n * unit),
+        compute_error_share(f"the mean of {where}", means, total / n, (n + 2) * unit / n),
     )

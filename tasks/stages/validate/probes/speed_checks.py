@@ -1,7 +1,4 @@
-"""Measure how fast a GPU copies and multiplies, as a share of its peak; informational only.
-
-Part of torch_probe.
-"""
+"""Measure how fast a GPU copies and multiplies, as a share of its peak. Part of torch_probe."""
 
 from __future__ import annotations
 
@@ -33,16 +30,13 @@ def measure_speed(where):
                 for dtype in (torch.float32, torch.float16)
             ]
     except RuntimeError as error:
-        raise NothingToTryError(f"it could not be timed: {error}") from error
+        raise NothingToTryError(f"the speed measurement failed: {error}") from error
+    capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
     peaks = {
         "copy": compute_memory_peak(read_device_attribute),
-        "float32": compute_float32_peak(read_device_attribute, read_capability(torch)),
+        "float32": compute_float32_peak(read_device_attribute, capability),
     }
     return format_rates(copied, multiplied, peaks)
-
-
-def read_capability(torch):
-    return torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
 
 
 def format_rates(copied, multiplied, peaks):
@@ -68,18 +62,12 @@ def compute_memory_peak(of):
 
 
 def compute_float32_peak(of, capability):
-    """Return floating point operations per second, or 0 if unknown.
-
-    Each lane makes one fused multiply-add per clock, which counts as two operations.
-    """
+    """Return operations per second, or 0 if unknown: each lane makes one multiply-add per clock."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
 def measure_copy_rate(torch, where, size=512 << 20):
-    """Return bytes per second; the data is far larger than a cache.
-
-    Each byte is read once and written once.
-    """
+    """Return bytes per second, read and written; the data is far larger than a cache."""
     if where.type == "cuda":
         size = min(size, torch.cuda.mem_get_info()[0] // 8)
     x = torch.zeros(size // 4, device=where)
@@ -97,20 +85,17 @@ def measure_seconds(torch, where, work, runs=10):
     """Return the median of `runs` runs, after three warm-up runs; on a GPU timed by CUDA events."""
     for _ in range(3):
         work()
-    timer = time_by_events if where.type == "cuda" else time_by_clock
-    return statistics.median(timer(torch, work) for _ in range(runs))
-
-
-def time_by_events(torch, work):
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    work()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / 1000
-
-
-def time_by_clock(torch, work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    durations = []
+    for _ in range(runs):
+        if where.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            work()
+            end.record()
+            torch.cuda.synchronize()
+            durations.append(start.elapsed_time(end) / 1000)
+        else:
+            started = time.perf_counter()
+            work()
+            durations.append(time.perf_counter() - started)
+    return statistics.median(durations)

@@ -1,9 +1,7 @@
 """Run checks inside the interpreter that has torch; requires only torch.
 
-The command line argument is a JSON object with `checks`, `version`, `folder`, `cuda`, `cards` (the
-driver's number of GPUs) and `imports` (extension → modules). Prints a JSON object per line: name,
-status, detail, remedy. The lines `gpu` and `archs` have the status "data": the caller evaluates
-them.
+The argument is a JSON object; `cards` is the driver's number of GPUs. Prints a JSON object per
+line. The lines `gpu` and `archs` have the status "data": the caller evaluates them.
 """
 
 from __future__ import annotations
@@ -20,18 +18,13 @@ from numeric_checks import check_autograd, check_convolution, check_matmul, chec
 from speed_checks import measure_speed
 from verdicts import NothingToTryError, WrongResultError
 
-REBUILD_HINT = "build for this card: target.gpus: auto, then doit build"
+REBUILD_HINT = "set target.gpus: auto, then run doit build"
 
 
 def print_result(name, status, detail, remedy=""):
-    line = {
-        "name": name,
-        "status": status,
-        "detail": " ".join(str(detail).split()),
-        "remedy": remedy,
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    detail = " ".join(str(detail).split())
+    line = {"name": name, "status": status, "detail": detail, "remedy": remedy}
+    print(json.dumps(line), flush=True)
 
 
 def run_check(name, function, *arguments):
@@ -46,12 +39,8 @@ def run_check(name, function, *arguments):
         if isinstance(error, KeyboardInterrupt):
             raise
         remedy = REBUILD_HINT if "no kernel image" in str(error) else ""
-        print_result(
-            name,
-            "failed",
-            f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
-            remedy,
-        )
+        first_line = str(error).strip().partition("\n")[0]
+        print_result(name, "failed", f"{type(error).__name__}: {first_line}", remedy)
 
 
 def check_version(given):
@@ -59,14 +48,13 @@ def check_version(given):
 
     version, expected = str(torch.__version__), given["version"]
     if version != expected and ("+" in expected or version.partition("+")[0] != expected):
-        raise WrongResultError(
-            f"this is torch {version}, not {expected}", "run doit build, then doit validate"
-        )
+        message = f"this is torch {version}, not {expected}"
+        raise WrongResultError(message, "run doit build, then doit validate")
     folder = Path(torch.__file__).resolve().parent
     if folder != Path(given["folder"]).resolve():
         raise WrongResultError(
-            f"torch comes from {folder}, not from {given['folder']}",
-            "remove the other torch, or PYTHONPATH",
+            f"torch was imported from {folder}, not from {given['folder']}",
+            "uninstall the other torch, or unset PYTHONPATH",
         )
     return version
 
@@ -77,16 +65,14 @@ def check_cuda(given):
     cuda, expected = torch.version.cuda, given["cuda"]
     if cuda != expected:
         raise WrongResultError(
-            f"built with CUDA {cuda or 'none'}, not {expected or 'none'}",
-            "see toolkit.version and torch.index",
+            f"torch was built with CUDA {cuda or 'none'}, not {expected or 'none'}",
+            "check toolkit.version and torch.index",
         )
     return f"CUDA {cuda}" if cuda else "built without CUDA"
 
 
 def import_modules(names):
-    for name in names:
-        importlib.import_module(name)
-    return ", ".join(names)
+    return ", ".join(importlib.import_module(name).__name__ for name in names)
 
 
 def read_arch_flags():

@@ -1,11 +1,8 @@
-"""How a check ends if it does not pass, and the comparison of an error with its bound.
-
-Part of torch_probe.
-"""
+"""How a check ends if it does not pass, and the comparison of an error with its bound."""
 
 from __future__ import annotations
 
-WRONG_HINT = "this card or its driver computes wrongly"
+WRONG_HINT = "update the GPU driver, then run doit validate; if it fails again, the GPU is faulty"
 
 
 class WrongResultError(Exception):
@@ -26,10 +23,7 @@ def format_error_share(name, found, exact, bound):
 
 
 def compute_error_share(name, found, exact, bound):
-    """Return the largest error as a share of its bound; raise WrongResultError above 1.
-
-    All three have one shape; a bound of 0 allows no error.
-    """
+    """Return the largest error as a share of its bound; raise WrongResultError above 1."""
     error = (found.double() - exact).abs()
     largest = (error / bound.clamp_min(2.0**-1000)).max().item()
     if not largest <= 1:  # NaN is wrong, too

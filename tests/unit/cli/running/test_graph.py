@@ -138,12 +138,12 @@ def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
 def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
     def no_torch() -> None:
         raise TorchyardError(
-            "there is no torch of profile trial yet", hint="doit build profile=trial"
+            "profile trial has no torch yet", hint="doit build profile=trial"
         )
 
     bench.acts["validate"] = no_torch
     assert bench.doit("validate") == 1
-    assert "there is no torch of profile trial yet" in bench.out.getvalue()
+    assert "profile trial has no torch yet" in bench.out.getvalue()
     assert not Path(bench.layout.build).exists()
     bench.doit("build")
     assert bench.doit("validate") == 1

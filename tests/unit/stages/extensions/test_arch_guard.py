@@ -81,7 +81,11 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
 @pytest.mark.parametrize(
     ("setup", "env", "way"),
     [
-        ("os.environ.get('MY_ARCHS')", {}, "reads MY_ARCHS: set extensions (toy).env, e.g. {MY_AR"),
+        (
+            "os.environ.get('MY_ARCHS')",
+            {},
+            'set extensions (toy).env, e.g. {MY_ARCHS: "120"}: setup',
+        ),
         (
             "os.getenv('MY_ARCHS')",
             {"MY_ARCHS": "75"},
@@ -90,7 +94,7 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
         (
             f"flags = ['{FOR_75}']",
             {},
-            "remove the archs from its setup.py with a patch (extensions (toy).patches)",
+            "remove the archs from setup.py with a patch (extensions (toy).patches)",
         ),
     ],
 )
@@ -101,7 +105,7 @@ def test_the_error_names_what_its_setup_py_reads(
     guard.check_line(NVCC.format(FOR_75, "_C"))
     assert guard.error is not None
     assert guard.error.message.startswith(
-        "toy is being compiled for 7.5, not for 12.0 (target.gpus)"
+        "torchyard stopped the build: toy compiles for 7.5, not for 12.0 (target.gpus)"
     )
     assert way in guard.error.hint.splitlines()[0]
     assert guard.error.location.endswith("setup.py:2" if "gencode" in setup else "(toy)")
@@ -129,6 +133,6 @@ def test_a_build_is_stopped_before_its_first_command_has_ended(
     manifests.write_manifest(made.caching, CacheEnvironment(CompilerCache(), {}, {}, {}))
     files.create_owned_folder(made.pool)
     began = time.monotonic()
-    with pytest.raises(TorchyardError, match="stopped at its first command"):
+    with pytest.raises(TorchyardError, match="torchyard stopped the build"):
         building.build_extension(replace(made, jobs=2), DEPS, Path(made.tree))
     assert time.monotonic() - began < 60

@@ -13,7 +13,6 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.extension_sources_io import (
-    WheelRequirement,
     fetch_source,
     resolve_wheel_requirement,
 )
@@ -82,7 +81,7 @@ def test_a_tree_of_main_is_for_a_commit(
     if script:
         (tree / "scripts").mkdir()
         (tree / "scripts" / "install_triton_wheel.sh").write_text(SCRIPTS[script], encoding="utf-8")
-    assert resolve_wheel_requirement(job(tmp_path, tree)) == WheelRequirement(requirement, NIGHTLY)
+    assert resolve_wheel_requirement(job(tmp_path, tree)) == (requirement, NIGHTLY)
 
 
 @pytest.mark.parametrize("version", ["2.15.0", "2.16.0", "2.6.0a0"])
@@ -90,7 +89,7 @@ def test_the_tree_of_a_release_is_for_a_version_of_pypi(
     tmp_path: Path, tree: Path, version: str
 ) -> None:
     (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
-    assert resolve_wheel_requirement(job(tmp_path, tree)) == WheelRequirement("triton==3.9.0", "")
+    assert resolve_wheel_requirement(job(tmp_path, tree)) == ("triton==3.9.0", "")
 
 
 def test_a_tree_without_a_pin_says_what_to_do(tmp_path: Path, tree: Path) -> None:
@@ -98,14 +97,14 @@ def test_a_tree_without_a_pin_says_what_to_do(tmp_path: Path, tree: Path) -> Non
     (tree / ".ci" / "docker" / "ci_commit_pins" / "triton.txt").unlink()
     with pytest.raises(TorchyardError) as told:
         resolve_wheel_requirement(made)
-    assert told.value.message == "this tree does not say which triton it is for"
+    assert told.value.message == "PyTorch's source tree does not pin triton"
     assert told.value.location.endswith("triton.txt")
-    assert "take triton out of companions" in told.value.hint
+    assert "remove triton from companions" in told.value.hint
 
 
 def test_one_that_the_facts_pair_asks_no_tree(tmp_path: Path, tree: Path) -> None:
     made = replace(job(tmp_path, tree), pinned=None, location="triton~=3.9.0", index="")
-    assert resolve_wheel_requirement(made) == WheelRequirement("triton~=3.9.0", "")
+    assert resolve_wheel_requirement(made) == ("triton~=3.9.0", "")
 
 
 def test_a_wheel_is_fetched_and_told_by_its_digest(

@@ -58,8 +58,9 @@ def test_a_stage_reads_what_it_comes_after() -> None:
 def test_a_known_one_says_itself_what_it_needs() -> None:
     assert names(planned("torch-sparse", "torch-scatter")) == ["torch-scatter", "torch-sparse"]
     assert refused("torch-sparse") == (
-        'extensions (torch-sparse).after: it comes after "torch-scatter", which is not in this '
-        "profile\n  → add torch-scatter to extensions or companions, or take the name out of after"
+        'extensions (torch-sparse).after: torch-sparse comes after "torch-scatter", which is not '
+        "in this profile\n"
+        "  → add torch-scatter to extensions or companions, or remove it from after"
     )
     assert names(planned({"name": "torch-sparse", "after": []})) == ["torch-sparse"]
 
@@ -75,12 +76,12 @@ def test_a_companion_can_be_needed_also_one_that_came_with_torch() -> None:
 def test_a_ring_is_refused() -> None:
     told = refused(mine("a", "b"), mine("b", "c"), mine("c", "a"))
     assert told.startswith("extensions (")
-    assert "they wait for one another: " in told
+    assert "extensions wait for each other: " in told
     assert told.count(" after ") == 3
 
 
 def test_one_that_waits_for_itself_is_refused() -> None:
-    assert "they wait for one another: a after a" in refused(mine("a", "a"))
+    assert "extensions wait for each other: a after a" in refused(mine("a", "a"))
 
 
 def test_a_name_that_is_not_there_is_told_the_nearest() -> None:

@@ -105,7 +105,7 @@ def test_one_that_does_not_fit_is_named_with_file_and_hunk(tmp_path: Path) -> No
         fetch_source(made, DEPS)
     assert told.value.location == f"extensions (toy).patches: {tmp_path / '1.patch'}"
     assert told.value.message == (
-        "1.patch does not fit the source of toy: toyext/toy.c, hunk 2 (@@ -5,1 +5,1 @@)"
+        "1.patch does not apply to the source of toy: toyext/toy.c, hunk 2 (@@ -5,1 +5,1 @@)"
     )
     assert str(made.log) in told.value.hint
 
@@ -118,7 +118,7 @@ def test_one_for_another_project_is_told_in_gits_own_words(tmp_path: Path) -> No
 
 def test_what_is_no_patch_is_told(tmp_path: Path) -> None:
     made = job(tmp_path, "not a patch\n")
-    with pytest.raises(TorchyardError, match=r"0\.patch does not fit the source of toy: No valid"):
+    with pytest.raises(TorchyardError, match=r"0\.patch does not apply to .* toy: No valid"):
         fetch_source(made, DEPS)
 
 
@@ -128,8 +128,8 @@ def test_a_patch_that_is_not_there_is_refused_at_load(tmp_path: Path) -> None:
     with pytest.raises(TorchyardError) as told:
         check_extensions(Settings.model_validate({"extensions": listed}), tmp_path)
     assert str(told.value) == (
-        'extensions.0 (toy).patches: there is no patch "gone.patch"\n'
-        f"  → looked at {tmp_path / 'gone.patch'}"
+        f"extensions.0 (toy).patches: the patch {tmp_path / 'gone.patch'} does not exist\n"
+        "  → correct the path"
     )
 
 

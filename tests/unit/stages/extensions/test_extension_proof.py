@@ -66,7 +66,7 @@ def test_each_library_with_device_code_says_what_it_holds(tmp_path: Path, wheel:
 
 
 def test_a_wheel_that_leaves_a_target_out_is_refused(tmp_path: Path, wheel: Path) -> None:
-    with pytest.raises(BadArtifactError, match=r"code for 9\.0 and none that runs on 12\.0"):
+    with pytest.raises(BadArtifactError, match=r"code for 9\.0, but none that runs on 12\.0"):
         read_library_archs(job(tmp_path, Arch(12, 0)), deps(tmp_path, "sm_90"), wheel, RECORDED)
 
 
@@ -86,7 +86,7 @@ def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
     both = replace(job(tmp_path, Arch(12, 0)), targets=(Arch(8, 6), Arch(12, 0)))
     recorded = {"toy/_120_C.so": ""}
     (wheel / "toy" / "_120_C.so").touch()
-    with pytest.raises(BadArtifactError, match=r"the wheel holds code for 12\.0 and none .* 8\.6"):
+    with pytest.raises(BadArtifactError, match=r"the wheel holds code for 12\.0, but none .* 8\.6"):
         read_library_archs(both, deps(tmp_path, "sm_120"), wheel, recorded)
     one = replace(both, targets=(Arch(12, 0),))
     assert read_library_archs(one, deps(tmp_path, "sm_120"), wheel, recorded)
@@ -128,7 +128,7 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
 @pytest.mark.parametrize(
     ("setup", "env", "line", "way"),
     [
-        ("import torch\nuse = torch.cuda.is_available()", {}, 2, "change it with a patch"),
+        ("import torch\nuse = torch.cuda.is_available()", {}, 2, "change this line"),
         (
             "from torch import cuda\nuse = cuda.is_available() or os.getenv('FORCE_CUDA') == '1'",
             {"FORCE_CUDA": "0"},
@@ -139,9 +139,9 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
             "import os\nuse = os.environ.get('WITH_CUDA')",
             {},
             0,
-            "reads WITH_CUDA: set what it needs",
+            "set in extensions (toy).env what setup.py reads: WITH_CUDA",
         ),
-        ("", {}, 0, "needs no CUDA code, set extensions (toy).cuda: none"),
+        ("", {}, 0, "set extensions (toy).cuda: none if the extension needs no CUDA code"),
     ],
 )
 def test_missing_device_code_error_has_hints(
@@ -152,7 +152,7 @@ def test_missing_device_code_error_has_hints(
     (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
     (Path(made.tree) / "op.cu").touch()
     error = build_missing_code_error(replace(made, env={**made.env, **env}))
-    assert error.message == "toy was built without device code, though its source has op.cu"
+    assert error.message == "toy was built without device code, but its source has op.cu"
     assert error.location == (
         f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)"
     )

@@ -158,27 +158,27 @@ def test_what_only_may_fail_is_a_warning() -> None:
 def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
     told = refused("simpel-knn")
     assert told.startswith(
-        'extensions: no extension "simpel-knn" is known; did you mean "simple-knn"?\n'
-        "  → give it one of git, path and sdist, or choose one of: diff-gaussian-rasterization, "
+        'extensions: unknown extension "simpel-knn"; did you mean "simple-knn"?\n'
+        "  → set its git, path or sdist, or choose one of: diff-gaussian-rasterization, "
     )
 
 
 @pytest.mark.parametrize(
     ("sdist", "told"),
     [
-        ("simple-knn==2.0.1", "simple-knn on the package index is an unrelated package"),
-        ("Simple_KNN==2.0.1", "simple-knn on the package index is an unrelated package"),
-        ("simple.knn==2.0.1", "simple-knn on the package index is an unrelated package"),
-        ("fused-ssim==1", "fused-ssim has no package of its own on the package index"),
-        ("diff_gauss==1", "diff-gauss has no package of its own on the package index"),
-        ("diff-gaussian-rasterization==0.1", "diff-gaussian-rasterization has no package"),
-        ("tinycudann==1.7", "tiny-cuda-nn has no package of its own on the package index"),
+        ("simple-knn==2.0.1", "simple-knn on the package index is a package of another"),
+        ("Simple_KNN==2.0.1", "simple-knn on the package index is a package of another"),
+        ("simple.knn==2.0.1", "simple-knn on the package index is a package of another"),
+        ("fused-ssim==1", "fused-ssim is not on the package index"),
+        ("diff_gauss==1", "diff-gauss is not on the package index"),
+        ("diff-gaussian-rasterization==0.1", "diff-gaussian-rasterization is not on the package"),
+        ("tinycudann==1.7", "tiny-cuda-nn is not on the package index"),
     ],
 )
 def test_a_package_of_another_project_is_refused_by_its_name(sdist: str, told: str) -> None:
     message = refused({"name": "mine", "sdist": sdist, "imports": ["mine"]})
     assert message.startswith(f"extensions (mine).sdist: {told}")
-    assert "→ write git: https://" in message
+    assert "→ set git: https://" in message
 
 
 def test_its_own_releases_are_not_refused() -> None:
@@ -187,7 +187,7 @@ def test_its_own_releases_are_not_refused() -> None:
 
 def test_another_projects_package_is_no_requirement_either() -> None:
     message = refused({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
-    assert message.startswith("extensions (mine).requires: fused-ssim has no package of its own")
+    assert message.startswith("extensions (mine).requires: fused-ssim is not on the package index")
 
 
 def test_two_that_install_one_module_are_told_apart() -> None:
@@ -227,9 +227,11 @@ def test_a_new_fact_about_one_builds_it_again() -> None:
 
 def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> None:
     told = refused({"name": "gsplat", "ref": "v1.5.0"})
-    assert "ref says nothing of gsplat==" in told
-    assert "give the source that it is of: git" in told
-    assert "sha256 says nothing of https://" in refused({"name": "fused-ssim", "sha256": "0" * 64})
+    assert "ref does not apply to gsplat==" in told
+    assert "remove ref, or set git" in told
+    assert "sha256 does not apply to https://" in refused(
+        {"name": "fused-ssim", "sha256": "0" * 64}
+    )
 
 
 @pytest.mark.parametrize(

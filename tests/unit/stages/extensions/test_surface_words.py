@@ -58,8 +58,10 @@ def test_the_first_header_is_named_and_the_others_are_counted() -> None:
         "torch/include/ATen/a.h changed (and 2 more headers)"
     ]
     gone = {name: digest for name, digest in HEADERS.items() if "Exception" not in name}
-    assert words(after(gone)) == ["torch/include/c10/util/Exception.h is gone"]
-    assert words(after({**HEADERS, "torch/include/new.h": "1"})) == ["torch/include/new.h is new"]
+    assert words(after(gone)) == ["torch/include/c10/util/Exception.h was removed"]
+    assert words(after({**HEADERS, "torch/include/new.h": "1"})) == [
+        "torch/include/new.h was added"
+    ]
 
 
 def test_symbols_that_went_and_came_are_named_by_library() -> None:
@@ -67,9 +69,9 @@ def test_symbols_that_went_and_came_are_named_by_library() -> None:
     assert words(after(symbols=now)) == [
         f"libc10.so no longer exports {FAIL}",
         "libc10.so now exports one (and 1 more symbol)",
-        "libtorch_python.so is new",
+        "libtorch_python.so was added",
     ]
-    assert words(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so is gone"]
+    assert words(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so was removed"]
 
 
 def test_what_follows_from_another_release_goes_without_saying() -> None:
@@ -140,7 +142,7 @@ def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_new_environment_is_told(stage: Stage) -> None:
     show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
-    assert rebuild_reason.format_rebuild_reason(stage) == "the environment was made anew"
+    assert rebuild_reason.format_rebuild_reason(stage) == "the environment was created again"
 
 
 def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:

@@ -87,9 +87,9 @@ def test_a_failure_is_written_down_before_it_is_raised(yard: Yard) -> None:
 def test_a_remedy_is_a_command_for_this_profile(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     yard.library("torch/lib/libtorch_cuda.so", "9.0")
-    with pytest.raises(ValidationFailedError, match="then doit build profile=mine"):
+    with pytest.raises(ValidationFailedError, match="then run doit build profile=mine"):
         run(yard.job())
-    remedy = "build for it: name the card in target.gpus, then doit build profile=mine"
+    remedy = "add the GPU to target.gpus, then run doit build profile=mine"
     assert yard.written()["machine_code"].remedy == remedy
 
 
@@ -103,7 +103,9 @@ def test_a_smoke_check_that_fails_or_hangs_is_a_failure(yard: Yard) -> None:
     yard.smoke("sleep 60")
     with pytest.raises(ValidationFailedError):
         run(yard.job(timeout=3))
-    assert yard.written()["smoke: smoke check"].detail == "took longer than 3 s and was ended"
+    assert yard.written()["smoke: smoke check"].detail == (
+        "the check took longer than 3 s and was ended"
+    )
 
 
 def test_an_extension_that_could_not_be_reached_is_not_run(yard: Yard) -> None:
@@ -131,9 +133,9 @@ def test_only_the_checks_of_the_settings_are_made(yard: Yard) -> None:
 
 def test_without_a_torch_it_says_what_to_run_and_leaves_nothing(yard: Yard) -> None:
     before = sorted(yard.folder.rglob("*"))
-    with pytest.raises(TorchyardError, match="there is no torch of profile mine yet") as told:
+    with pytest.raises(TorchyardError, match="profile mine has no torch yet") as told:
         run(yard.job())
-    assert told.value.hint == "doit build profile=mine"
+    assert told.value.hint == "run: doit build profile=mine"
     assert sorted(yard.folder.rglob("*")) == before
 
 
@@ -207,8 +209,8 @@ def test_settings_that_moved_since_the_build_are_warned_of_first(
     capsys.readouterr()
     (found,) = run(yard.job(stages=(asked,)))
     told = (
-        "what was built is not what the settings ask for now "
-        "(compile: build.type: now Debug, was Release): doit build profile=mine"
+        "the build does not match the current settings "
+        "(compile: build.type: now Debug, was Release); run: doit build profile=mine"
     )
     assert found.warnings == (told,)
     assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {told} ")
@@ -228,9 +230,9 @@ def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Ya
 @pytest.mark.parametrize(
     ("outcome", "why", "remedy"),
     [
-        ("failed", "its last build failed: k.cu(9): error: no such type",
+        ("failed", "the last build failed: k.cu(9): error: no such type",
          "doit diagnose profile=mine --log logs/extensions-smoke.log"),
-        ("changed", "it is not built yet: there is no ", "doit build profile=mine"),
+        ("changed", "not built yet: ", "doit build profile=mine"),
     ],
 )  # fmt: skip
 def test_failed_extension_build_points_to_its_log(

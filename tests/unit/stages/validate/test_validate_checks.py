@@ -6,8 +6,10 @@ from pathlib import PurePosixPath, PureWindowsPath
 from tasks.core.model import Arch, ValidationResult
 from tasks.knowledge.machine_code_rules import MachineCode
 from tasks.stages.validate.check_results import (
+    ProbeOutput,
+    ProbeRun,
     add_diagnosis,
-    build_probe_checks,
+    build_probe_check,
     build_validation,
     check_coverage,
     combine_checks,
@@ -39,30 +41,27 @@ def test_what_others_print_is_passed_over() -> None:
         ["hello", f"no newline{line('import', 'passed', 'x')}", '{"name": broken}', "{}"]
     )
     assert list(said) == ["import"]
-    assert build_probe_checks(["import"], said, {}, "") == [
-        ValidationResult("import", "passed", "x")
-    ]
+    passed = ValidationResult("import", "passed", "x")
+    assert build_probe_check("import", ProbeOutput(said)) == passed
 
 
 def test_a_check_at_which_the_probe_ended_has_failed_and_the_others_are_told() -> None:
     said = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
     expected = ["import", "version", "convolution", "matmul"]
-    found = build_probe_checks(expected, said, {"version": "signal 11"}, "the card hung before")
+    output = ProbeOutput(said, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
+    found = [build_probe_check(name, output) for name in expected]
     assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
-    assert (found[1].detail, found[3].detail) == ("signal 11", "the card hung before")
+    assert (found[1].detail, found[3].detail) == ("signal 11", "the GPU hung")
 
 
 def test_what_was_not_told_has_not_passed() -> None:
-    assert [check.status for check in build_probe_checks(["import", "matmul"], {}, {}, "")] == [
-        "not run",
-        "not run",
-    ]
+    check = build_probe_check("matmul", ProbeOutput({}))
+    assert (check.status, check.detail) == ("not run", "the probe ended before this check")
 
 
 def test_an_unknown_status_is_a_failure() -> None:
-    said = parse_probe_lines([line("matmul", "data"), line("device", "skipped")])
-    found = build_probe_checks(["matmul", "device"], said, {}, "")
-    assert {check.status for check in found} == {"failed"}
+    said = ProbeOutput(parse_probe_lines([line("matmul", "data"), line("device", "skipped")]))
+    assert {build_probe_check(name, said).status for name in ("matmul", "device")} == {"failed"}
 
 
 def test_each_target_is_told_how_it_runs() -> None:
@@ -133,6 +132,27 @@ def test_not_run_is_never_counted_or_shown_as_passed() -> None:
     shown = format_validation(found).splitlines()
     assert shown[1] == "not run  matmul  no GPU"
     assert shown[-1] == "torch 2.15.0: 1 passed, 0 failed, 1 not run"
+
+
+def test_checks_that_were_not_run_for_one_reason_share_a_line() -> None:
+    found = build_validation(
+        "2.15.0",
+        [
+            ValidationResult("import", "passed", "torch"),
+            ValidationResult("device", "not run", "no GPU"),
+            ValidationResult("compile", "not run", "no triton"),
+            *(ValidationResult(name, "not run", "no GPU") for name in ("matmul", "graph")),
+        ],
+    )
+    assert format_validation(found).splitlines() == [
+        "passed   import   torch",
+        "not run (no GPU): device, matmul, graph",
+        "not run  compile  no triton",
+        "torch 2.15.0: 1 passed, 0 failed, 4 not run",
+    ]
+    shown = format_validation(found, 34, lambda text, style: f"<{style}>{text}</>").splitlines()
+    assert shown[1:3] == ["<33>not run</> (no GPU): device, matmul,", "        graph"]
+    assert len(found.checks) == 5
 
 
 def test_a_terminal_has_the_status_in_its_colour_and_nothing_else() -> None:
@@ -230,7 +250,7 @@ def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
         "smoke: import": "passed",
     }
     remedies = {check.remedy for check in found if check.status == "failed"}
-    assert remedies == {"another torch was installed over it: doit build puts it back"}
+    assert remedies == {"install torch again: doit build"}
 
 
 def test_each_remedy_is_told_once() -> None:

@@ -104,7 +104,9 @@ def test_every_library_of_torch_is_read_and_one_beside_the_kernels_fails_nothing
     run(yard.job(targets=(Arch(7, 5),), extensions={}, smokes={}, checks=("machine_code",)))
     told, rest = yard.written()["machine_code"].detail.split("; ", 1)
     assert told == "libtorch_cuda.so: 7.5 native"
-    assert rest.startswith("libtorch_cuda_linalg.so holds no code for 7.5 (it has 12.0), which a")
+    assert rest.startswith(
+        "libtorch_cuda_linalg.so holds no code for 7.5 (it has 12.0), which only"
+    )
     assert "libtorch_nvshmem.so: 7.5 native" in rest
     assert "_C" not in rest
 
@@ -142,15 +144,13 @@ def test_a_torch_for_the_cpu_that_was_installed_over_it_is_told_as_that(yard: Ya
     yard.torch(sys.executable)
     found = failing(yard, yard.job(extensions={}, smokes={}))
     assert list(found) == ["cuda", "archs", "machine_code"]
-    assert "for the CPU" in found["archs"].detail
-    again = "another torch was installed over it: doit build profile=mine puts it back"
+    assert "torch has no CUDA" in found["archs"].detail
+    again = "install torch again: doit build profile=mine"
     assert {found[name].remedy for name in ("cuda", "archs")} == {again}
     assert "libtorch_cuda.so" in found["machine_code"].detail
     assert "doit build profile=mine" in found["machine_code"].remedy
     for name in ("device", "matmul", "convolution"):
-        assert yard.written()[name] == ValidationResult(
-            name, "not run", "this torch is for the CPU"
-        )
+        assert yard.written()[name] == ValidationResult(name, "not run", "torch without CUDA")
     only = failing(yard, yard.job(extensions={}, smokes={}, checks=("matmul",)))
     assert list(only) == ["cuda"], "what fails on the way is told, asked for or not"
 
@@ -186,8 +186,9 @@ def test_an_extension_of_an_earlier_torch_is_stale_though_it_loads(yard: Yard) -
     found = failing(yard, yard.job())
     assert list(found) == ["smoke: built for this torch"]
     check = found["smoke: built for this torch"]
-    said = f"it was built for torch surface {earlier}, and the torch here is {HERE.name}"
-    assert (check.detail, check.remedy) == (said, "doit build profile=mine builds it again")
+    said = f"built for ABI fingerprint {earlier}, but the installed torch has {HERE.name}"
+    remedy = "build the extension again: doit build profile=mine"
+    assert (check.detail, check.remedy) == (said, remedy)
     run(yard.job(checks=("matmul",)))
     assert list(yard.written()) == ["matmul"], "it belongs to the extensions' checks"
 
@@ -200,7 +201,7 @@ def test_an_extension_of_this_torch_passes_and_one_that_does_not_say_is_not_aske
     assert "smoke: built for this torch" not in yard.written()
     publish(yard.folder / "smoke.json", replace(yard.built(), surface=HERE.name))
     run(yard.job())
-    told = ValidationResult("smoke: built for this torch", "passed", f"torch surface {HERE.name}")
+    told = ValidationResult("smoke: built for this torch", "passed", f"ABI fingerprint {HERE.name}")
     assert yard.written()["smoke: built for this torch"] == told
 
 

@@ -38,7 +38,7 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
         lines: tuple[str, ...] = ()
         for name in (*FIRST, *left):
             if name in hangs:
-                return ProbeRun(lines, "took longer than 1 s and was ended", hung=True)
+                return ProbeRun(lines, "the check took longer than 1 s and was ended", hung=True)
             if name in crashes:
                 return ProbeRun(lines, "the probe failed (signal 11)")
             lines += saying(name)
@@ -48,7 +48,7 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
 
 
 def lost(said: ProbeOutput) -> dict[str, str]:
-    return {name: how.detail for name, how in said.crashes.items()}
+    return {name: how.failure for name, how in said.crashes.items()}
 
 
 def test_what_ends_well_is_asked_once() -> None:
@@ -66,7 +66,7 @@ def test_what_ends_well_is_asked_once() -> None:
 
 def test_a_hang_costs_the_check_that_it_was_at() -> None:
     said = collect_probe_output(program(hangs=["device"]), CHECKS)
-    assert lost(said) == {"device": "took longer than 1 s and was ended"}
+    assert lost(said) == {"device": "the check took longer than 1 s and was ended"}
     assert {"version", "matmul", "convolution"} <= said.lines.keys()
     assert (said.stop_reason, said.hung) == ("", 1)
 
@@ -90,7 +90,7 @@ def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
     assert (list(said.crashes), said.stop_reason, said.no_gpu_reason) == (["gpu"], GPU_HUNG, None)
     assert (
         collect_probe_output(program(crashes=["gpu"]), CHECKS).stop_reason
-        == "the card could not be asked"
+        == "the search for a GPU failed"
     )
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_asked_of_a_torch_that_does_not_import() -> None:
 
 def test_a_program_that_ends_without_a_word_has_not_passed() -> None:
     said = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
-    assert lost(said)["device"] == "it ended without a word on it"
+    assert lost(said)["device"] == "the probe ended without a result"
 
 
 TORCH = """
@@ -142,7 +142,7 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
     with pytest.raises(ValidationFailedError, match=r"2 of 5 .*: device, crashing: import"):
         run(job)
     written = yard.written()
-    assert written["device"].detail == "took longer than 5 s and was ended"
+    assert written["device"].detail == "the check took longer than 5 s and was ended"
     assert written["device"].cause == "hang"
     assert "signal 11" in written["crashing: import"].detail
     assert written["crashing: import"].cause == "crash"
@@ -159,7 +159,8 @@ def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_f
     with pytest.raises(ValidationFailedError, match=": device"):
         run(yard.job(timeout=3))
     written = yard.written()
-    assert written["device"].detail == "looking for the card took longer than 3 s and was ended"
+    detail = "search for a GPU: the check took longer than 3 s and was ended"
+    assert written["device"].detail == detail
     assert written["device"].cause == "hang"
     for name in ("version", "matmul", "smoke: import", "smoke: smoke check"):
         assert written[name] == ValidationResult(name, "not run", GPU_HUNG)
