@@ -372,8 +372,10 @@ def _add_compilers(combination: Combination, s: HostFacts) -> Combination:
             msvc_tools=version,
             visual_studio=next((studio.version for studio in studios), None),
         )
-    name = "clang" if s.cxx and _is_clang(s.cxx) else "gcc"
-    return replace(combination, **{name: version, "glibc": s.glibc or None})
+    combination = replace(combination, glibc=s.glibc or None)
+    if s.cxx and _is_clang(s.cxx):
+        return replace(combination, clang=version)
+    return replace(combination, gcc=version)
 
 
 def _is_clang(cxx: Tool) -> bool:

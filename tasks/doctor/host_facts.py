@@ -112,11 +112,11 @@ class UnsafePath:
 class Leftover:
     """The remains of an earlier build.
 
-    The run is `at work` or was `killed`, and `processes` are its programs that still run; a folder
-    that is `not ours` blocks the build.
+    The run is `running` or was `killed`, and `processes` are its programs that still run; a
+    `foreign` folder, which torchyard did not create, blocks the build.
     """
 
-    kind: Literal["at work", "killed", "not ours"]
+    kind: Literal["running", "killed", "foreign"]
     where: str
     processes: tuple[str, ...] = ()
 

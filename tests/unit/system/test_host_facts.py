@@ -313,8 +313,8 @@ def test_an_earlier_build_is_seen_and_left_alone(
         asked(tmp_path, build=foreign), frozenset({"leftovers"})
     )["leftovers"]
     assert found == (
-        Leftover("not ours", str(foreign)),
-        Leftover("at work", str(tmp_path / "build" / "one")),
+        Leftover("foreign", str(foreign)),
+        Leftover("running", str(tmp_path / "build" / "one")),
         Leftover("killed", str(tmp_path / "build" / "two"), ("ninja",)),
     )
     assert listing(tmp_path) == before

@@ -165,10 +165,10 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         doctor.check_before_build(opened(yard))
     assert str(told.value).splitlines() == [
         "2 problems: compiler, disk; nothing was built or changed",
-        "  compiler: there is no C++ compiler here",
+        "  compiler: no C++ compiler is installed",
         "    → sudo apt install build-essential",
-        "  disk: 100 MiB free for the build (/home/me); it takes 6.2 GiB at the very least",
-        "    → free some room, or put the checkout on a larger disk",
+        "  disk: 100 MiB free for the build (/home/me); it needs at least 6.2 GiB",
+        "    → free disk space, or move the checkout to a larger disk",
         "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
     ]
     assert wanted == [GATE_CHECK_IDS]
