@@ -56,6 +56,12 @@ def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     return failure.remedy
 
 
+def remove_own_commands(remedy: str) -> str:
+    """Return the remedy without the clauses that name a command of torchyard."""
+    clauses = re.split(r"; |,? then (?=doit )|, or (?=let doit )", remedy)
+    return "; ".join(clause for clause in clauses if "doit " not in clause)
+
+
 def find_placeholders(text: str) -> set[str]:
     """Return the placeholders of a remedy: `jobs`, `install:compiler`."""
     return set(_PLACEHOLDER.findall(text))
