@@ -313,7 +313,7 @@ def read_tool_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[s
     if request.host.system == "windows":
         readers["visual-studio"] = lambda: {"visual_studio": find_visual_studios()}
         readers["windows-sdk"] = lambda: {"windows_sdk": list_windows_sdks(_find_windows_kits())}
-    facts = {}
+    facts: dict[str, Any] = {}
     for check, read_facts in readers.items():
         if check in checks:
             facts |= read_facts()

@@ -146,7 +146,8 @@ def _check_variables(s: HostFacts) -> CheckResult:
     """Check for environment variables that builds ignore."""
     if s.environ is None:
         return report_unchecked("variables")
-    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
+    environ = dict(s.environ)
+    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if environ.get(name)}
     if not settings:
         return report_ok("variables", "no variable is set that builds ignore")
     keys = ", ".join(f"{key} instead of {name}" for name, key in settings.items())
