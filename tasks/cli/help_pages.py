@@ -94,6 +94,7 @@ COMMAND_PAGES = (
         (
             _JSON_OPTION,
             CommandOption("accept", "plan from the cards and toolkits that are here now"),
+            CommandOption("verbose", "print a line for each check that passed, too"),
         ),
     ),
     CommandPage(

@@ -3,6 +3,5 @@
     lines ─► cleaned, grouped by Ninja edge ─► matches of failures.yaml ─► the earliest cause
                                            └─► the first real error
 
-Without a match, a diagnosis has the first error and the candidates. All modules except `*_io.py`
-are pure.
+Without a match, a diagnosis has the first error and the candidates.
 """

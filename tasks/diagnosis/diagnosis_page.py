@@ -1,13 +1,13 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
-An example is the text that the expression matches: `CUDA capability sm_0 is not compatible`. It has
-the first of inner alternatives, "0" for digits and "…" for arbitrary text; of optional parts only
-words are kept. Python's `re` parser reads the expression.
+An example (`CUDA capability sm_0 is not compatible`) has the first of inner alternatives, "0" for
+digits and "…" for arbitrary text; of optional parts only words are kept.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -23,18 +23,10 @@ def generate_examples(pattern: str) -> tuple[str, ...]:
     """Return example messages, one for each top-level alternative."""
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     parsed = list(parser.parse(pattern))
-    alternatives = parsed[0][1][1] if _is_alternation(parsed) else [parsed]
-    return tuple(_merge_ellipses("".join(map(_render_node, nodes))) for nodes in alternatives)
-
-
-def _is_alternation(parsed: list[Any]) -> bool:
-    return len(parsed) == 1 and str(parsed[0][0]) == "BRANCH"
-
-
-def _merge_ellipses(told: str) -> str:
-    while _ELLIPSIS * 2 in told:
-        told = told.replace(_ELLIPSIS * 2, _ELLIPSIS)
-    return told.strip()
+    is_alternation = len(parsed) == 1 and str(parsed[0][0]) == "BRANCH"
+    alternatives = parsed[0][1][1] if is_alternation else [parsed]
+    texts = ("".join(map(_render_node, nodes)) for nodes in alternatives)
+    return tuple(re.sub(f"{_ELLIPSIS}+", _ELLIPSIS, text).strip() for text in texts)
 
 
 def _render_node(node: Any) -> str:
@@ -44,7 +36,7 @@ def _render_node(node: Any) -> str:
         case "LITERAL" | "ANY" | "NOT_LITERAL":
             return chr(value) if kind == "LITERAL" else _ELLIPSIS
         case "IN":
-            return _render_set(value)
+            return _render_set(*value[0])
         case "BRANCH" | "SUBPATTERN":
             return "".join(map(_render_node, value[1][0] if kind == "BRANCH" else value[3]))
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
@@ -60,16 +52,15 @@ def _render_repeat(least: int, most: int, what: Any) -> str:
     return text * (least or is_word)
 
 
-def _render_set(members: Any) -> str:
-    kind, value = str(members[0][0]), members[0][1]
-    if kind == "LITERAL":
-        return chr(value)
-    if kind == "CATEGORY" and str(value) == "CATEGORY_DIGIT":
-        return "0"
-    if kind == "CATEGORY" and str(value) == "CATEGORY_SPACE":
-        return " "
-    if kind == "RANGE":
-        return "0" if chr(value[0]).isdigit() else _ELLIPSIS
+def _render_set(kind: Any, value: Any) -> str:
+    """Render the first member of a set of characters."""
+    match str(kind):
+        case "LITERAL":
+            return chr(value)
+        case "CATEGORY":
+            return {"CATEGORY_DIGIT": "0", "CATEGORY_SPACE": " "}.get(str(value), _ELLIPSIS)
+        case "RANGE" if chr(value[0]).isdigit():
+            return "0"
     return _ELLIPSIS
 
 
@@ -79,27 +70,27 @@ _PAGE_HEAD = """\
 <!-- Made of config/knowledge/failures.yaml: python -m tasks.cli.generated_files
      Change the facts, not this page. -->
 
-`doit diagnose` finds the cause in the log of your last build, and says what to do in the words of
-your machine and profile. `doit diagnose --log FILE` does it for any log. By hand: search this page
-for a word of the message.
+`doit diagnose` finds the cause in the log of your last build, and prints the remedy for your
+machine and profile. `doit diagnose --log FILE` finds the cause in any log. Without torchyard,
+search this page for a word of the message.
 
-`…` stands for anything, `0` for any number. **✓** Somebody saw this text come of this cause.
-**?** Nobody did: it is reported or inferred. An id is what reports and `validate.json` carry.
+`…` stands for any text, `0` for any number. **✓** We saw this cause print this message. **?** The
+message is reported or inferred. Reports and `validate.json` name the cause by the title below.
 """
 _TITLES = {
-    "run": "When torch, or an extension, is used",
-    "build": "When something is made",
+    "run": "While torch or an extension is used",
+    "build": "While torch or an extension is built",
 }
 _RANKS = {
-    "consequence": "Told only where no cause is found: it follows from something earlier.",
-    "notice": "A build may go on after it: told only where the log ends with it.",
-    "hint": "A candidate, never told as the cause.",
-    "rest": "What is left of a log without its cause.",
+    "consequence": "A consequence of an earlier failure: named only if no cause is found.",
+    "notice": "A build may continue after this message: named only if the log ends with it.",
+    "hint": "Only a candidate, never named as the cause.",
+    "rest": "The end of a log that lacks the cause.",
 }
 _AUTO_FIXES = {
-    "fewer-jobs": "tries again with half the jobs",
-    "submodules": "brings the submodules along",
-    "no-build-isolation": "builds without isolation",
+    "fewer-jobs": "halves the jobs",
+    "submodules": "fetches the submodules",
+    "no-build-isolation": "disables build isolation",
 }
 
 
@@ -119,35 +110,26 @@ def render_diagnosis_page(knowledge: Knowledge) -> str:
 def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
     yield f"### {slug}\n"
     for entry in entries:
-        yield f"{_format_sentence(entry.cause)} {format_evidence_mark(entry.status)}\n"
-        messages = dict.fromkeys(_list_messages(entry))
-        yield "```text\n" + "".join(f"{line}\n" for line in messages) + "```\n"
+        cause = _escape_markdown(entry.cause[0].upper() + entry.cause[1:])
+        yield f"{cause}. {format_evidence_mark(entry.status)}\n"
+        messages = [text for pattern in entry.patterns for text in generate_examples(pattern)]
+        headers = (name for pattern in entry.headers for name in generate_examples(pattern))
+        messages += [f"fatal error: {name}: No such file or directory" for name in headers]
+        yield "```text\n" + "".join(f"{line}\n" for line in dict.fromkeys(messages)) + "```\n"
         yield f"**Do:** {_escape_markdown(entry.remedy)}.{_format_auto_fix(entry)}\n"
         notes = [_RANKS.get(entry.rank, ""), "Windows only." if entry.platform else ""]
         if any(notes):
             yield f"*{' '.join(filter(None, notes))}*\n"
 
 
-def _format_sentence(cause: str) -> str:
-    return f"{_escape_markdown(cause[0].upper() + cause[1:])}."
-
-
-def _escape_markdown(told: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Escape the characters that Markdown would interpret."""
-    return told.replace("<", "&lt;").replace("*", "\\*")
-
-
-def _list_messages(entry: Failure) -> Iterator[str]:
-    for pattern in entry.patterns:
-        yield from generate_examples(pattern)
-    for pattern in entry.headers:
-        for header in generate_examples(pattern):
-            yield f"fatal error: {header}: No such file or directory"
+    return text.replace("<", "&lt;").replace("*", "\\*")
 
 
 def _format_auto_fix(entry: Failure) -> str:
     if not entry.auto_fix:
         return ""
     kind, _, header = entry.auto_fix.partition(" ")
-    action = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
-    return f" With `build.auto_fix: true` a build {action}, once."
+    action = f"force-includes `<{header}>`" if header else _AUTO_FIXES[kind]
+    return f" With `build.auto_fix: true`, a build {action} and tries again once."

@@ -1,7 +1,4 @@
-"""Build the JSON form, the remedy and the source excerpt of a diagnosis.
-
-`doit diagnose --json` and the record of a failed run use the JSON form.
-"""
+"""Build the JSON form, the remedy and the source excerpt of a diagnosis."""
 
 from __future__ import annotations
 
@@ -17,23 +14,22 @@ from tasks.knowledge.facts import Failure
 
 
 def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
-    """Return the diagnosis of the log `path` as a JSON object.
+    """Return the diagnosis as a JSON object, for `doit diagnose --json` and the record of a run.
 
     `line` is the line in the source file if a compiler names one, else the line in the log.
     `remedy` is the one for this host, if any.
     """
     failure, error = found.failure, found.first_error
+    first_error = error and {
+        "file": error.file or str(path),
+        "line": error.line if error.line is not None else error.number,
+        "text": error.text,
+        "log_line": error.number,
+    }
     return {
         "cause": failure.slug if failure else None,
         "candidates": list(found.candidates),
-        "first_error": {
-            "file": error.file or str(path),
-            "line": error.line if error.line is not None else error.number,
-            "text": error.text,
-            "log_line": error.number,
-        }
-        if error
-        else None,
+        "first_error": first_error,
         "explanation": failure.cause if failure else None,
         "remedy": (remedy or failure.remedy) if failure else None,
         "evidence": failure.status if failure else None,
@@ -56,6 +52,12 @@ def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     return failure.remedy
 
 
+def remove_own_commands(remedy: str) -> str:
+    """Return the remedy without the clauses that name a command of torchyard."""
+    clauses = re.split(r"; |,? then (?=doit )|, or (?=let doit )", remedy)
+    return "; ".join(clause for clause in clauses if "doit " not in clause)
+
+
 def find_placeholders(text: str) -> set[str]:
     """Return the placeholders of a remedy: `jobs`, `install:compiler`."""
     return set(_PLACEHOLDER.findall(text))
@@ -66,48 +68,31 @@ _PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 
 
 def map_to_original(
-    found: Diagnosis, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
+    found: Diagnosis, copy: PurePath, original: PurePath, exists: Callable[[str], bool]
 ) -> Diagnosis:
     """Map paths below the folder `copy` to `original` in the first error of a diagnosis.
 
-    Paths are mapped only if `is_there` accepts the original: generated files exist only in the
-    copy.
+    Paths are mapped only if the original `exists`: generated files exist only in the copy. Of paths
+    with spaces, only the file of the error is recognized.
     """
     error = found.first_error
     if error is None:
         return found
+    prefixes = {str(copy), copy.as_posix()}
+
+    def map_path(file: str) -> str:
+        # on Windows some compilers print / and others \ between folders
+        starts = tuple(prefix + separator for prefix in prefixes for separator in "/\\")
+        mapped = f"{original}{file[len(str(copy)) :]}" if file.startswith(starts) else ""
+        return mapped if mapped and exists(mapped) else file
+
     text, file = error.text, error.file
-    if file and (mapped := _map_path(file, copy, original)) and is_there(mapped):
-        text, file = text.replace(file, mapped, 1), mapped
-    mapped_error = replace(
-        error, text=_map_paths_in_text(text, copy, original, is_there), file=file
-    )
-    return replace(found, first_error=mapped_error)
-
-
-def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
-    r"""Return the path in the original folder, "" for a path outside the copy.
-
-    On Windows some compilers print / and others \ between folders.
-    """
-    for prefix in (str(copy), copy.as_posix()):
-        for separator in ("/", "\\"):
-            if file.startswith(prefix + separator):
-                return f"{original}{file.removeprefix(prefix)}"
-    return ""
-
-
-def _map_paths_in_text(
-    text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
-) -> str:
-    """Map every path in the text; paths with spaces are not recognized."""
-    prefixes = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
-
-    def map_match(found: re.Match[str]) -> str:
-        mapped = _map_path(found[0], copy, original)
-        return mapped if is_there(mapped) else found[0]
-
-    return re.sub(f"{_PATH_START}(?:{prefixes}){_PATH_REST}", map_match, text)
+    if file:
+        text, file = text.replace(file, map_path(file), 1), map_path(file)
+    alternatives = "|".join(map(re.escape, prefixes))
+    pattern = f"{_PATH_START}(?:{alternatives}){_PATH_REST}"
+    text = re.sub(pattern, lambda match: map_path(match[0]), text)
+    return replace(found, first_error=replace(error, text=text, file=file))
 
 
 _LINES_BEFORE, _LINES_AFTER = 5, 2
@@ -127,10 +112,7 @@ def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, .
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}
     before = (lines.get(offset, "") for offset in range(first, number))
     context = [line.strip() for line in before if _REQUIRED_FROM.search(line)][-1:]
-    following = [lines.get(number + offset, "") for offset in (1, 2)]
-    source = (
-        [f"|{_GUTTER.sub('', line)}" for line in following]
-        if _MARKER_LINE.match(following[1])
-        else []
-    )
-    return tuple(line[:_MAX_EXCERPT_LENGTH] for line in (*context, *source))
+    source, marker = lines.get(number + 1, ""), lines.get(number + 2, "")
+    if _MARKER_LINE.match(marker):
+        context += [f"|{_GUTTER.sub('', line)}" for line in (source, marker)]
+    return tuple(line[:_MAX_EXCERPT_LENGTH] for line in context)

@@ -56,47 +56,34 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [
-        _refine_to_conflict(candidate, lines, failures)
-        for candidate in log.match_failures(failures, start)
-        if _is_blocking(candidate, lines)
+        _refine_to_conflict(match, lines, failures)
+        for match in log.match_failures(failures, start)
+        if _is_blocking(match, lines)
     ]
     error = find_first_error(lines)
-    by_rank = {
-        rank: [candidate for candidate in matches if candidate.failure.rank == rank]
-        for rank in ("cause", "consequence", "notice", "rest")
-    }
-    match = _choose_match(by_rank, lines, error)
-    slugs = tuple(
-        dict.fromkeys(
-            candidate.failure.slug for candidate in matches if candidate.failure.rank != "rest"
-        )
-    )
+    match = _choose_match(matches, lines, error)
     if match is None:
-        return Diagnosis(None, slugs, error)
-    line = lines[match.at]
-    first_error = error if match.failure.rank == "rest" else parse_error(line)
-    if (
-        first_error
-        and match.failure.slug == CONFLICT_SLUG
-        and (conflict := _find_conflict_at(match, lines))
-    ):
-        first_error = replace(first_error, text=conflict)
-    return Diagnosis(match.failure, (match.failure.slug,), first_error, line.unit)
+        slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
+        return Diagnosis(None, tuple(dict.fromkeys(slugs)), error)
+    line, failure = lines[match.at], match.failure
+    first_error = error if failure.rank == "rest" else parse_error(line)
+    if first_error and failure.slug == CONFLICT_SLUG:
+        conflict = _find_conflict_at(match, lines)
+        first_error = replace(first_error, text=conflict or first_error.text)
+    return Diagnosis(failure, (failure.slug,), first_error, line.unit)
 
 
 def _refine_to_conflict(
-    hit: FailureMatch, lines: Sequence[LogLine], failures: Sequence[Failure]
+    match: FailureMatch, lines: Sequence[LogLine], failures: Sequence[Failure]
 ) -> FailureMatch:
-    """Return the hit as a resolver conflict if uv explains a missing version by one."""
-    if hit.failure.slug != "no-matching-distribution" or not _find_conflict_at(hit, lines):
-        return hit
-    return replace(
-        hit, failure=next(failure for failure in failures if failure.slug == CONFLICT_SLUG)
-    )
+    """Return the match as a resolver conflict if uv explains a missing version by one."""
+    if match.failure.slug != "no-matching-distribution" or not _find_conflict_at(match, lines):
+        return match
+    return replace(match, failure=next(one for one in failures if one.slug == CONFLICT_SLUG))
 
 
-def _find_conflict_at(hit: FailureMatch, lines: Sequence[LogLine]) -> str:
-    return find_conflict(line.text for line in lines[hit.at : hit.at + _RESOLVER_MESSAGE_LINES])
+def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
+    return find_conflict(line.text for line in lines[match.at : match.at + _RESOLVER_MESSAGE_LINES])
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
@@ -114,50 +101,42 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
     return start
 
 
-def _is_blocking(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
+def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
     """Return True if this failure stopped the build."""
-    line, after = lines[hit.at], lines[hit.at + 1 :]
+    line, after = lines[match.at], lines[match.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
         return False
     if is_warning(line.text) and any(_BUILD_PROGRESS.search(other.text) for other in after):
         return False
-    return hit.failure.rank != "notice" or not any(
-        _BUILD_CONTINUES.search(other.text) for other in after
-    )
+    is_notice = match.failure.rank == "notice"
+    return not (is_notice and any(_BUILD_CONTINUES.search(other.text) for other in after))
 
 
 def _choose_match(
-    by_rank: dict[str, list[FailureMatch]], lines: Sequence[LogLine], error: FirstError | None
+    matches: Sequence[FailureMatch], lines: Sequence[LogLine], error: FirstError | None
 ) -> FailureMatch | None:
-    if causes := by_rank["cause"]:
-        is_uncertain = _has_earlier_failure(causes[0], lines) or _has_earlier_cmake_error(
-            causes[0], lines
-        )
-        return None if is_uncertain else causes[0]
-    if consequences := by_rank["consequence"]:
-        before = lines[: consequences[0].at]
-        return None if any(is_compiler_error(line) for line in before) else consequences[0]
+    """Return the cause of the failure, None if it is not certain."""
+    firsts: dict[str, FailureMatch] = {}  # by rank
+    for match in matches:
+        firsts.setdefault(match.failure.rank, match)
+    if cause := firsts.get("cause"):
+        return None if _has_unknown_error_before(cause, lines) else cause
+    if consequence := firsts.get("consequence"):
+        before = lines[: consequence.at]
+        return None if any(is_compiler_error(line) for line in before) else consequence
     if error is None or not any(is_error(line) for line in lines):
-        return next(iter(by_rank["notice"] or by_rank["rest"]), None)
+        return firsts.get("notice") or firsts.get("rest")
     return None
 
 
-def _has_earlier_failure(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if another edge failed before, with an unknown error."""
-    unit = lines[hit.at].unit
-    return any(
-        line.failed and line.unit != unit and is_compiler_error(line) for line in lines[: hit.at]
-    )
-
-
-def _has_earlier_cmake_error(hit: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if CMake printed an unknown error before this one.
+def _has_unknown_error_before(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
+    """Return True if another edge failed before with an unknown error, or CMake printed one.
 
     CMake continues after errors.
     """
-    errors = [
-        index
-        for index in range(hit.at + 1)
-        if lines[index].text.lstrip().startswith("CMake Error ")
-    ]
-    return len(errors) > 1 and hit.at - errors[-1] <= _CMAKE_MESSAGE_LINES
+    unit, before = lines[match.at].unit, lines[: match.at]
+    if any(line.failed and line.unit != unit and is_compiler_error(line) for line in before):
+        return True
+    starts = (line.text.lstrip().startswith("CMake Error ") for line in lines[: match.at + 1])
+    errors = [index for index, is_start in enumerate(starts) if is_start]
+    return len(errors) > 1 and match.at - errors[-1] <= _CMAKE_MESSAGE_LINES

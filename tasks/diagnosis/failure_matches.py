@@ -37,8 +37,9 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
             literal += token[0][-1].lower()
             continue
         if kind == "maybe":  # the element before it is optional
-            literal = literal[:-1] if literal else _drop_last_part(alternatives[-1])
-        _end_literal(literal, alternatives)
+            alternatives[-1] = alternatives[-1] if literal else alternatives[-1][:-1]
+            literal = literal[:-1]
+        alternatives[-1] += [frozenset({literal})] if literal else []
         literal = ""
         if kind == "open":
             stack.append(alternatives)
@@ -46,44 +47,32 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
         elif kind == "close":
             group, alternatives = _choose_literals(alternatives), stack.pop()
             alternatives[-1].append(group or frozenset())
-        else:
-            alternatives += [[]] if kind == "bar" else []
-            alternatives[-1] += [frozenset[str]()] if kind in {"set", "other"} else []
-    _end_literal(literal, alternatives)
+        elif kind == "bar":
+            alternatives.append([])
+        elif kind in {"set", "other"}:
+            alternatives[-1].append(frozenset())
+    alternatives[-1] += [frozenset({literal})] if literal else []
     return _choose_literals(alternatives)
-
-
-def _drop_last_part(parts: list[LiteralTexts]) -> str:
-    if parts:
-        parts.pop()
-    return ""
-
-
-def _end_literal(run: str, alternatives: list[list[LiteralTexts]]) -> None:
-    if run:
-        alternatives[-1].append(frozenset({run}))
 
 
 def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
     """Return the best literals of all alternatives together."""
-    literals: set[str] = set()
-    for parts in alternatives:
-        best = max(parts, key=_compute_min_length, default=frozenset[str]())
-        if _compute_min_length(best) < _MIN_LITERAL_LENGTH:
-            return None
-        literals |= best
-    return frozenset(literals)
 
+    def compute_min_length(texts: LiteralTexts) -> int:
+        return min(map(len, texts), default=0)
 
-def _compute_min_length(texts: LiteralTexts) -> int:
-    return min(map(len, texts), default=0)
+    best = [max(parts, key=compute_min_length, default=frozenset()) for parts in alternatives]
+    if any(compute_min_length(texts) < _MIN_LITERAL_LENGTH for texts in best):
+        return None
+    return frozenset().union(*best)
 
 
 _NEARBY_LINES = 40  # lines
 _WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler output
 _MAX_WRAPPED_LENGTH = 300  # characters of each
 _QUOTE = "[\"'“”„‘’「」《》]"
-_RANK_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
+_RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
+_WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
 _MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
@@ -116,23 +105,23 @@ class ParsedLog:
     def find_lines(self, failures: Sequence[Failure], slugs: Collection[str]) -> Iterator[LogLine]:
         """Yield the lines that match one of the failures with these slugs."""
         for index, matched in self._match_lines(failures).items():
-            if any(
-                failure.slug in slugs and _has_nearby_pattern(failure, self.lines, index)
-                for failure in matched
-            ):
+            named = (one for one in matched if one.slug in slugs)
+            if any(_has_nearby_pattern(one, self.lines, index) for one in named):
                 yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
-        """Yield the most specific failure for each line from `start` on; indexes start there."""
+        """Yield the most specific failure for each line from `start` on; indexes start there.
+
+        If that is a hint, yield all hints.
+        """
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
-            if index >= start:
-                confirmed = [
-                    failure
-                    for failure in matched
-                    if _has_nearby_pattern(failure, lines, index - start)
-                ]
-                yield from _select_best_matches(confirmed, index - start)
+            at = index - start
+            confirmed = [one for one in matched if at >= 0 and _has_nearby_pattern(one, lines, at)]
+            best = min(confirmed, key=lambda one: _RANKS.index(one.rank), default=None)
+            for one in confirmed:
+                if best and (one is best or one.rank == best.rank == "hint"):
+                    yield FailureMatch(one, at)
 
     def _match_lines(self, failures: Sequence[Failure]) -> Mapping[int, tuple[Failure, ...]]:
         if self._failures != failures:
@@ -144,44 +133,26 @@ def _match_lines(
     failures: Sequence[Failure], lines: Sequence[LogLine]
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
     """Yield the index of each matching line, with the failures that its text matches."""
-    windows = any(
-        re.search(
-            r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", log_line.text
-        )
-        for log_line in lines
-    )
+    windows = any(_WINDOWS_TEXT.search(line.text) for line in lines)
     applicable = [one for one in failures if windows or not one.platform]
     matches_by_text: dict[str, tuple[Failure, ...]] = {}
     for index, line in enumerate(lines):
-        if not line.text.strip() or not _is_relevant(line.text):
+        text = line.text.strip()
+        is_irrelevant = is_noise(line.text) or text.startswith("raise ")
+        if not text or (is_irrelevant and not is_warning(line.text)):
             continue
         wrapped = _join_wrapped_lines(lines, index)
         key = re.sub(r"\d+", "0", wrapped)
         if key not in matches_by_text:
-            matches_by_text[key] = tuple(
-                one for one in applicable if _is_match(one, line.text, wrapped)
-            )
+            matched = (one for one in applicable if _is_match(one, line.text, wrapped))
+            matches_by_text[key] = tuple(matched)
         if matches_by_text[key]:
             yield index, matches_by_text[key]
-
-
-def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:
-    """Yield the most specific failure; if that is a hint, all hints."""
-    best = min(met, key=lambda one: _RANK_ORDER[one.rank], default=None)
-    if best is None:
-        return
-    yield from (
-        FailureMatch(one, at) for one in met if one is best or one.rank == best.rank == "hint"
-    )
 
 
 def is_warning(text: str) -> bool:
     """Return True if the line is only a warning, which may still be the cause."""
     return bool(_WARNING_MESSAGE.match(text))
-
-
-def _is_relevant(text: str) -> bool:
-    return is_warning(text) or not (is_noise(text) or text.lstrip().startswith("raise "))
 
 
 def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
@@ -192,34 +163,16 @@ def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
 
 
 def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
-    if not _can_match(failure, wrapped):
+    literals = _collect_literals(failure.patterns, failure.headers)
+    lower = wrapped.lower()
+    if literals is not None and not any(literal in lower for literal in literals):
         return False
-    first_length = len(text.strip())
     pattern = _compile_patterns(failure.patterns, failure.headers)
-    match = pattern.search(text)
-    if not match:
+    if not pattern.search(text):
         match = pattern.search(wrapped)
-        if not match or match.start() >= first_length:
+        if not match or match.start() >= len(text.strip()):
             return False
     return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
-
-
-def _can_match(failure: Failure, wrapped: str) -> bool:
-    texts = _collect_literals(failure.patterns, failure.headers)
-    if texts is None:
-        return True
-    lower = wrapped.lower()
-    return any(text in lower for text in texts)
-
-
-@cache
-def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the literals of all patterns, None if a pattern has none."""
-    literals = [
-        find_required_literals(pattern)
-        for pattern in (*patterns, *map(_build_header_pattern, headers))
-    ]
-    return None if None in literals else frozenset().union(*filter(None, literals))
 
 
 def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:
@@ -228,6 +181,14 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
     pattern = _compile_patterns(failure.near, ())
     nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
     return any(pattern.search(line.text) for line in nearby)
+
+
+@cache
+def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the literals of all patterns, None if a pattern has none."""
+    expressions = (*patterns, *map(_build_header_pattern, headers))
+    literals = [find_required_literals(expression) for expression in expressions]
+    return None if None in literals else frozenset().union(*filter(None, literals))
 
 
 @cache

@@ -1,8 +1,7 @@
 """Read the relevant lines of a log of any size and encoding, with their numbers, in one pass.
 
-The log is read in blocks with bounded memory. Of a log of gigabytes the head, the end and the lines
-around each error keyword are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes
-are replaced.
+Memory is bounded: of a log of gigabytes the head, the end and the lines around each error keyword
+are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes are replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BufferedReader
 from itertools import accumulate, islice
 from pathlib import Path
@@ -22,9 +22,7 @@ from tasks.diagnosis.log_lines import RawLine
 
 _BLOCK = 1 << 20
 _PEEK_BYTES = 4096
-_MAX_LINE_BYTES = (
-    1 << 16
-)  # a longer line is split, so that files without line ends can be read, too
+_MAX_LINE_BYTES = 1 << 16  # longer lines are split: a file may have no line ends
 _HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
 _CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
 _DENSE = 20  # if more than one in this many lines has the keyword, each line is searched
@@ -35,23 +33,12 @@ _ERROR_KEYWORDS = tuple(
         *("no such", "no space", "undefined", "unsupported", "denied", "unable to", "died "),
         *("mismatch", "not compatible", "terminated", "retrying (", "signal ", "\u9519\u8bef"),
         *("\u30a8\u30e9\u30fc", "fehler", "failure", "refused", "not a git", "successfully "),
-        *(
-            "is required",
-            "pip's",
-            "segmentation",
-            "incompatible",
-            "out of memory",
-            "no module",
-            "timed out",
-            "$ /",
-            *("ошибка", "오류", "espacio", "осталось"),
-        ),
+        *("is required", "pip's", "segmentation", "incompatible", "out of memory", "no module"),
+        *("timed out", "$ /", "ошибка", "오류", "espacio", "осталось"),
     )
 )
-_WERROR_FLAGS = (
-    (b"-wno-error", b"-wno-....."),
-    (b"-werror", b"-w....."),
-)  # replaced by text of the same length
+# replaced by text of the same length
+_WERROR_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))
 _WARNING_BYTES = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
 _DIGITS = b"0123456789abcdef"  # characters of numbers and digests
 _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
@@ -77,15 +64,9 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
             before = _skip_lines(file, begun)
             yield from _select_lines(_number_blocks(_read_blocks(file, wide), before + 1))
     except OSError as error:
-        raise _build_unreadable_error(path, error) from error
-
-
-def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
-    return TorchyardError(
-        f"the log cannot be read: {error.strerror or error}",
-        location=str(log),
-        hint="name a file with doit diagnose --log FILE",
-    )
+        message = f"the log cannot be read: {error.strerror or error}"
+        hint = "name another log: doit diagnose --log FILE"
+        raise TorchyardError(message, location=str(path), hint=hint) from error
 
 
 def _skip_lines(file: BufferedReader, end: int) -> int:
@@ -99,15 +80,11 @@ def _skip_lines(file: BufferedReader, end: int) -> int:
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
     """Yield the rest of the file in blocks of whole lines; UTF-16 is converted to UTF-8."""
+    pieces = iter(lambda: file.read(_BLOCK), b"")
     if wide:
-        from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
+        from codecs import iterdecode  # noqa: PLC0415 - few logs need it
 
-        decoder = getincrementaldecoder(wide)("replace")
-        pieces: Iterator[bytes] = (
-            decoder.decode(data).encode() for data in iter(lambda: file.read(_BLOCK), b"")
-        )
-    else:
-        pieces = iter(lambda: file.read(_BLOCK), b"")
+        pieces = (text.encode() for text in iterdecode(pieces, wide, "replace"))
     rest = b""
     for piece in pieces:
         data = rest + piece
@@ -157,16 +134,9 @@ def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
         indexes.update(unmatched[index] for index in positions)
         if len(positions) > len(unmatched) // _DENSE:
             removed = set(positions)
-            unmatched = [
-                index for position, index in enumerate(unmatched) if position not in removed
-            ]
-            unmatched_lines = _UnmatchedLines(
-                [
-                    text
-                    for position, text in enumerate(unmatched_lines.lines)
-                    if position not in removed
-                ]
-            )
+            kept = [index for index in range(len(unmatched)) if index not in removed]
+            unmatched = [unmatched[index] for index in kept]
+            unmatched_lines = _UnmatchedLines([unmatched_lines.lines[index] for index in kept])
     return sorted(indexes)
 
 
@@ -194,7 +164,7 @@ class _LineShapes:
     """Counts of lines that differ only in numbers: the thousandth has no new information."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
 
     def is_new(self, line: bytes) -> bool:
         """Return True if the line is not a warning, and few lines of its shape came before."""
@@ -203,23 +173,23 @@ class _LineShapes:
         if b"arning" in line and _WARNING_BYTES.search(line):
             return False
         shape = line[:300].translate(None, _DIGITS)
-        if len(self._seen) >= _MAX_SHAPES:
-            self._seen.clear()
-        self._seen[shape] = count = self._seen.get(shape, 0) + 1
+        if len(self._counts) >= _MAX_SHAPES:
+            self._counts.clear()
+        self._counts[shape] = count = self._counts.get(shape, 0) + 1
         return count <= _MAX_ALIKE
 
 
 def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
     """Yield the head, the lines around keywords, and the end."""
     end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
-    kept_count = last = 0
+    kept_count = last = head = 0
     shapes = _LineShapes()
-    head = 0
     for number, lines, words in blocks:
-        head = head or number + _HEAD_LINES
-        keyword_indexes = [index for index in words if shapes.is_new(lines[index])]
-        for first, after in _list_spans(number, len(lines), keyword_indexes, head):
-            for index in range(max(first, last + 1), after):
+        head, after_block = head or number + _HEAD_LINES, number + len(lines)
+        keyword_numbers = [number + index for index in words if shapes.is_new(lines[index])]
+        spans = [(one - _CONTEXT_BEFORE, one + _CONTEXT_AFTER + 1) for one in keyword_numbers]
+        for first, after in ((number, head), *spans):
+            for index in range(max(first, number, last + 1), min(after, after_block)):
                 if kept_count < _MAX_KEPT_LINES:
                     kept_count, last = kept_count + 1, index
                     yield from _split_raw_lines(index, lines[index - number])
@@ -230,20 +200,6 @@ def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Itera
             yield from _split_raw_lines(index, line)
 
 
-def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lines to keep, in order.
-
-    All lines before `head` are kept, then those around keywords.
-    """
-    if number < head:
-        yield number, min(head, number + count)
-    for index in words:
-        yield (
-            max(number, number + index - _CONTEXT_BEFORE),
-            min(number + count, number + index + _CONTEXT_AFTER + 1),
-        )
-
-
 def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
     """Yield the texts of a line; progress that is overwritten with carriage returns has several."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
@@ -252,21 +208,15 @@ def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
 
 def decode_line(line: bytes) -> str:
     """Decode the bytes with the first encoding that fits."""
-    try:
+    with suppress(UnicodeDecodeError):
         return line.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
     if not re.search(rb"[\x80-\xff]{2}", line):
-        return line.decode(
-            "cp1252", "replace"
-        )  # umlauts are single bytes; Chinese characters are not
+        return line.decode("cp1252", "replace")  # umlauts are single bytes, unlike Chinese
     for encoding in ("cp932", "gb18030"):
-        try:
+        with suppress(UnicodeDecodeError):
             text = line.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if encoding != "cp932" or re.search("[\u3040-\u309f]", text):
-            return text
+            if encoding != "cp932" or re.search("[\u3040-\u309f]", text):
+                return text
     return line.decode("utf-8", "replace")
 
 

@@ -100,7 +100,7 @@ _TRANSLATIONS = {
     ),
 }  # fmt: skip
 _TRANSLATION_PATTERNS = tuple(
-    (re.compile("|".join(said)), english) for english, said in _TRANSLATIONS.items()
+    (re.compile("|".join(foreign)), english) for english, foreign in _TRANSLATIONS.items()
 )
 _WITHOUT_ACCENTS = re.compile(
     r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"

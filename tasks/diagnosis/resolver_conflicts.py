@@ -41,17 +41,13 @@ class _Requirement:
 
 
 def find_conflict(lines: Iterable[str]) -> str:
-    """Return two conflicting requirements as a sentence, "" if none were found.
-
-    For example, the index may lack a version instead.
-    """
+    """Return two conflicting requirements as a sentence, "" if none were found."""
     requirements = list(_parse_requirements(_extract_explanation(lines)))
     for one, other in combinations(requirements, 2):
         if one.name == other.name and _is_exclusive(one.specifier, other.specifier):
+            # uv names a constraint after a dependency
             is_same_origin = one.who == other.who and one.who != "you require"
-            origin = (
-                _CONSTRAINT if is_same_origin else other.who
-            )  # uv names a constraint after a dependency
+            origin = _CONSTRAINT if is_same_origin else other.who
             return f"{one.who} {one.text}, and {origin} {other.text}"
     return ""
 
@@ -76,19 +72,15 @@ def _parse_requirements(text: str) -> Iterator[_Requirement]:
         elif match["because"]:
             origin, is_conclusion = _CONSTRAINT, False
         elif match["you"]:
-            origin, is_conclusion = (
-                "you require",
-                is_conclusion and "user" not in match["you"].lower(),
-            )
+            origin = "you require"
+            is_conclusion = is_conclusion and "user" not in match["you"].lower()
         elif match["who"]:
             origin = f"{match['who']} depends on"
-            is_conclusion = (
-                is_conclusion and " " not in match["who"]
-            )  # pip's list draws no conclusions
+            # pip's list draws no conclusions
+            is_conclusion = is_conclusion and " " not in match["who"]
         elif not is_conclusion and match["name"].lower() != "python":
-            specifier = match["specifier"].strip(" ,")
-            requirement = match[0].strip(" ,.")
-            yield _Requirement(canonicalize_name(match["name"]), specifier, requirement, origin)
+            name, specifier = canonicalize_name(match["name"]), match["specifier"].strip(" ,")
+            yield _Requirement(name, specifier, match[0].strip(" ,."), origin)
 
 
 def _is_exclusive(one: str, other: str) -> bool:

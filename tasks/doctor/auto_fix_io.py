@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import MissingCodeError, TorchyardError
@@ -34,7 +35,7 @@ class AutoFix:
 
     description: str
     job: Any
-    before: Callable[[], None] = lambda: None
+    before: Callable[[], object] = lambda: None
 
 
 def run_with_auto_fix(
@@ -42,52 +43,40 @@ def run_with_auto_fix(
 ) -> tuple[tuple[Any, ...], str]:
     """Run the stage; return its outputs and the description of the applied fix, "" for none.
 
-    Raises the stage's `TorchyardError`, with the cause that its log shows.
+    Raises the stage's `TorchyardError`, with the cause that its log shows. An error with a hint
+    gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
             return run(stage.job), ""
         except TorchyardError as error:
-            fix = _find_auto_fix(stage, error, profile, memory)
+            has_hint = bool(error.hint)
+            explanation = _explain_safely(stage, error, profile, memory)
+            if explanation is None or has_hint or not profile.loaded.settings.build.auto_fix:
+                raise
+            fix = _choose_auto_fix(stage, explanation, profile)
             if fix is None:
                 raise
             print_warning(
-                f"{stage.name} failed: {error.cause}. By build.auto_fix, once: {fix.description}"
+                f"{stage.name} failed: {error.cause}. "
+                f"build.auto_fix runs the stage once more, with {fix.description}"
             )
-    return _run_auto_fix(stage, run, profile, fix), fix.description
-
-
-def _run_auto_fix(
-    stage: Stage, run: StageAction, profile: Profile, cure: AutoFix
-) -> tuple[Any, ...]:
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
-            cure.before()
-            outputs = run(cure.job)
+            fix.before()
+            outputs = run(fix.job)
         except TorchyardError as error:
             _explain_safely(stage, error, profile, memory)
-            error.hint = "; ".join(
-                filter(None, (error.hint, f"build.auto_fix has tried: {cure.description}"))
-            )
-            print_warning(f"{stage.name} failed again, after {cure.description}")
+            attempt = f"build.auto_fix already tried {fix.description}"
+            error.hint = "; ".join(filter(None, (error.hint, attempt)))
+            print_warning(f"{stage.name} failed again with {fix.description}")
             raise
-    print_line(f"{stage.name} went well after {cure.description}")
-    return outputs
-
-
-def _find_auto_fix(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
-) -> AutoFix | None:
-    """Return the fix for the error; None if the error already has a hint, or auto-fix is off."""
-    has_hint = bool(error.hint)
-    explanation = _explain_safely(stage, error, profile, seen)
-    if explanation is None or has_hint or not profile.loaded.settings.build.auto_fix:
-        return None
-    return choose_auto_fix(stage, explanation, profile)
+    print_line(f"{stage.name} succeeded with {fix.description}")
+    return outputs, fix.description
 
 
 def _explain_safely(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: ObservedMemory
+    stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
     """Explain the error.
 
@@ -96,30 +85,37 @@ def _explain_safely(
     try:
         if isinstance(error, MissingCodeError):
             error.hint = host_hints_io.suggest_other_torch(profile)
-        return explain_failure_io.explain_error(stage, error, profile, seen)
+        return explain_failure_io.explain_error(stage, error, profile, memory)
     except (TorchyardError, OSError):
         return None
     except Exception as bug:  # noqa: BLE001 - the stage's error must be reported
-        print_warning(
-            f"why {stage.name} failed could not be looked for: {type(bug).__name__}: {bug}"
-        )
+        reason = f"{type(bug).__name__}: {bug}"
+        print_warning(f"the diagnosis of the failed stage {stage.name} crashed: {reason}")
         return None
 
 
-def choose_auto_fix(stage: Stage, told: FailureExplanation, profile: Profile) -> AutoFix | None:
-    """Return the fix for the diagnosed failure; None without a fix, or if it is already applied."""
-    kind, _, header = (told.found.failure.auto_fix if told.found.failure else "").partition(" ")
+def _choose_auto_fix(
+    stage: Stage, explanation: FailureExplanation, profile: Profile
+) -> AutoFix | None:
+    """Return the fix for the diagnosed failure; None without a fix, or if it is already applied.
+
+    An extension itself is never built in isolation, only its requirements.
+    """
+    job, is_extension = stage.job, stage.kind == "extensions"
+    failure = explanation.found.failure
+    kind, _, header = (failure.auto_fix if failure else "").partition(" ")
     match kind:
         case "fewer-jobs":
             return _reduce_jobs(stage)
         case "submodules":
             return _fetch_submodules(stage, profile)
-        case "forced-include":
-            return _force_include(stage, header)
-        case "no-build-isolation":
-            return _disable_build_isolation(stage)
-        case _:
-            return None
+        case "forced-include" if is_extension and header not in job.includes:
+            includes = (*job.includes, header)
+            return AutoFix(f"includes: [{', '.join(includes)}]", replace(job, includes=includes))
+        case "no-build-isolation" if is_extension and job.requires and job.isolated:
+            description = f"--no-build-isolation for {', '.join(job.requires)}"
+            return AutoFix(description, replace(job, isolated=False))
+    return None
 
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
@@ -140,26 +136,5 @@ def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
         return None
     if not source.tree.is_relative_to(profile.layout.build):
         return None
-
-    def update_source_submodules() -> None:
-        git.update_submodules(source.tree, mirrors=source.mirrors, log=stage.job.log)
-
-    return AutoFix("git submodule sync and update", stage.job, update_source_submodules)
-
-
-def _force_include(stage: Stage, header: str) -> AutoFix | None:
-    if stage.kind != "extensions" or header in stage.job.includes:
-        return None
-    job = replace(stage.job, includes=(*stage.job.includes, header))
-    return AutoFix(f"includes: [{', '.join(job.includes)}]", job)
-
-
-def _disable_build_isolation(stage: Stage) -> AutoFix | None:
-    """Build the requirements of an extension without isolation.
-
-    The extension itself is never built in isolation.
-    """
-    if stage.kind != "extensions" or not stage.job.requires or not stage.job.isolated:
-        return None
-    description = f"--no-build-isolation for {', '.join(stage.job.requires)}"
-    return AutoFix(description, replace(stage.job, isolated=False))
+    update = partial(git.update_submodules, source.tree, mirrors=source.mirrors, log=stage.job.log)
+    return AutoFix("git submodule sync and update", stage.job, update)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # "ignored" is a problem that doctor.ignore names: set by the report, never by a check
 Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
+NO_PROFILE = "the profile does not open"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class CheckResult:
     known: str = ""
 
 
+Results = Iterator[CheckResult]
+
+
 def report_ok(check: CheckId, seen: str, subject: str = "") -> CheckResult:
     """Return a result without a problem."""
     return CheckResult(check, "ok", subject or check, seen)
@@ -47,19 +52,17 @@ def report_problem(check: CheckId, seen: str, todo: str, subject: str = "") -> C
     return CheckResult(check, "problem", subject or check, seen, todo)
 
 
-def report_unchecked(check: CheckId, why: str = "could not be looked at here") -> CheckResult:
+def report_unchecked(check: CheckId, why: str = "not inspected on this host") -> CheckResult:
     """Return the result of a check that could not be made."""
     return CheckResult(check, "not checked", check, why)
 
 
-def format_install_hint(knowledge: Knowledge, s: HostFacts, asked: str) -> str:
+def format_install_hint(knowledge: Knowledge, s: HostFacts, package: str) -> str:
     """Return how to install a package on this host, as a command to copy if one is known."""
-    install_command = package_managers.find_install_command(knowledge, s.systems, asked)
-    return (
-        format_command(install_command)
-        if install_command
-        else package_managers.format_install_hint(knowledge, s.systems, asked)
-    )
+    command = package_managers.find_install_command(knowledge, s.systems, package)
+    if command:
+        return format_command(command)
+    return package_managers.format_install_hint(knowledge, s.systems, package)
 
 
 def format_command(text: str, before: str = "") -> str:

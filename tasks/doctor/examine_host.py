@@ -45,28 +45,42 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     """
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
-    job = find_deps_job(profile)
+    deps, source = find_deps_job(profile), _find_source_job(profile)
     extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
-    layout, build = profile.layout, profile.loaded.settings.build
+    layout, settings, choice = profile.layout, profile.loaded.settings, profile.choice
+    path_type = type(layout.build)
+    own_folders = [(job, path_type(job.location)) for job in extensions if job.kind == "path"]
+    has_own_tree = source is not None and source.kind == "path"
+    checkouts = [("source.path", source.tree)] if source and has_own_tree else []
+    torch = choice.python.torch if choice.strategy == "existing" else None
+    # a file that exists if most of the disk space is already used
+    manifest = layout.compute_manifest_path("wheel")
+    build = settings.build
     return ProbeRequest(
         root=root,
         host=host,
-        places=tuple(_list_profile_places(profile)),
+        # with source.path, PyTorch is built in the user's tree: most of the space is used there
+        places=tuple(
+            list_build_places(layout, source.tree if source and has_own_tree else layout.build)
+        ),
         build=layout.build,
         venv=layout.venv,
-        torch=_find_existing_torch(profile),
-        begun=tuple(_list_started_build_files(profile)),
-        into=profile.loaded.settings.install.into or "",
+        torch=path_type(torch.folder) if torch else None,
+        begun=(source.tree / "build" / "CMakeCache.txt" if source else manifest,),
+        into=settings.install.into or "",
         installed=layout.compute_manifest_path("install"),
-        cc=job.cc if job else None,
-        cxx=job.cxx if job else None,
-        limits=job.limits if job else CompilerLimits(),
-        toolkit_home=profile.choice.toolkit.home,
-        urls=tuple(_list_required_urls(profile)),
-        distributions=tuple(extension.name for extension in extensions),
-        sources=tuple((extension.name, extension.original) for extension in extensions),
-        own=tuple(_list_path_extensions(profile)),
-        checkouts=tuple(_list_user_checkouts(profile)),
+        cc=deps.cc if deps else None,
+        cxx=deps.cxx if deps else None,
+        limits=deps.limits if deps else CompilerLimits(),
+        toolkit_home=choice.toolkit.home,
+        urls=() if settings.offline else tuple(_list_required_urls(profile)),
+        distributions=tuple(job.name for job in extensions),
+        sources=tuple((job.name, job.original) for job in extensions),
+        own=tuple((job.name, folder, folder / job.subdirectory) for job, folder in own_folders),
+        checkouts=(
+            *checkouts,
+            *((f"extensions ({job.name}).path", folder) for job, folder in own_folders),
+        ),
         workers=compile_workers.build_distribution_settings(
             build.distribute, build.hosts, layout.build
         ),
@@ -78,41 +92,6 @@ def _find_source_job(profile: Profile) -> SourceJob | None:
     return job
 
 
-def _list_path_extensions(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
-    for stage in profile.plan.find_stages("extensions"):
-        if stage.job.kind == "path":
-            folder = type(profile.layout.build)(stage.job.location)
-            yield stage.job.name, folder, folder / stage.job.subdirectory
-
-
-def _list_user_checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
-    """Yield the setting and the folder of every source that the user keeps in a folder."""
-    source = _find_source_job(profile)
-    if source and source.kind == "path":
-        yield "source.path", source.tree
-    yield from (
-        (f"extensions ({name}).path", folder) for name, folder, _ in _list_path_extensions(profile)
-    )
-
-
-def _find_existing_torch(profile: Profile) -> PurePath | None:
-    """Return the folder of the interpreter's torch, for strategy `existing`."""
-    torch = profile.choice.python.torch
-    if profile.choice.strategy != "existing" or not torch:
-        return None
-    return type(profile.layout.build)(torch.folder)
-
-
-def _list_profile_places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
-    """Yield the places that the profile's build writes to.
-
-    With source.path, PyTorch is built in the user's tree, so that most of the space is used there.
-    """
-    source = _find_source_job(profile)
-    tree = source.tree if source and source.kind == "path" else profile.layout.build
-    yield from list_build_places(profile.layout, tree)
-
-
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
     """Yield the places that a build writes to, in the checkout or in `tree`."""
     yield "build", tree
@@ -120,19 +99,10 @@ def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, Pur
     yield "wheels", layout.wheelhouse
 
 
-def _list_started_build_files(profile: Profile) -> Iterator[PurePath]:
-    """Yield files that exist if most of the disk space is already used."""
-    if source := _find_source_job(profile):
-        yield source.tree / "build" / "CMakeCache.txt"
-    else:
-        yield profile.layout.compute_manifest_path("wheel")
-
-
 def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
-    if profile.loaded.settings.offline:
-        return
     mirrors = profile.pinned_plan.mirrors if profile.pinned_plan else {}
-    yield replace(_resolve_index_url(_read_default_index(profile.knowledge), mirrors), usual=True)
+    default_index = str(profile.knowledge.pytorch_notes["indexes"]["pypi"])
+    yield replace(_resolve_index_url(default_index, mirrors), usual=True)
     if profile.choice.index:
         yield _resolve_index_url(profile.choice.index, mirrors)
     source = _find_source_job(profile)
@@ -147,10 +117,6 @@ def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
 def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
     index_url = apply_index_mirror(url, mirrors)
     return RequiredUrl(INDEX, index_url, instead_of="" if index_url == url else url)
-
-
-def _read_default_index(knowledge: Knowledge) -> str:
-    return str(knowledge.pytorch_notes["indexes"]["pypi"])
 
 
 _CHECKS = (
@@ -174,13 +140,9 @@ def check_host(
     s: HostFacts,
     profile: Profile | None,
     knowledge: Knowledge,
-    wanted: Collection[CheckId] = ALL_CHECK_IDS,
+    checks: Collection[CheckId] = ALL_CHECK_IDS,
 ) -> tuple[CheckResult, ...]:
-    """Return the results of the wanted checks; without `profile` it could not be opened."""
-    results = [
-        symptom
-        for check in _CHECKS
-        for symptom in check(s, profile, knowledge)
-        if symptom.id in wanted
-    ]
-    return tuple(sorted(results, key=lambda symptom: CHECK_IDS.index(symptom.id)))
+    """Return the results of these checks; without `profile` it could not be opened."""
+    results = (found for check in _CHECKS for found in check(s, profile, knowledge))
+    selected = [found for found in results if found.id in checks]
+    return tuple(sorted(selected, key=lambda found: CHECK_IDS.index(found.id)))

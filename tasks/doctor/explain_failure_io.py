@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,74 +40,54 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 
     Returns "" for an arch that is a target, and for any other failure.
     """
-    arch = _find_unsupported_arch(found)
-    if stage is None or stage.kind != "extensions" or not arch:
+    error = found.first_error
+    if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
         return ""
-    job = stage.job
+    match, job = _ARCH.search(error.text), stage.job
+    if found.failure.slug != "nvcc-arch-unsupported" or match is None:
+        return ""
+    arch = match[1]  # "37" of compute_37
     if arch in {target.sm.removeprefix("sm_").rstrip("af") for target in job.targets}:
         return ""
     message = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
-    entry = f"{job.name} among extensions of {settings_file}"
+    entry = f"extension {job.name} in {settings_file}"
+    pattern = re.compile(rf"(?<![\d.]){arch[:-1]}\.?{arch[-1]}(?![\d.])")  # 37, 3.7 and sm_37
     flags = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
-    if key := next(
-        (key for key, text in flags.items() if _compile_arch_pattern(arch).search(text)), ""
-    ):
-        return f"{message}: take it out of {key} of {entry}"
-    patch_hint = f"remove it with a patch: patches: [FILE.patch] with {entry}"
-    location = _find_arch_line(Path(job.tree), job.subdirectory, arch)
+    if key := next((key for key, text in flags.items() if pattern.search(text)), ""):
+        return f"{message}: remove it from {key} of {entry}"
+    patch_hint = f"remove it with a patch: set patches: [FILE.patch] of {entry}"
+    location = next(_find_arch_lines(Path(job.tree), job.subdirectory, pattern), None)
     if location is None:
-        return f"{message}, so the source of {job.name} names it in {job.original}: {patch_hint}"
+        return f"{message}, but the source of {job.name} in {job.original} names it: {patch_hint}"
     file, number = location
     original = Path(job.original) / file.relative_to(job.tree)
     return f"{message}. {original if original.is_file() else file}:{number} names it: {patch_hint}"
 
 
-def _find_unsupported_arch(found: Diagnosis) -> str:
-    """Return the digits of the arch, "37" of compute_37."""
-    if not found.failure or found.failure.slug != "nvcc-arch-unsupported" or not found.first_error:
-        return ""
-    match = _ARCH.search(found.first_error.text)
-    return match[1] if match else ""
-
-
-def _compile_arch_pattern(arch: str) -> re.Pattern[str]:
-    """Match 37, 3.7, compute_37 and sm_37."""
-    return re.compile(rf"(?<![\d.]){arch[:-1]}\.?{arch[-1]}(?![\d.])")
-
-
-def _find_arch_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int] | None:
-    """Return the file and line; search the folder that is built first, then those above it."""
-    build_folder = tree / subdirectory
-    folders = [
-        build_folder,
-        *(parent for parent in build_folder.parents if parent.is_relative_to(tree)),
-    ]
-    files = (
-        file for folder in folders for name in _BUILD_FILES for file in sorted(folder.glob(name))
-    )
-    lines = (
-        (file, line) for file in files if file.is_file() for line in _list_arch_lines(file, arch)
-    )
-    return next(lines, None)
-
-
-def _list_arch_lines(file: Path, arch: str) -> Iterator[int]:
-    """Yield the numbers of the lines that name the arch.
+def _find_arch_lines(
+    tree: Path, subdirectory: str, pattern: re.Pattern[str]
+) -> Iterator[tuple[Path, int]]:
+    """Yield the lines with the arch, of the folder that is built first, then of those above it.
 
     A number counts only near a word such as `gencode`, since Python versions look the same.
     """
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    for index, line in enumerate(lines):
-        code = line.partition("#")[0]
-        if not _compile_arch_pattern(arch).search(code) or "python" in code.lower():
-            continue
-        if _ARCH_SETTING.search("\n".join(lines[max(0, index - _LINES_ABOVE) : index + 1])):
-            yield index + 1
+    build_folder = tree / subdirectory
+    parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
+    for folder, name in product((build_folder, *parents), _BUILD_FILES):
+        for file in filter(Path.is_file, sorted(folder.glob(name))):
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            for index, line in enumerate(lines):
+                code = line.partition("#")[0]
+                nearby = lines[max(0, index - _LINES_ABOVE) : index + 1]
+                if not pattern.search(code) or "python" in code.lower():
+                    continue
+                if _ARCH_SETTING.search("\n".join(nearby)):
+                    yield file, index + 1
 
 
 @dataclass(frozen=True)
 class FailureExplanation:
-    """The diagnosis of a log and the remedy for this host.
+    """The diagnosis of a log and its remedy.
 
     Without a certain cause, the remedy is where to read on; "" if nothing failed.
     """
@@ -127,8 +108,8 @@ class FailureExplanation:
         if failure := self.found.failure:
             return f"{failure.cause} ({failure.slug})"
         if self.found.candidates:
-            return f"not sure; it could be {' or '.join(self.found.candidates)}"
-        return "not known" if self.found.first_error else ""
+            return f"not certain; possible causes: {', '.join(self.found.candidates)}"
+        return "unknown" if self.found.first_error else ""
 
 
 def explain_log(
@@ -138,86 +119,75 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is set for a log of that profile, `facts` if they are known."""
+    """Explain a log. `profile` is set for a log of that profile, `facts` if they are known.
+
+    The remedy for any other log names no fact of this host, and no command of torchyard.
+    """
     failures, log = knowledge.failures, Path(parsed.path or "")
-    diagnosis = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
-    excerpt = _extract_excerpt(parsed, diagnosis)
+    found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
+    failure, error = found.failure, found.first_error
     if stage and stage.kind == "extensions":
-        diagnosis = diagnosis_text.map_to_original(
-            diagnosis, stage.job.tree, stage.job.original, os.path.exists
-        )
-    if diagnosis.failure is None:
-        return FailureExplanation(log, diagnosis, _format_log_location(log, diagnosis), excerpt)
+        job = stage.job
+        found = diagnosis_text.map_to_original(found, job.tree, job.original, os.path.exists)
+    if failure is None:
+        location = f"read the lines around {log}:{error.number}" if error else ""
+        excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
+        return FailureExplanation(log, found, location, excerpt)
     if profile is None:
-        return FailureExplanation(
-            log,
-            diagnosis,
-            diagnosis_text.fill_remedy(
-                diagnosis.failure, host_hints_io.build_host_placeholders(knowledge)
-            ),
-        )
+        return FailureExplanation(log, found, diagnosis_text.remove_own_commands(failure.remedy))
     placeholders = host_hints_io.build_profile_placeholders(profile, stage, facts)
-    arch_hint = suggest_arch_removal(stage, diagnosis, placeholders["extensions_file"])
-    remedy = arch_hint or diagnosis_text.fill_remedy(diagnosis.failure, placeholders)
-    return FailureExplanation(log, diagnosis, add_profile_argument(remedy, profile.layout.profile))
-
-
-def _extract_excerpt(log: ParsedLog, found: Diagnosis) -> tuple[str, ...]:
-    """Return the source excerpt that the compiler printed, if no cause is known."""
-    if found.failure or not found.first_error:
-        return ()
-    return diagnosis_text.extract_source_excerpt(log.raws, found.first_error.number)
-
-
-def _format_log_location(log: Path, found: Diagnosis) -> str:
-    """Return where to read on in the log if no cause is known."""
-    return f"the lines around it: {log}:{found.first_error.number}" if found.first_error else ""
+    arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
+    remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)
+    return FailureExplanation(log, found, add_profile_argument(remedy, profile.layout.profile))
 
 
 def explain_error(
-    stage: Stage, error: TorchyardError, profile: Profile, seen: memory_monitor_io.ObservedMemory
+    stage: Stage, error: TorchyardError, profile: Profile, memory: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
     """Add the explanation to `error`, which failed the stage, and return it.
 
     Returns None if no command with a log failed. The facts of the run are written next to the log.
     """
     failed = _find_failed_command(error)
-    log = _find_log(failed) if failed else None
-    if failed is None or log is None or failed.parsed_log is None:
+    if failed is None or failed.parsed_log is None:
         return None
-    run_facts = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
-    facts = replace(run_facts, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
+    name, _, number = failed.location.rpartition(":")
+    log = Path(name)
+    if not number.isdecimal() or not log.is_file():
+        return None
+    facts = replace(
+        memory.collect_facts(log),
+        begun=failed.log_offset,
+        code=failed.code,
+        jobs=_read_job_count(stage),
+        compiler=_read_compiler(stage),
+    )
     memory_monitor_io.write_facts(log, facts)
     explanation = explain_log(failed.parsed_log, profile.knowledge, facts, profile, stage)
-    _add_explanation(
-        error, explanation, {known_failure.slug for known_failure in profile.knowledge.failures}
-    )
+    _add_explanation(error, explanation, {known.slug for known in profile.knowledge.failures})
     return explanation
 
 
 def _add_explanation(
-    error: TorchyardError, told: FailureExplanation, slugs: Collection[str]
+    error: TorchyardError, explanation: FailureExplanation, slugs: Collection[str]
 ) -> None:
     """Add the explanation to the error.
 
     A hand-written hint and its cause are kept, unless the facts of the run show another of `slugs`.
     """
-    error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
-    failure, first_error = told.found.failure, told.found.first_error
-    if failure and told.found.by and _names_other_cause(error.hint, failure.slug, slugs):
-        error.hint = ""
+    error.diagnosis, error.log = explanation.document, str(explanation.log)
+    error.excerpt = explanation.excerpt
+    failure, first_error = explanation.found.failure, explanation.found.first_error
+    if failure and explanation.found.by:
+        others = {slug for slug in slugs if slug != failure.slug}
+        if any(f"({other})" in error.hint for other in others):
+            error.hint = ""
     if not error.hint or (failure and f"({failure.slug})" not in error.hint):
-        error.cause = told.cause if failure or not error.hint else ""
-    error.hint = error.hint or told.remedy
+        error.cause = explanation.cause if failure or not error.hint else ""
+    error.hint = error.hint or explanation.remedy
     if first_error and isinstance(error, CommandFailedError) and error.exit_description:
-        error.message, error.location = (
-            f"{error.exit_description}: {first_error.text}",
-            f"{told.log}:{first_error.number}",
-        )
-
-
-def _names_other_cause(todo: str, slug: str, slugs: Collection[str]) -> bool:
-    return any(f"({other})" in todo for other in slugs if other != slug)
+        error.message = f"{error.exit_description}: {first_error.text}"
+        error.location = f"{explanation.log}:{first_error.number}"
 
 
 def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
@@ -225,12 +195,6 @@ def _find_failed_command(error: BaseException | None) -> CommandFailedError | No
     while error is not None and not isinstance(error, CommandFailedError):
         error = None if isinstance(error, InterruptedRunError) else error.__cause__
     return error
-
-
-def _find_log(failed: CommandFailedError) -> Path | None:
-    name, _, number = failed.location.rpartition(":")
-    log = Path(name)
-    return log if number.isdecimal() and log.is_file() else None
 
 
 def _read_job_count(stage: Stage) -> int | None:

@@ -24,10 +24,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: absolute path and version, path "" if it was not found.
-
-    `why` and `todo` are the message and the hint of the search.
-    """
+    """A program, path "" if not found; `why` and `todo` are message and hint of the search."""
 
     path: str = ""
     version: str = ""
@@ -37,11 +34,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class VisualStudio:
-    """An installation that vswhere found.
-
-    `version` is that of Visual Studio, "17.14.13"; `tools` that of the newest C++ toolset,
-    "14.44.35207", "" if it has none.
-    """
+    """An installation ("17.14.13"); `tools` is the version of its newest C++ toolset, or ""."""
 
     name: str
     version: str
@@ -51,10 +44,7 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk that contains the places in `holds`.
-
-    The first place is at `path`; `kind` is the type of the filesystem.
-    """
+    """The disk of the places in `holds`, the first at `path`; `kind` is its filesystem's type."""
 
     holds: tuple[str, ...]
     path: str
@@ -84,10 +74,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Connectivity:
-    """A URL without its secrets, and whether its host accepted a connection.
-
-    `instead_of` is the URL that it mirrors.
-    """
+    """A URL without secrets, whether its host answers, and the URL that it mirrors."""
 
     subject: str
     url: str
@@ -112,11 +99,11 @@ class UnsafePath:
 class Leftover:
     """The remains of an earlier build.
 
-    The run is `at work` or was `killed`, and `processes` are its programs that still run; a folder
-    that is `not ours` blocks the build.
+    The run is `running` or was `killed`, and `processes` are its programs that still run; a
+    `foreign` folder, which torchyard did not create, blocks the build.
     """
 
-    kind: Literal["at work", "killed", "not ours"]
+    kind: Literal["running", "killed", "foreign"]
     where: str
     processes: tuple[str, ...] = ()
 
@@ -150,10 +137,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch that extensions are built against, and the compiler checks of its cpp_extension.
-
-    `version` is "" if it is not installed yet.
-    """
+    """The torch that extensions are built against (version "" if missing), and its checks."""
 
     version: str = ""
     cuda: str | None = None
@@ -162,11 +146,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """Submodules of `tree` whose `folders` are empty.
-
-    `source` is the folder of the extension that is built. `cloned` if git can fetch the submodules
-    there. Paths are absolute.
-    """
+    """Empty submodules of `tree`, which git can fetch if `cloned`; `source` is the extension's."""
 
     extension: str
     source: PurePath
@@ -177,10 +157,7 @@ class MissingSubmodules:
 
 @dataclass(frozen=True)
 class UnmergedCheckout:
-    """A checkout of the user with merge conflicts.
-
-    It has the `setting` that names it, the `message`, and a `hint` with git commands.
-    """
+    """A checkout with merge conflicts, which `setting` names; the `hint` has git commands."""
 
     setting: str
     message: str
@@ -189,10 +166,7 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs.
-
-    `usual` marks an index that pip's settings replace; `instead_of` is the URL that it mirrors.
-    """
+    """A URL that a build needs; pip's settings replace a `usual` index."""
 
     subject: str
     url: str
@@ -282,8 +256,3 @@ class HostFacts:
     shadows: tuple[ShadowingTorch, ...] | None = None
     installed: tuple[InstalledExtension, ...] | None = None
     environ: tuple[tuple[str, str], ...] | None = None
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """`environ` as a dictionary; empty if not inspected."""
-        return dict(self.environ or ())

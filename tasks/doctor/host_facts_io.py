@@ -42,7 +42,7 @@ from tasks.doctor.host_facts import (
     VisualStudio,
 )
 from tasks.knowledge.cpp_extension import CPP_EXTENSION_PATH, parse_cpp_extension
-from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, Worker
+from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
 from tasks.system import environments, git, interpreters, shell, source_trees
 from tasks.system.environments import find_site_folder, list_site_folders
 from tasks.system.hardware import (
@@ -60,55 +60,45 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def start_network_probes(
-    asked: ProbeRequest, wanted: frozenset[CheckId]
+    request: ProbeRequest, checks: frozenset[CheckId]
 ) -> Callable[[], dict[str, Any]]:
     """Start the network probes; return a function that waits for their results.
 
     The results are `proxies`, `reach` and `workers`.
     """
     facts: dict[str, Any] = {}
-    if "proxies" in wanted:
+    if "proxies" in checks:
         facts["proxies"] = tuple(_read_proxies())
     waiting: dict[str, Callable[[], tuple[Connectivity, ...]]] = {}
-    if wanted & {"index", "git-hosts"}:
-        waiting["reach"] = _start_required_url_probes(asked)
-    if "workers" in wanted and asked.workers.hosts:
-        waiting["workers"] = _start_worker_probes(asked.workers.hosts)
+    if checks & {"index", "git-hosts"}:
+        has_started = has_started_build(request)
+        urls = dict.fromkeys(map(_apply_user_index, request.urls))
+        waiting["reach"] = _start_probes(
+            [replace(url, optional=url.optional or has_started) for url in urls]
+        )
+    if "workers" in checks and request.workers.hosts:
+        hosts = request.workers.hosts
+        waiting["workers"] = _start_probes([RequiredUrl(host.name, host.url) for host in hosts])
     return lambda: {**facts, **{name: wait() for name, wait in waiting.items()}}
 
 
-def _start_worker_probes(hosts: Iterable[Worker]) -> Callable[[], tuple[Connectivity, ...]]:
-    urls = {worker: worker.url for worker in hosts}
-    answers = start_url_probes(urls.values(), DEADLINE)
+def _start_probes(urls: list[RequiredUrl]) -> Callable[[], tuple[Connectivity, ...]]:
+    wait_for_answers = start_url_probes([url.url for url in urls], DEADLINE)
 
-    def wait_for_workers() -> tuple[Connectivity, ...]:
-        by_url = answers()
-        return tuple(
-            Connectivity(worker.name, url, by_url.get(url, False)) for worker, url in urls.items()
-        )
-
-    return wait_for_workers
-
-
-def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connectivity, ...]]:
-    required_urls = tuple(dict.fromkeys(map(_apply_user_index, asked.urls)))
-    answers = start_url_probes([url.url for url in required_urls], DEADLINE)
-    has_started = has_started_build(asked)
-
-    def wait_for_urls() -> tuple[Connectivity, ...]:
-        by_url = answers()
+    def wait() -> tuple[Connectivity, ...]:
+        answers = wait_for_answers()
         return tuple(
             Connectivity(
                 url.subject,
                 redact_secrets(url.url),
-                by_url.get(url.url, False),
-                url.optional or has_started,
+                answers.get(url.url, False),
+                url.optional,
                 redact_secrets(url.instead_of),
             )
-            for url in required_urls
+            for url in urls
         )
 
-    return wait_for_urls
+    return wait
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
@@ -119,71 +109,62 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
     results: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     end_time = time.monotonic() + deadline
     pending = set(urls)
+
+    def probe(url: str) -> None:
+        try:
+            results.put((url, git.is_reachable(url)))
+        except (OSError, ValueError):  # an invalid name or port
+            results.put((url, False))
+
     for url in pending:
-        threading.Thread(target=_probe_url, args=(url, results), daemon=True).start()
+        threading.Thread(target=probe, args=(url,), daemon=True).start()
 
     def wait_for_answers() -> dict[str, bool]:
         answers: dict[str, bool] = {}
-        while len(answers) < len(pending):
-            try:
+        with contextlib.suppress(queue.Empty):
+            while len(answers) < len(pending):
                 url, answer = results.get(timeout=max(0.0, end_time - time.monotonic()))
-            except queue.Empty:
-                break
-            answers[url] = answer
+                answers[url] = answer
         return answers
 
     return wait_for_answers
 
 
-def _probe_url(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
-    try:
-        told.put((url, git.is_reachable(url)))
-    except (OSError, ValueError):  # an invalid name or port
-        told.put((url, False))
-
-
-def _apply_user_index(wanted: RequiredUrl) -> RequiredUrl:
+def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
     """Return the index of the user's uv or pip settings, if set, instead of the default."""
-    if not wanted.usual:
-        return wanted
-    user_index = package_indexes.find_uv_index() or (
-        "" if wanted.instead_of else package_indexes.find_pip_index()
-    )
-    return replace(wanted, url=user_index, instead_of="") if user_index else wanted
+    if not required.usual:
+        return required
+    pip_index = "" if required.instead_of else package_indexes.find_pip_index()
+    user_index = package_indexes.find_uv_index() or pip_index
+    return replace(required, url=user_index, instead_of="") if user_index else required
 
 
 def _read_proxies() -> Iterator[Proxy]:
-    names = [name for lower_name in _PROXY_VARIABLES for name in (lower_name, lower_name.upper())]
-    for name in names:
+    """Yield the proxies, without user and password; the address is "" without a host."""
+    for name in (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper())):
         if text := os.environ.get(name, ""):
-            yield Proxy(name, _parse_proxy_host(text))
-
-
-def _parse_proxy_host(text: str) -> str:
-    """Return host and port without user and password, "" without a host."""
-    try:
-        parts = urlsplit(text if "://" in text else f"//{text}")
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return ""
-    return f"{parts.hostname}{port}" if parts.hostname else ""
+            host, port = None, None
+            with contextlib.suppress(ValueError):
+                parts = urlsplit(text if "://" in text else f"//{text}")
+                port, host = parts.port, parts.hostname
+            yield Proxy(name, f"{host or ''}{f':{port}' if host and port else ''}")
 
 
 _BYTES_PER_MIB = 2**20
 
 
-def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_machine_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
     """Read `os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding` and `environ`."""
     facts: dict[str, Any] = {
-        "os_release": _read_os_release(asked.host.system),
+        "os_release": _read_os_release(request.host.system),
         "systems": operating_system.list_system_names(),
-        "glibc": _read_glibc_version(asked.host.system),
-        "wsl": "microsoft" in platform.release().lower() and asked.host.system == "linux",
+        "glibc": _read_glibc_version(request.host.system),
+        "wsl": "microsoft" in platform.release().lower() and request.host.system == "linux",
         "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),
     }
-    if wanted & {"memory", "swap"}:
+    if checks & {"memory", "swap"}:
         facts["memory"] = _measure_memory()
-    if "locale" in wanted:
+    if "locale" in checks:
         facts["encoding"] = locale.getencoding()
     return facts
 
@@ -201,52 +182,40 @@ def _read_os_release(system: str) -> str:
 
 def _read_glibc_version(system: str) -> str:
     """Return the version of the running glibc, "" for musl and other systems."""
-    if system != "linux" or sys.platform != "linux":
-        return ""
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
-    except (ValueError, OSError):  # not defined by musl
-        return ""
+    if system == "linux" and sys.platform == "linux":
+        with contextlib.suppress(ValueError, OSError):  # not defined by musl
+            return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    return ""
 
 
 def _measure_memory() -> Memory:
     import psutil  # noqa: PLC0415 - not at load
 
+    swap_mib = None
+    with contextlib.suppress(RuntimeError):  # Windows' performance counters may be disabled
+        swap_mib = int(psutil.swap_memory().total // _BYTES_PER_MIB)
     control_groups = capacity.find_control_groups()
     return Memory(
         total_mib=psutil.virtual_memory().total // _BYTES_PER_MIB,
         limit_mib=capacity.find_memory_limit(control_groups),
         available_mib=capacity.measure_memory(control_groups).available_mib,
-        swap_mib=_read_swap_mib(),
+        swap_mib=swap_mib,
         cores=capacity.count_usable_cores(),
     )
 
 
-def _read_swap_mib() -> int | None:
-    """Return the size of the swap, None if unknown.
-
-    On Windows psutil reads performance counters, which may be disabled.
-    """
-    import psutil  # noqa: PLC0415 - not at load
-
-    try:
-        return int(psutil.swap_memory().total // _BYTES_PER_MIB)
-    except RuntimeError:
-        return None
-
-
-def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_python_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
     """Read `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`."""
     facts: dict[str, Any] = {}
-    if "python" in wanted:
-        facts["python_bits"] = _read_python_bits(asked.host.python.path)
-    if "torch-checks" in wanted and asked.build:
-        facts["torch"] = _find_build_torch(asked)
-        facts["without_cuda"] = frozenset(_list_extensions_without_cuda(asked))
-    if "torch-shadow" in wanted:
-        facts["shadows"] = tuple(_find_shadowing_torches(asked))
-    if "names" in wanted and asked.build:
-        facts["installed"] = tuple(_find_installed_extensions(asked))
+    if "python" in checks:
+        facts["python_bits"] = _read_python_bits(request.host.python.path)
+    if "torch-checks" in checks and request.build:
+        facts["torch"] = _find_build_torch(request)
+        facts["without_cuda"] = frozenset(_list_extensions_without_cuda(request))
+    if "torch-shadow" in checks:
+        facts["shadows"] = tuple(_find_shadowing_torches(request))
+    if "names" in checks and request.build:
+        facts["installed"] = tuple(_find_installed_extensions(request))
     return facts
 
 
@@ -262,50 +231,43 @@ def _read_python_bits(python: str) -> int | None:
         return None
 
 
-def _find_build_torch(asked: ProbeRequest) -> BuildTorch:
-    venv = list_site_folders(asked.venv) if asked.venv else ()
-    places = [Path(asked.torch).parent] if asked.torch else [*venv]
-    torch = interpreters.find_torch(places)
+def _find_build_torch(request: ProbeRequest) -> BuildTorch:
+    venv = list_site_folders(request.venv) if request.venv else ()
+    torch = interpreters.find_torch([Path(request.torch).parent] if request.torch else [*venv])
     if torch is None:
         return BuildTorch()
-    try:
-        text = (Path(torch.folder) / CPP_EXTENSION_PATH).read_text(
-            encoding="utf-8", errors="replace"
-        )
-    except OSError:
-        text = ""
+    text = ""
+    with contextlib.suppress(OSError):
+        file = Path(torch.folder) / CPP_EXTENSION_PATH
+        text = file.read_text(encoding="utf-8", errors="replace")
     return BuildTorch(torch.version, torch.cuda, parse_cpp_extension(text))
 
 
-def _list_extensions_without_cuda(asked: ProbeRequest) -> Iterator[str]:
-    for name, folder in asked.sources:
+def _list_extensions_without_cuda(request: ProbeRequest) -> Iterator[str]:
+    for name, folder in request.sources:
         with contextlib.suppress(OSError):  # the stage that copies it reports the error
             if not source_trees.has_cuda_sources(folder):
                 yield name
 
 
-def _find_shadowing_torches(asked: ProbeRequest) -> Iterator[ShadowingTorch]:
-    for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
-        yield from _find_torch_in_folder("PYTHONPATH", Path(entry))
-    if conda := os.environ.get("CONDA_PREFIX"):
-        for folder in list_site_folders(Path(conda)):
-            yield from _find_torch_in_folder("conda", folder)
-    yield from _find_torch_in_folder("user site", _find_user_site(asked.host.python))
+def _find_shadowing_torches(request: ProbeRequest) -> Iterator[ShadowingTorch]:
+    python_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    conda = os.environ.get("CONDA_PREFIX")
+    folders: dict[Any, Iterable[Path]] = {
+        "PYTHONPATH": map(Path, python_path),
+        "conda": list_site_folders(Path(conda)) if conda else (),
+        "user site": (_find_user_site(request.host.python),),
+    }
+    for how, folder in ((how, folder) for how, group in folders.items() for folder in group):
+        if torch := interpreters.find_torch([folder]):
+            yield ShadowingTorch(how, torch.folder, torch.version)
     for name in ("torch.py", "torch/__init__.py"):
-        if (torch_file := Path(asked.root) / name).is_file():
+        if (torch_file := Path(request.root) / name).is_file():
             yield ShadowingTorch("checkout", str(torch_file))
 
 
-def _find_torch_in_folder(how: Any, folder: Path) -> Iterator[ShadowingTorch]:
-    if torch := interpreters.find_torch([folder]):
-        yield ShadowingTorch(how, torch.folder, torch.version)
-
-
 def _find_user_site(python: Interpreter) -> Path:
-    """Return the target folder of `pip install --user`.
-
-    Source: https://docs.python.org/3/library/site.html
-    """
+    """Return the target of `pip install --user` (https://docs.python.org/3/library/site.html)."""
     major, minor = python.version.split(".")[:2]
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
@@ -314,16 +276,15 @@ def _find_user_site(python: Interpreter) -> Path:
     return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
-def _find_installed_extensions(asked: ProbeRequest) -> Iterator[InstalledExtension]:
-    """Yield the extensions that are installed next to an existing torch.
+def _find_installed_extensions(request: ProbeRequest) -> Iterator[InstalledExtension]:
+    """Yield the extensions that are installed next to an existing torch, or for the user.
 
-    Users install into that interpreter, too. Packages from an index have no direct_url.json (PEP
-    610).
+    Packages from an index have no direct_url.json (PEP 610).
     """
-    python = asked.host.python
+    python = request.host.python
     folders = [Path(python.torch.folder).parent] if python.torch else []
     for folder in [*folders, _find_user_site(python)]:
-        for name in asked.distributions:
+        for name in request.distributions:
             for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
                 version = info.name.removesuffix(".dist-info").rpartition("-")[2]
                 indexed = not (info / "direct_url.json").is_file()
@@ -333,37 +294,37 @@ def _find_installed_extensions(asked: ProbeRequest) -> Iterator[InstalledExtensi
 _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 
 
-def read_tool_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_tool_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
     """Read facts about compilers and build tools.
 
     These are `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
     and `windows_sdk`.
     """
+    readers: dict[CheckId, Callable[[], dict[str, Any]]] = {
+        "uv": lambda: {"uv": Tool(environments.find_uv() or "")},
+        "git": lambda: {"git": _find_tool("git")},
+        "workers": lambda: _find_distribution_program(request.workers.kind),
+        "cmake": lambda: {
+            "cmake": _find_build_tool(request.venv, "cmake"),
+            "setuptools": _find_setuptools(request.venv),
+        },
+        "ninja": lambda: {"ninja": _find_build_tool(request.venv, "ninja")},
+    }
+    if request.host.system == "windows":
+        readers["visual-studio"] = lambda: {"visual_studio": find_visual_studios()}
+        readers["windows-sdk"] = lambda: {"windows_sdk": list_windows_sdks(_find_windows_kits())}
     facts: dict[str, Any] = {}
-    if "uv" in wanted:
-        facts["uv"] = Tool(environments.find_uv() or "")
-    if "git" in wanted:
-        facts["git"] = _find_tool("git")
-    facts |= _find_distribution_tool(asked, wanted)
-    if wanted & {"compiler", "known-bad", "torch-checks"}:
-        facts["cc"], facts["cxx"] = _find_compilers(asked)
-    if "cmake" in wanted:
-        facts["cmake"] = _find_build_tool(asked.venv, "cmake")
-        facts["setuptools"] = _find_setuptools(asked.venv)
-    if "ninja" in wanted:
-        facts["ninja"] = _find_build_tool(asked.venv, "ninja")
-    if asked.host.system == "windows" and "visual-studio" in wanted:
-        facts["visual_studio"] = find_visual_studios()
-    if asked.host.system == "windows" and "windows-sdk" in wanted:
-        facts["windows_sdk"] = list_windows_sdks(_find_windows_kits())
+    for check, read_facts in readers.items():
+        if check in checks:
+            facts |= read_facts()
+    if checks & {"compiler", "known-bad", "torch-checks"}:
+        facts["cc"], facts["cxx"] = _find_compilers(request)
     return facts
 
 
-def _find_distribution_tool(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Tool]:
-    kind = asked.workers.kind
-    if kind == "off" or "workers" not in wanted:
-        return {}
-    return {"hands_on": Tool(shutil.which(DISTRIBUTOR_PROGRAMS[kind]) or "")}
+def _find_distribution_program(kind: Any) -> dict[str, Tool]:
+    program = DISTRIBUTOR_PROGRAMS.get(kind)
+    return {"hands_on": Tool(shutil.which(program) or "")} if program else {}
 
 
 def _find_tool(name: str) -> Tool:
@@ -371,9 +332,9 @@ def _find_tool(name: str) -> Tool:
     return Tool(program.path, program.version) if program else Tool()
 
 
-def _find_compilers(asked: ProbeRequest) -> tuple[Tool, Tool]:
+def _find_compilers(request: ProbeRequest) -> tuple[Tool, Tool]:
     try:
-        compilers = toolchain.choose_compilers((asked.cc, asked.cxx), asked.limits)
+        compilers = toolchain.choose_compilers((request.cc, request.cxx), request.limits)
     except MissingToolError as error:
         missing = Tool(why=error.message, todo=error.hint)
         return missing, missing
@@ -399,22 +360,15 @@ def _find_setuptools(venv: PurePath | None) -> Tool:
 def find_visual_studios() -> tuple[VisualStudio, ...] | None:
     """Return every installation with its default toolset, None if vswhere is not available."""
     rows = msvc_toolsets.run_vswhere("-all", "-prerelease")
-    return None if rows is None else tuple(_parse_installations(rows))
+    return None if rows is None else tuple(map(_parse_installation, rows))
 
 
-def _parse_installations(rows: Any) -> Iterator[VisualStudio]:
-    for row in rows:
-        name, version, folder = msvc_toolsets.parse_vswhere_row(row)
-        yield VisualStudio(
-            name, version, folder, tools=_read_toolset_version(Path(folder) / _TOOLSET)
-        )
-
-
-def _read_toolset_version(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig").strip()
-    except OSError:
-        return ""
+def _parse_installation(row: Any) -> VisualStudio:
+    name, version, folder = msvc_toolsets.parse_vswhere_row(row)
+    toolset = ""
+    with contextlib.suppress(OSError):
+        toolset = (Path(folder) / _TOOLSET).read_text(encoding="utf-8-sig").strip()
+    return VisualStudio(name, version, folder, tools=toolset)
 
 
 def list_windows_sdks(kits: Path | None) -> tuple[str, ...]:
@@ -437,19 +391,15 @@ def _find_windows_kits() -> Path | None:
     return None
 
 
-def read_gpu_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_gpu_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
     """Read `nvidia` and `nvcc`."""
     facts: dict[str, Any] = {}
-    if wanted & {"cards", "targets", "driver"}:
+    if checks & {"cards", "targets", "driver"}:
         facts["nvidia"] = nvidia.query_driver()
-    if wanted & {"toolkit", "known-bad", "torch-checks"} and asked.toolkit_home:
-        facts["nvcc"] = _find_nvcc(Path(asked.toolkit_home))
+    if checks & {"toolkit", "known-bad", "torch-checks"} and (home := request.toolkit_home):
+        version = host_probe.read_nvcc_version(Path(home))
+        facts["nvcc"] = Tool(toolchain.build_nvcc_path(home), version) if version else Tool()
     return facts
-
-
-def _find_nvcc(home: Path) -> Tool:
-    version = host_probe.read_nvcc_version(home)
-    return Tool(toolchain.build_nvcc_path(str(home)), version) if version else Tool()
 
 
 _READERS = (
@@ -463,10 +413,10 @@ _READERS = (
 )
 
 
-def read_host_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> HostFacts:
-    """Read the facts that the wanted checks need; network probes run while the rest is read."""
-    answers = start_network_probes(asked, wanted)
-    facts = HostFacts(asked.host, asked.root)
+def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
+    """Read the facts that these checks need; network probes run while the rest is read."""
+    wait_for_answers = start_network_probes(request, checks)
+    facts = HostFacts(request.host, request.root)
     for read_facts in _READERS:
-        facts = replace(facts, **read_facts(asked, wanted))
-    return replace(facts, **answers())
+        facts = replace(facts, **read_facts(request, checks))
+    return replace(facts, **wait_for_answers())

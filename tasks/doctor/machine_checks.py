@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.core.text_formatting import format_size
-from tasks.doctor import check_result
+from tasks.doctor.check_result import (
+    NO_PROFILE,
+    CheckResult,
+    Results,
+    format_command,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.doctor.host_facts import VARIABLES
 from tasks.knowledge.costs import estimate_cost
 from tasks.knowledge.resource_estimates import (
     CUDA_COMPILER_MIB,
@@ -16,7 +25,7 @@ from tasks.knowledge.resource_estimates import (
 from tasks.knowledge.versions import parse_major_minor
 
 if TYPE_CHECKING:
-    from tasks.doctor.host_facts import HostFacts, InstalledExtension, Memory, ShadowingTorch
+    from tasks.doctor.host_facts import HostFacts, Memory, ShadowingTorch
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
 
@@ -25,270 +34,197 @@ _SUPPORTED_MACHINES = {"x86_64", "aarch64", "arm64"}
 _MIN_GLIBC = (2, 28)
 # Child processes get no variable that changes the compilation (tasks/system/shell.py)
 _SETTINGS_BY_VARIABLE = {
+    **{name: f"build.env.{name}" for name in VARIABLES},
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
     "MAX_JOBS": "build.jobs",
-    "CC": "build.env.CC",
-    "CXX": "build.env.CXX",
-    "CFLAGS": "build.env.CFLAGS",
-    "CXXFLAGS": "build.env.CXXFLAGS",
-    "NVCC_APPEND_FLAGS": "build.env.NVCC_APPEND_FLAGS",
-    "CMAKE_ARGS": "build.env.CMAKE_ARGS",
-    "CUDAHOSTCXX": "build.env.CUDAHOSTCXX",
 }
 
 
-def check_machine(
-    s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[check_result.CheckResult]:
+def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check os, memory, swap, locale and variables."""
     yield _check_os(s, profile)
-    yield from _check_memory_and_swap(s, profile, knowledge)
+    if s.memory is None:
+        yield report_unchecked("memory")
+        yield report_unchecked("swap")
+    else:
+        yield _check_memory(s.memory, profile, knowledge)
+        yield _check_swap(s, s.memory, profile)
     yield _check_locale(s)
     yield _check_variables(s)
 
 
-def _check_os(s: HostFacts, profile: Profile | None) -> check_result.CheckResult:
+def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.os_release is None:
-        return check_result.report_unchecked("os")
+        return report_unchecked("os")
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
-    prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
-    cuda = profile is None or bool(profile.choice.targets)
-    report = (
-        check_result.report_problem if cuda else check_result.report_warning
-    )  # a CPU build may still work there
+    needs_cuda = profile is None or bool(profile.choice.targets)
+    report = report_problem if needs_cuda else report_warning  # a CPU build may still work there
     if s.host.machine not in _SUPPORTED_MACHINES:
         hint = "build on x86_64 or aarch64 (a 64-bit system)"
-        return report("os", f"{name}: there is no torch with CUDA for this processor", hint)
+        return report("os", f"{name}: no torch with CUDA exists for this processor", hint)
     if s.host.system == "windows" and s.host.machine != "x86_64":
         hint = "build on an x86_64 Windows, or on Linux"
-        return report("os", f"{name}: CUDA on Windows is for x86_64 alone", hint)
+        return report("os", f"{name}: CUDA on Windows supports x86_64 only", hint)
+    prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
     if s.host.system == "linux" and s.glibc is not None and prebuilt:
         if not s.glibc:
-            hint = "choose torch.strategy: source, or a distribution with glibc"
-            return check_result.report_problem(
-                "os", f"{name}, with no glibc: official wheels need it", hint
-            )
+            hint = "set torch.strategy: source, or use a distribution with glibc"
+            return report_problem("os", f"{name}, without glibc: official wheels need glibc", hint)
         if parse_major_minor(s.glibc) < _MIN_GLIBC:
-            hint = "use a newer distribution, or choose torch.strategy: source"
-            message = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
-            return check_result.report_warning("os", message, hint)
-    return check_result.report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
+            hint = "use a newer distribution, or set torch.strategy: source"
+            message = f"{name}, glibc {s.glibc}: official wheels need glibc 2.28 or later"
+            return report_warning("os", message, hint)
+    return report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
 
 
-def _check_memory_and_swap(
-    s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[check_result.CheckResult]:
-    if s.memory is None:
-        yield check_result.report_unchecked("memory")
-        yield check_result.report_unchecked("swap")
-        return
-    yield _check_memory(s.memory, profile, knowledge)
-    yield _check_swap(s, s.memory, profile)
-
-
-def _check_memory(
-    memory: Memory, profile: Profile | None, knowledge: Knowledge
-) -> check_result.CheckResult:
+def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
     compiler_mib = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
     jobs = max(1, min(memory.cores, memory.available_mib // compiler_mib))
-    is_limited = memory.limit_mib < memory.total_mib
-    memory_kind = (
-        f"a limit of {format_size(memory.limit_mib)} (a container or service)"
-        if is_limited
-        else "memory"
-    )
-    message = (
-        f"{format_size(memory.available_mib)} free of "
-        f"{memory_kind if is_limited else format_size(memory.limit_mib)}"
-    )
-    message += (
-        f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
-    )
-    is_compiled = profile is not None and profile.choice.strategy == "source"
-    total_mib = memory.limit_mib + (memory.swap_mib or 0)
-    torch_mib, kernel_mib = (
-        estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1)
-    )
-    if total_mib < torch_mib and is_compiled:
-        hint = "raise the limit, or build on a machine with more memory"
-        return check_result.report_problem(
-            "memory", f"{message}; a compiler of torch takes up to {format_size(torch_mib)}", hint
+    size = format_size(memory.limit_mib)
+    if memory.limit_mib < memory.total_mib:
+        size = f"a limit of {size} (set by a container or service)"
+    compilers = f"about {jobs} compiler{'s' * (jobs > 1)} at once"
+    message = f"{format_size(memory.available_mib)} free of {size}; {memory.cores} cores: "
+    message += compilers
+    if _compiles_torch(profile):
+        total_mib = memory.limit_mib + (memory.swap_mib or 0)
+        torch_mib, kernel_mib = (
+            estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1)
         )
-    if total_mib < kernel_mib and is_compiled and with_cuda:
-        return check_result.report_warning(
-            "memory",
-            f"{message}; a kernel of flash-attention takes up to {format_size(kernel_mib)}",
-            "add swap, or leave those kernels out: build.flags: {USE_FLASH_ATTENTION: false, "
-            "USE_MEM_EFF_ATTENTION: false}",
-        )
+        if total_mib < torch_mib:
+            message += f"; a compiler of torch takes up to {format_size(torch_mib)}"
+            hint = "raise the limit, or build on a machine with more memory"
+            return report_problem("memory", message, hint)
+        if total_mib < kernel_mib and with_cuda:
+            message += f"; a kernel of flash-attention takes up to {format_size(kernel_mib)}"
+            flags = "{USE_FLASH_ATTENTION: false, USE_MEM_EFF_ATTENTION: false}"
+            hint = f"add swap, or leave those kernels out: build.flags: {flags}"
+            return report_warning("memory", message, hint)
     if memory.cores > 1 and jobs == 1:
-        hint = "close other programs, or expect it to take long: one compiler at a time"
-        return check_result.report_warning("memory", message, hint)
-    return check_result.report_ok("memory", message)
+        hint = "close other programs, or expect a long build with one compiler at a time"
+        return report_warning("memory", message, hint)
+    return report_ok("memory", message)
 
 
-def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> check_result.CheckResult:
+def _compiles_torch(profile: Profile | None) -> bool:
+    return profile is not None and profile.choice.strategy == "source"
+
+
+def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
     """Check the swap, which links and jobs larger than forecast may need."""
     if memory.swap_mib is None:
-        return check_result.report_unchecked("swap", "this system does not tell")
+        return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
-    is_compiled = profile is not None and profile.choice.strategy == "source"
-    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not is_compiled:
-        return check_result.report_ok("swap", message)
+    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not _compiles_torch(profile):
+        return report_ok("swap", message)
     if s.host.system == "windows":
-        hint = check_result.format_command(
-            "SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:"
-        )
+        command = "SystemPropertiesPerformance.exe"
+        hint = format_command(command, "set a page file of 16 GB or more:")
     elif s.wsl:
-        hint = check_result.format_command(
-            "wsl --shutdown",
-            "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then in Windows:",
-        )
+        steps = "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then run in Windows:"
+        hint = format_command("wsl --shutdown", steps)
     else:
-        hint = check_result.format_command(
+        hint = format_command(
             "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
             "sudo mkswap /swapfile && sudo swapon /swapfile"
         )
-    return check_result.report_warning(
-        "swap", f"{message}, and {format_size(memory.limit_mib)} of memory", hint
-    )
+    message = f"{message}, and {format_size(memory.limit_mib)} of memory"
+    return report_warning("swap", message, hint)
 
 
-def _check_locale(s: HostFacts) -> check_result.CheckResult:
+def _check_locale(s: HostFacts) -> CheckResult:
     if s.encoding is None:
-        return check_result.report_unchecked("locale")
+        return report_unchecked("locale")
     if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
-        return check_result.report_ok("locale", s.encoding)
-    hint = check_result.format_command("export LC_ALL=C.UTF-8")
-    return check_result.report_warning(
-        "locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", hint
-    )
+        return report_ok("locale", s.encoding)
+    message = f"{s.encoding} cannot represent all characters of names and messages"
+    return report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
 
 
-def _check_variables(s: HostFacts) -> check_result.CheckResult:
+def _check_variables(s: HostFacts) -> CheckResult:
     """Check for environment variables that builds ignore."""
     if s.environ is None:
-        return check_result.report_unchecked("variables")
-    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
+        return report_unchecked("variables")
+    environ = dict(s.environ)
+    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if environ.get(name)}
     if not settings:
-        return check_result.report_ok("variables", "none is set that would not count")
-    variable_names = " and ".join(settings)
-    keys = ", ".join(f"{key} for {name}" for name, key in settings.items())
-    return check_result.report_warning(
-        "variables", f"{variable_names} set, which no build here gets to see", f"set {keys}"
-    )
+        return report_ok("variables", "no variable is set that builds ignore")
+    keys = ", ".join(f"{key} instead of {name}" for name, key in settings.items())
+    return report_warning("variables", f"builds ignore {' and '.join(settings)}", f"set {keys}")
 
 
-def check_python(
-    s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[check_result.CheckResult]:
+def check_python(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check python, uv, torch-shadow and names."""
     yield _check_interpreter(s)
-    yield _check_uv(s)
-    yield from _check_shadowing_torches(s)
+    if s.uv is None:
+        yield report_unchecked("uv")
+    elif s.uv.path:
+        yield report_ok("uv", s.uv.path)
+    else:
+        message = "uv cannot run, so pip installs packages, which is slower"
+        yield report_warning("uv", message, format_command("pip install uv"))
+    if s.shadows is None:
+        yield report_unchecked("torch-shadow")
+    elif not s.shadows:
+        yield report_ok("torch-shadow", "no other torch can be imported by mistake")
+    yield from (_report_shadowing_torch(s, shadow) for shadow in s.shadows or ())
     yield from _check_extension_names(s, profile, knowledge)
 
 
-def _check_interpreter(s: HostFacts) -> check_result.CheckResult:
+def _check_interpreter(s: HostFacts) -> CheckResult:
     python = s.host.python
     message = f"{python.version} at {python.path}"
     if s.python_bits is None:
-        return check_result.report_unchecked(
-            "python", f"{message}; whether it is 64-bit could not be asked"
-        )
+        return report_unchecked("python", f"{message} does not report whether it is 64-bit")
     if s.python_bits != 64:
-        hint = (
-            f'install a 64-bit Python {python.version.rpartition(".")[0]}, and name it in "python"'
-        )
-        return check_result.report_problem(
-            "python", f"{message} is {s.python_bits}-bit, and torch is not", hint
+        minor = python.version.rpartition(".")[0]
+        hint = f'install a 64-bit Python {minor}, and name it in "python"'
+        return report_problem(
+            "python", f"{message} is {s.python_bits}-bit, but torch needs 64-bit", hint
         )
     if s.host.system == "windows" and "WindowsApps" in python.path:
-        hint = check_result.format_command(
-            "winget install Python.Python.3.12", "take the one of python.org:"
-        )
-        return check_result.report_warning(
-            "python", f"{message} is the Store's: it lies in a closed folder", hint
-        )
-    return check_result.report_ok("python", f"{message}, 64-bit")
+        message += " comes from the Microsoft Store, which protects its folder"
+        command = "winget install Python.Python.3.12"
+        hint = format_command(command, "install Python from python.org:")
+        return report_warning("python", message, hint)
+    return report_ok("python", f"{message}, 64-bit")
 
 
-def _check_uv(s: HostFacts) -> check_result.CheckResult:
-    if s.uv is None:
-        return check_result.report_unchecked("uv")
-    if s.uv.path:
-        return check_result.report_ok("uv", s.uv.path)
-    return check_result.report_warning(
-        "uv", "cannot run: pip does its work, slower", check_result.format_command("pip install uv")
-    )
-
-
-def _check_shadowing_torches(s: HostFacts) -> Iterator[check_result.CheckResult]:
-    if s.shadows is None:
-        yield check_result.report_unchecked("torch-shadow")
-        return
-    if not s.shadows:
-        yield check_result.report_ok("torch-shadow", "no other torch is in the way")
-    yield from (_report_shadowing_torch(s, shadow) for shadow in s.shadows)
-
-
-def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> check_result.CheckResult:
-    version = f" {shadow.version}" if shadow.version else ""
-    description = f"torch{version} at {shadow.path}"
-    windows = s.host.system == "windows"
+def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> CheckResult:
+    message = f"torch {shadow.version}".rstrip() + f" at {shadow.path}"
     match shadow.how:
         case "PYTHONPATH":
-            message = (
-                f"{description} is on PYTHONPATH: it is imported instead of the one that is built"
-            )
-            hint = check_result.format_command(
-                "Remove-Item Env:PYTHONPATH" if windows else "unset PYTHONPATH"
-            )
+            message += " is on PYTHONPATH, so Python imports it instead of the built torch"
+            windows = s.host.system == "windows"
+            hint = "  Remove-Item Env:PYTHONPATH" if windows else "  unset PYTHONPATH"
         case "conda":
-            message = f"{description} is in the active conda environment"
-            hint = check_result.format_command("conda deactivate")
+            message += " is in the active conda environment"
+            hint = "  conda deactivate"
         case "user site":
-            message = (
-                f"{description} is installed for the user: an interpreter without a venv finds it"
-            )
-            hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall torch")
+            message += " is installed for this user, so Python imports it outside of a venv"
+            hint = f"  {s.host.python.path} -m pip uninstall torch"
         case "checkout":
-            message = f"{shadow.path} is what import torch finds for who is in the checkout"
-            hint = "move it elsewhere, or give it another name"
-    return check_result.report_warning("torch-shadow", message, hint)
+            message = f"Python imports {shadow.path} as torch if it runs in the checkout"
+            hint = "move it elsewhere, or rename it"
+    return report_warning("torch-shadow", message, hint)
 
 
-def _check_extension_names(
-    s: HostFacts, profile: Profile | None, knowledge: Knowledge
-) -> Iterator[check_result.CheckResult]:
+def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check for names of other projects on the index (config/knowledge/extensions.yaml)."""
     if s.installed is None:
-        yield check_result.report_unchecked(
-            "names", "the profile does not open" if profile is None else "nobody asked"
-        )
+        reason = NO_PROFILE if profile is None else "installed packages were not inspected"
+        yield report_unchecked("names", reason)
         return
-    other_projects = [
-        item for item in s.installed if item.indexed and _is_other_project(item.name, knowledge)
-    ]
-    for item in other_projects:
-        yield _report_other_project(s, item, knowledge)
-    if not other_projects:
-        yield check_result.report_ok(
-            "names", "no package of another project under an extension's name"
-        )
-
-
-def _is_other_project(name: str, knowledge: Knowledge) -> bool:
-    fact = knowledge.extensions.get(name)
-    return fact is not None and fact.pypi != "own"
-
-
-def _report_other_project(
-    s: HostFacts, item: InstalledExtension, knowledge: Knowledge
-) -> check_result.CheckResult:
-    hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
-    extension = knowledge.extensions[item.name]
-    reason = extension.warnings[0] if extension.warnings else "it came from the package index"
-    message = f"{item.name} {item.version} in {item.folder} came from the package index. {reason}"
-    return check_result.report_warning("names", message, hint)
+    has_conflict = False
+    for item in s.installed:
+        extension = knowledge.extensions.get(item.name)
+        if not item.indexed or extension is None or extension.pypi == "own":
+            continue
+        has_conflict = True
+        message = f"{item.name} {item.version} in {item.folder} came from the package index"
+        message += f". {extension.warnings[0]}" if extension.warnings else ""
+        hint = format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
+        yield report_warning("names", message, hint)
+    if not has_conflict:
+        yield report_ok("names", "no package of another project has the name of an extension")

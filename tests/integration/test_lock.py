@@ -145,7 +145,7 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     assert code == 0, out
     assert outcome(far) == outcome(built)
     assert files_of(far) == files_of(built)
-    assert "offline: from" in far.doit("doctor", env=caches)[1]
+    assert "offline: everything" in far.doit("doctor", "--verbose", env=caches)[1]
     far.must("lock")
     assert locked(far) == locked(built)
 

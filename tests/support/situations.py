@@ -249,8 +249,8 @@ SITUATIONS: dict[str, Situation] = {
     "a run that was killed": linux(
         {"leftovers": "warning"}, leftovers=(Leftover("killed", "/b", ("ninja", "nvcc")),)
     ),
-    "another run at work": linux({"leftovers": "warning"}, leftovers=(Leftover("at work", "/b"),)),
-    "a folder in the way": linux({"leftovers": "problem"}, leftovers=(Leftover("not ours", "/b"),)),
+    "another run at work": linux({"leftovers": "warning"}, leftovers=(Leftover("running", "/b"),)),
+    "a folder in the way": linux({"leftovers": "problem"}, leftovers=(Leftover("foreign", "/b"),)),
     "a checkout that everyone may write to": linux(
         {"trust": "warning"}, exposed=(UnsafePath("folder", "/home/me/torchyard"),)
     ),

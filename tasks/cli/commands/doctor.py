@@ -65,8 +65,13 @@ _MANDATORY_CHECKS: frozenset[CheckId] = frozenset(
 )  # stages cannot run without them
 
 
-def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
-    """Print a line per check. Raises `TorchyardError` if there is a problem."""
+def run(
+    subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
+) -> None:
+    """Print the settings, a line per finding, and the checks that passed in one line.
+
+    With `verbose`, print a line per check. Raises `TorchyardError` if there is a problem.
+    """
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("look again with doit doctor", subject.name)
         print_report(f"{subject.name} did not open with what was pinned: {hint}")
@@ -76,8 +81,14 @@ def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
     if json:
         document = {"profile": subject.name, "found": results, "problems": len(problems)}
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    for line in format_check_table(results, screen.read_terminal_width(_MAX_TABLE_WIDTH)):
+    findings = {found.id for found in results if found.level != "ok"} | {"settings"}
+    shown = [found for found in results if verbose or found.id in findings]
+    width = screen.read_terminal_width(_MAX_TABLE_WIDTH)
+    for line in format_check_table(shown, width):
         print_report(line)
+    if passed := dict.fromkeys(found.id for found in results if found not in shown):
+        for line in format_labeled_lines("ok", ", ".join(passed), 13, width):
+            print_report(line)
     if problems:
         raise TorchyardError(counts, hint="each has its remedy above")
     warnings = len(_filter_by_level(results, "warning"))

@@ -78,8 +78,8 @@ def test_a_safe_remedy_is_applied_once_aloud_and_told(
     assert outputs == ("made",)
     assert healed.startswith(told)
     assert len(action.jobs) == 2
-    assert f"By build.auto_fix, once: {healed}" in heard.text
-    assert heard[-1] == f"extensions:rast went well after {healed}"
+    assert f"build.auto_fix runs the stage once more, with {healed}" in heard.text
+    assert heard[-1] == f"extensions:rast succeeded with {healed}"
 
 
 def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
@@ -112,9 +112,9 @@ def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None
         run_with_auto_fix(stage_of(profile), action, profile)
     assert len(action.jobs) == 2
     assert caught.value.cause.endswith("(rasterizer-cstdint)")
-    assert "failed again, after includes: [cstdint]" in heard[-1]
+    assert "failed again with includes: [cstdint]" in heard[-1]
     assert "build.auto_fix: true" not in caught.value.hint
-    assert caught.value.hint.endswith("; build.auto_fix has tried: includes: [cstdint]")
+    assert caught.value.hint.endswith("; build.auto_fix already tried includes: [cstdint]")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
             stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile
         )
     assert heard[-1] == (
-        "why extensions:rast failed could not be looked for: KeyError: 'first_error'"
+        "the diagnosis of the failed stage extensions:rast crashed: KeyError: 'first_error'"
     )
 
 

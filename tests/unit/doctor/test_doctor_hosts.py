@@ -168,7 +168,7 @@ def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> Non
     expected = {"error": "problem", "warning": "warning", "info": "ok"}
     level = "ok" if bad.cured else expected[bad.level]
     assert (found.id, found.level) == ("known-bad", level)
-    assert found.seen == (f"taken care of by {bad.cured}: {bad.what}" if bad.cured else bad.what)
+    assert found.seen == (f"stage {bad.cured} avoids this: {bad.what}" if bad.cured else bad.what)
 
 
 def test_a_combination_takes_from_the_environment_what_the_environment_brings() -> None:
@@ -229,7 +229,7 @@ def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -
 @pytest.mark.parametrize(
     ("capability", "todo"),
     [
-        ("8.9", 'if it is meant for here, write target.gpus: ["8.9", "12.0"]'),
+        ("8.9", 'to build for this machine, set target.gpus: ["8.9", "12.0"]'),
         ("13.0", 'no known torch and CUDA support all of "12.0", "13.0"'),
     ],
 )

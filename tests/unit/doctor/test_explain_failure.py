@@ -14,7 +14,11 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
-from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
+from tasks.diagnosis.diagnosis_text import (
+    fill_remedy,
+    find_placeholders,
+    remove_own_commands,
+)
 from tasks.diagnosis.log_io import parse_log
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.doctor import explain_failure_io, host_hints_io
@@ -182,8 +186,8 @@ def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile:
     lines = explained(profile, error).splitlines()
     log = tmp_path / "a.log"
     assert lines[1:] == [
-        "  cause: not known",
-        f"  → the lines around it: {log}:2",
+        "  cause: unknown",
+        f"  → read the lines around {log}:2",
         f"  the whole log: {log}",
     ]
 
@@ -207,7 +211,7 @@ def test_what_the_compiler_showed_of_the_source_is_shown(
     lines = explained(profile, error).splitlines()
     assert lines[1] == "    /src/text.cpp:10:37:   required from here"
     assert lines[2:4] == [f"    |{line}" for line in code]
-    assert lines[4] == "  cause: not known"
+    assert lines[4] == "  cause: unknown"
 
 
 def test_our_commands_in_a_remedy_are_for_this_profile(
@@ -298,7 +302,7 @@ os.environ["TORCH_CUDA_ARCH_LIST"] = "3.7+PTX;5.0;6.0;6.1;6.2;7.0;7.5"
 """
 GENCODE = "nvcc = ['-O3',\n    '-gencode', 'arch=compute_37,code=sm_37']\n"
 NO_37 = "sm_37 is not a target of this profile (12.0)"
-PATCH_IT = "remove it with a patch: patches: [FILE.patch] with rast among extensions of config"
+PATCH_IT = "remove it with a patch: set patches: [FILE.patch] of extension rast in config"
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
     if place:
         assert error.hint.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
     else:
-        assert error.hint.startswith(f"{NO_37}, so the source of rast names it in {home}: ")
+        assert error.hint.startswith(f"{NO_37}, but the source of rast in {home} names it: ")
 
 
 def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
@@ -354,7 +358,7 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
         explain_failure_io.explain_error(
             changed, error, profile, memory_monitor_io.ObservedMemory()
         )
-        assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
+        assert error.hint.startswith(f"{NO_37}: remove it from {key} of extension rast in")
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
@@ -400,7 +404,7 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
     said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
     on_system("nixos")
-    assert fill_remedy(headers, host_hints_io.build_host_placeholders(KNOWLEDGE)) == headers.remedy
+    assert fill_remedy(headers, known(profile, "compile")) == headers.remedy
 
 
 def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
@@ -453,6 +457,14 @@ def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) ->
     for one in KNOWLEDGE.failures:
         for text in one.here:
             assert find_placeholders(text) <= full, (one.slug, find_placeholders(text) - full)
+
+
+@each_row("one", KNOWLEDGE.failures, ids=lambda one: str(one.slug))
+def test_the_remedy_for_any_other_log_names_no_command_of_torchyard(one: Any) -> None:
+    remedy = remove_own_commands(one.remedy)
+    assert remedy
+    assert "doit" not in remedy
+    assert "this machine" not in one.remedy + one.cause
 
 
 def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:

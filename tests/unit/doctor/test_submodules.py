@@ -124,7 +124,7 @@ def told(one: MissingSubmodules, **more: Any) -> CheckResult:
 def test_one_that_is_known_to_be_needed_is_a_problem_with_the_command_that_mends_it() -> None:
     found = told(EMPTY)
     assert (found.level, found.subject) == ("problem", RAST)
-    assert "/proj/rast/third_party/glm is empty or not there" in found.seen
+    assert "/proj/rast/third_party/glm is missing or empty" in found.seen
     assert found.todo == "  git -C /proj/rast submodule update --init --recursive"
     assert told(EMPTY, optional=True).level == "warning"
 
@@ -134,7 +134,7 @@ def test_one_that_may_be_empty_on_purpose_is_a_warning() -> None:
     other = replace(EMPTY, folders=(HERE / "third_party/docs",))
     assert told(other).level == "warning"
     many = replace(other, folders=tuple(HERE / f"third_party/{n}" for n in range(5)))
-    assert "third_party/2 and 2 more are empty" in told(many).seen
+    assert "third_party/2 and 2 more are missing or empty" in told(many).seen
 
 
 def test_an_extension_that_is_itself_an_empty_submodule_is_a_problem() -> None:

@@ -136,19 +136,19 @@ def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
     found = told(REFUSING, **ASKED_2_11)
     assert found.level == "problem"
     assert found.seen == (
-        "torch 2.11.0+cu128 takes GCC >=6.0, <14.0 with CUDA 12.8, and would refuse "
+        "torch 2.11.0+cu128 accepts GCC >=6.0, <14.0 with CUDA 12.8, and refuses "
         "/usr/bin/g++ 14.2.0 for toy"
     )
     assert found.todo.splitlines() == [
-        "nvcc takes it, so turn its look off:",
+        "nvcc accepts this compiler, so disable torch's check:",
         '  extensions (toy).env: {TORCH_DONT_CHECK_COMPILER_ABI: "1"}',
-        "or take an older one (sudo apt install gcc-13 g++-13):",
+        "or use an older compiler (sudo apt install gcc-13 g++-13):",
         "  build.env: {CC: gcc-13, CXX: g++-13}",
     ]
     fits = replace(REFUSING, cxx=Tool("/usr/bin/g++-13", "13.3.0"))
     assert told(fits, **ASKED_2_11).level == "ok"
     ancient = replace(REFUSING, cxx=Tool("/usr/bin/g++-5", "5.5.0"))
-    assert told(ancient, **ASKED_2_11).todo == "install a g++ of 6.0 or later"
+    assert told(ancient, **ASKED_2_11).todo == "install g++ 6.0 or later"
 
 
 @pytest.mark.parametrize("env", [{SKIP_CHECK_VARIABLE: "1"}, {"CXX": "g++-13"}])
@@ -162,7 +162,7 @@ def test_an_extension_that_is_not_checked_is_no_problem(env: dict[str, str]) -> 
 def test_a_clang_by_its_path_is_held_to_the_bounds_of_gcc() -> None:
     clang = replace(REFUSING, cxx=Tool("/usr/bin/clang++-18", "18.1.3"))
     found = told(clang, **ASKED_2_11)
-    assert (found.level, "takes GCC >=6.0, <14.0" in found.seen) == ("problem", True)
+    assert (found.level, "accepts GCC >=6.0, <14.0" in found.seen) == ("problem", True)
     assert "apt install" not in found.todo
     assert SAYS.select_bounds("clang++-18") == ("clang", SAYS.clang)
 
@@ -171,7 +171,7 @@ def test_nvcc_of_another_major_is_refused_whatever_is_turned_off() -> None:
     off = {**EXTENSION, "env": {SKIP_CHECK_VARIABLE: "1"}}
     found = told(replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off])
     assert found.level == "problem"
-    assert found.seen == "torch 2.15.0+cu132 is of CUDA 13.2 and refuses nvcc 12.9.86"
+    assert found.seen == "torch 2.15.0+cu132 was built with CUDA 13.2 and refuses nvcc 12.9.86"
     assert found.todo == 'set toolkit.version: "13.2"'
     minor = replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.0.88"))
     assert told(minor).level == "ok"
@@ -180,7 +180,7 @@ def test_nvcc_of_another_major_is_refused_whatever_is_turned_off() -> None:
 def test_a_compiler_that_torch_only_warns_of_is_a_warning() -> None:
     old = replace(LINUX, cxx=Tool("/usr/bin/g++", "4.9.2"))
     found = told(old)
-    assert (found.level, "wants 5.0.0 or later" in found.seen) == ("warning", True)
+    assert (found.level, "needs 5.0.0 or later" in found.seen) == ("warning", True)
     msvc = replace(WINDOWS, cxx=Tool(CL.path, "14.16.27023"))
     assert (told(msvc).level, told(WINDOWS).level) == ("warning", "ok")
     assert "cl.exe 19.16" in told(msvc).seen

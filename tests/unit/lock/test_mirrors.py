@@ -148,5 +148,5 @@ def test_doctor_asks_the_mirror_and_says_what_it_stands_for(yard: Path) -> None:
         (found,) = (
             one for one in judged.check_network(looked, profile, KNOWLEDGE) if one.id == "index"
         )
-        assert found.seen == f"{TUNA}, asked instead of {DEFAULT_INDEX}, {said}"
-        assert ("take the mirror out" in found.todo) is not answers
+        assert found.seen == f"{TUNA} (mirror of {DEFAULT_INDEX}) {said}"
+        assert ("remove the mirror" in found.todo) is not answers

@@ -89,11 +89,11 @@ def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a.cpp:7:1: error: expected ';'\n", "not known"),
+        ("a.cpp:7:1: error: expected ';'\n", "unknown"),
         ("[1/1] Linking a.so\n", "nothing in this log reads like a failure"),
         (
             "FileNotFoundError: [WinError 3] x: 'C:\\third_party\\a'",
-            "not sure; it could be win-long",
+            "not certain; possible causes: win-long",
         ),
     ],
 )
@@ -244,11 +244,11 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     diagnose.run(subject)
     said = " ".join(capsys.readouterr().out.split())
     assert "(oom-killed)" in said
-    assert "the kernel ended 2 programs for want of memory" in said
+    assert "the kernel killed 2 programs for lack of memory" in said
     assert "in config/profiles/p.yaml (it ran 8 at once with" in said
     log.write_text("FAILED: a.o\nKilled\nKilled\n", encoding="utf-8")
     diagnose.run(subject)  # they are of another log now
-    assert "the log alone" in capsys.readouterr().out
+    assert "only the log, which" in capsys.readouterr().out
 
 
 def test_that_nothing_failed_is_an_answer_with_where_it_looked(

@@ -114,6 +114,11 @@ def test_doctor_tells_that_all_is_there(
     wanted = look_nowhere(monkeypatch)
     write(yard, COMPILES)
     doctor.run(opened(yard), json=str(yard / "out.json"))
+    passed = " ".join(" ".join(heard).split())
+    assert "ok os, python, uv, git, compiler, toolkit, torch-checks, submodules," in passed
+    assert passed.endswith("names, trust nothing would stop this build; no warnings")
+    assert "14.2.0 at" not in heard.text
+    doctor.run(opened(yard), verbose=True)
     assert "ok           compiler       14.2.0 at /usr/bin/g++" in heard
     assert heard[-1] == "nothing would stop this build; no warnings"
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
@@ -121,7 +126,7 @@ def test_doctor_tells_that_all_is_there(
     assert {symptom["level"] for symptom in found["found"]} == {"ok"}
     keys = {"id", "level", "subject", "seen", "todo", "known"}
     assert all(set(symptom) == keys for symptom in found["found"])
-    assert wanted == [ALL_CHECK_IDS]
+    assert wanted == [ALL_CHECK_IDS] * 2
     assert not (yard / "build").exists(), "it looks and changes nothing"
 
 
@@ -137,7 +142,7 @@ def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
         "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
     )
     assert heard[1].strip() == '→ quote it: "3.10"'
-    assert any(line.startswith("ok           python") for line in heard)
+    assert any(line.startswith("ok           os, python, uv") for line in heard)
     assert any(line.startswith("not checked  known-bad") for line in heard)
 
 
@@ -165,10 +170,10 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         doctor.check_before_build(opened(yard))
     assert str(told.value).splitlines() == [
         "2 problems: compiler, disk; nothing was built or changed",
-        "  compiler: there is no C++ compiler here",
+        "  compiler: no C++ compiler is installed",
         "    → sudo apt install build-essential",
-        "  disk: 100 MiB free for the build (/home/me); it takes 6.2 GiB at the very least",
-        "    → free some room, or put the checkout on a larger disk",
+        "  disk: 100 MiB free for the build (/home/me); it needs at least 6.2 GiB",
+        "    → free disk space, or move the checkout to a larger disk",
         "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
     ]
     assert wanted == [GATE_CHECK_IDS]
@@ -207,7 +212,7 @@ def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
     doctor.check_before_build(opened(yard))
-    doctor.run(opened(yard))
+    doctor.run(opened(yard), verbose=True)
     assert "ok           compiler       not needed: nothing is compiled" in heard
 
 
@@ -232,7 +237,7 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
     monkeypatch.setenv("COLUMNS", str(columns))
     write(yard, COMPILES)
     with pytest.raises(TorchyardError):
-        doctor.run(opened(yard))
+        doctor.run(opened(yard), verbose=True)
     text = "\n".join(heard)
     assert "sudo apt install build-essential" in text
     room = max(min(columns, 120), 58)
