@@ -1,6 +1,6 @@
 """`doit diagnose`: explain why the last build, or any log, failed.
 
-Problems that would stop a build now come first: invalid settings, and the findings of `doit doctor`.
+Problems that would stop a build now come first: invalid settings, and what `doit doctor` finds.
 """
 
 from __future__ import annotations

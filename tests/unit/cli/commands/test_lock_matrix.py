@@ -86,7 +86,7 @@ def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built
     lock.run(of(yard, NEW))
     assert set(split_sections(locked(yard))) == {NEW}
     lock.run(of(yard, NEW), check=True)
-    with pytest.raises(TorchyardError, match=f"no section for profile for profile {OLD}"):
+    with pytest.raises(TorchyardError, match=f"no section for profile {OLD}"):
         lock.run(of(yard, OLD), check=True)
 
 
