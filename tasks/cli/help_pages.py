@@ -34,8 +34,7 @@ class CommandPage:
 class StagePage:
     """A stage, described for readers who do not know the code.
 
-    `settings` are dotted keys or sections. `log` is the file name in build/PROFILE/logs, if any;
-    `start` tells how to start it if `doit NAME` does not say it all.
+    `settings` are dotted keys or sections. `start` says how to start it; "" for `doit NAME`.
     """
 
     name: str
@@ -45,8 +44,13 @@ class StagePage:
     makes: str
     again: str
     settings: tuple[str, ...]
-    log: str = ""
     start: str = ""
+
+    @property
+    def log(self) -> str:
+        """Return the name of the log in build/PROFILE/logs, or ""."""
+        names = {"build": "", "extensions": "extension-NAME.log"}
+        return names.get(self.name, f"{self.name}.log")
 
 
 _JSON_OPTION = CommandOption("json", "also write the result to FILE as JSON", "FILE")
@@ -282,7 +286,6 @@ STAGE_PAGES = (
         again="The required interpreter, tools, toolkit or compilers changed, or the "
         "environment was removed.",
         settings=("python", "toolkit", "build.env", "build.cache"),
-        log="deps.log",
     ),
     StagePage(
         "source",
@@ -294,7 +297,6 @@ STAGE_PAGES = (
         again="It checks the tree on every run, since you may have pulled or edited. If the tree "
         "did not change, no later stage runs.",
         settings=("source", "torch.version"),
-        log="source.log",
     ),
     StagePage(
         "env",
@@ -306,7 +308,6 @@ STAGE_PAGES = (
         again="A flag, a variable, the targets, the toolkit, a compiler or the tree changed, or a "
         "script was removed. The settings in runtime affect only the scripts.",
         settings=("target", "build.flags", "build.env", "runtime"),
-        log="env.log",
     ),
     StagePage(
         "compile",
@@ -319,7 +320,6 @@ STAGE_PAGES = (
         again="The tree, the tools or the environment changed. Ninja then decides what to compile; "
         "after an interruption, only the unfinished files are compiled again.",
         settings=("build",),
-        log="compile.log",
     ),
     StagePage(
         "wheel",
@@ -331,7 +331,6 @@ STAGE_PAGES = (
         "is kept in the wheelhouse.",
         again="An input changed. If a rebuild gives the same content, the old wheel is kept.",
         settings=("torch", "wheel"),
-        log="wheel.log",
     ),
     StagePage(
         "extensions",
@@ -343,7 +342,6 @@ STAGE_PAGES = (
         again="Its source or settings, the compilers, the targets or torch's surface changed. "
         "An optional extension whose host did not answer is tried on every run.",
         settings=("extensions", "companions", "target"),
-        log="extension-NAME.log",
         start="doit extensions:NAME builds one of them",
     ),
     StagePage(
@@ -355,7 +353,6 @@ STAGE_PAGES = (
         makes="install.json: what was installed; build/PROFILE/replaced: what was replaced.",
         again="A wheel changed, or an installed file changed or was removed.",
         settings=("install.into",),
-        log="install.log",
         start="doit install runs it and the stages that it needs; doit restore undoes it",
     ),
     StagePage(
@@ -368,13 +365,12 @@ STAGE_PAGES = (
         makes="validate.json, and validate.xml (JUnit) for CI. Exits with 1 if a check fails.",
         again="It runs whenever you request it.",
         settings=("validation", "extensions"),
-        log="validate.log",
     ),
 )
 
 BUILD_PAGE = StagePage(
     "build",
-    "bring everything in this profile up to date; doit without a task does the same",
+    "bring everything in this profile up to date; this is the default task",
     does="Runs the stages in order: deps, source, env, compile, wheel, extensions, install. "
     "Each stage checks whether it is up to date, so a second run does only what changed.",
     needs="A machine without problems: run doit doctor. A build runs the quick checks first and "
@@ -382,5 +378,5 @@ BUILD_PAGE = StagePage(
     makes="build/PROFILE, wheels in wheelhouse/, and a record of the run.",
     again="Each stage prints why it runs; doit explain shows it in advance.",
     settings=("target", "torch", "extensions"),
-    start="doit without a task does the same; doit -a runs every stage again",
+    start="this is the default task: type only doit; doit -a runs every stage again",
 )

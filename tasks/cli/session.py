@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.cli.help_pages import COMMAND_PAGES, CommandOption
+from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, CommandOption
 from tasks.cli.running.doit_adapter import Reporter, build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
@@ -77,15 +77,11 @@ def _resolve_destination(typed: str) -> str:
     return resolve_user_path(typed) if is_local_index(typed) else typed
 
 
-def _resolve_python(typed: str) -> str:
-    """Return an absolute path, but keep a bare name: it is looked up on PATH."""
-    return typed if PurePath(typed).name == typed else resolve_user_path(typed)
-
-
 _OPTION_TYPES: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("FILE", "FOLDER", "PATH"), resolve_user_path),
     "PLACE": _resolve_destination,
-    "PYTHON": _resolve_python,
+    # a bare name is looked up on PATH
+    "PYTHON": lambda typed: typed if PurePath(typed).name == typed else resolve_user_path(typed),
 }
 
 
@@ -143,9 +139,7 @@ _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
 _STATUS_OPTION = re.compile(r"--st|-\w*s")  # of doit list; doit also accepts abbreviated options
-_NON_BUILDING_COMMANDS = frozenset(
-    ["list", "info", "clean", "forget", "ignore", "help", "tabcompletion"]
-)
+_NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
@@ -175,9 +169,9 @@ def open_session(
             session, subject = _create_session(root, profile, environ, argv)
     except TorchyardError as error:
         session, subject = None, SelectedProfile(root, profile, None, error)
-        if _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv) and argv[:1] != ["help"]:
-            if not _is_matrix_lock(argv, subject):
-                raise
+        can_run = argv[:1] == ["help"] or not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv)
+        if not can_run and not _is_matrix_lock(argv, subject):
+            raise
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",

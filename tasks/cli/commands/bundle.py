@@ -97,9 +97,9 @@ def _list_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
                 yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
                 print_warning(f"the bundle does not contain your own source tree {job.location}")
-    for job in finished.extensions:
-        if job.kind == "git":
-            yield from bundle_archive_io.list_commits(job.location, Path(job.clone), job.ref)
+    for one in finished.extensions:
+        if one.kind == "git":
+            yield from bundle_archive_io.list_commits(one.location, Path(one.clone), one.ref)
 
 
 def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:

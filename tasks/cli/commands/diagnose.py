@@ -53,17 +53,12 @@ def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
     for one in stages:
         key = str(one.error.get("what")), str(one.error.get("where"))
         groups.setdefault(key, []).append(one)
-    return tuple(
-        StageFailure(
-            ", ".join(one.name for one in group), _find_stage_log(group[0]), group[0].error
-        )
-        for group in groups.values()
-    )
-
-
-def _find_stage_log(one: StageRun) -> Path | None:
-    path = one.diagnosis.get("log")
-    return Path(path) if isinstance(path, str) and Path(path).is_file() else None
+    failures = []
+    for group in groups.values():
+        path = group[0].diagnosis.get("log")
+        log = Path(path) if isinstance(path, str) and Path(path).is_file() else None
+        failures.append(StageFailure(", ".join(one.name for one in group), log, group[0].error))
+    return tuple(failures)
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:

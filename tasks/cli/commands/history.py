@@ -18,7 +18,7 @@ from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import Glyphs, fit_columns, measure_columns
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
-from tasks.runlog.run_record import ALWAYS_CHECKED, Run, StageRun
+from tasks.runlog.run_record import ALWAYS_CHECKED, Run
 from tasks.system import screen
 from tasks.system.files import write_user_file
 from tasks.system.output import print_report
@@ -95,17 +95,16 @@ def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:
         "code": one.code,
         "seconds": round(one.seconds, 3),
         "record": f"{one.name}.jsonl",
-        "stages": [_serialize_stage_run(stage) for stage in one.stages],
-    }
-
-
-def _serialize_stage_run(stage: StageRun) -> dict[str, Any]:
-    return {
-        "stage": stage.name,
-        "reason": stage.reason,
-        "auto_fix": stage.auto_fix or None,
-        "outcome": stage.outcome,
-        "seconds": round(stage.seconds, 3),
-        **({"workers": dict(stage.workers)} if stage.workers else {}),
-        "error": dict(stage.error) or None,
+        "stages": [
+            {
+                "stage": stage.name,
+                "reason": stage.reason,
+                "auto_fix": stage.auto_fix or None,
+                "outcome": stage.outcome,
+                "seconds": round(stage.seconds, 3),
+                **({"workers": dict(stage.workers)} if stage.workers else {}),
+                "error": dict(stage.error) or None,
+            }
+            for stage in one.stages
+        ],
     }

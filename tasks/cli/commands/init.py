@@ -78,9 +78,9 @@ class _Interview:
         gpus = self._answer("card", title, self._list_gpu_facts(), default, parse_gpus)
         if gpus is not None:
             answers = replace(answers, gpus=gpus)
-        title, facts = "2. Which torch do you want?", self._list_strategy_facts(answers)
-        parse = init_answers.parse_strategy
-        strategy = self._answer("way", title, facts, settings.torch.strategy, parse)
+        title, options = "2. Which torch do you want?", self._list_strategy_facts(answers)
+        default, parse = settings.torch.strategy, init_answers.parse_strategy
+        strategy = self._answer("way", title, options, default, parse)
         configured = ", ".join(one.name for one in settings.extensions)
         title, default = "3. Which CUDA extensions (comma-separated)?", "none"
         facts = self._list_extension_facts()
@@ -99,12 +99,7 @@ class _Interview:
         return f"no question is asked because {reason}{defaults}"
 
     def _answer(
-        self,
-        option: str,
-        title: str,
-        facts: Iterable[str],
-        default: str,
-        parse: Callable[[str], T],
+        self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
     ) -> T | None:
         """Return the option or the typed answer; None for Return, or if nothing is asked.
 
@@ -156,7 +151,7 @@ class _Interview:
                 text += "" if one.possible else f"; not possible here: {one.why}"
             yield f"{one.strategy}\t{text}"
 
-    def _list_extension_facts(self) -> Iterable[str]:
+    def _list_extension_facts(self) -> tuple[str, ...]:
         return (
             f"3dgs\t{_SPLATTING_HELP}",
             f"NAME\ta known extension: {', '.join(sorted(self.known.knowledge.extensions))}",

@@ -260,9 +260,7 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     )
 
 
-def _read_companion_settings(
-    subject: SelectedProfile,
-) -> tuple[bool, tuple[str, ...] | None]:
+def _read_companion_settings(subject: SelectedProfile) -> tuple[bool, tuple[str, ...] | None]:
     """Return whether companions are set, and those in config/local.yaml.
 
     If the settings cannot be read, companions count as set, so that none are guessed.

@@ -122,6 +122,7 @@ def _list_artifacts(profile: Profile) -> Iterator[Artifact]:
     for stage in profile.plan.stages:
         if stage.kind not in ("wheel", "extensions") or not Path(stage.outputs[0]).is_file():
             continue
+        kind: type[Wheel] | type[BuiltExtension]
         kind = Wheel if stage.kind == "wheel" else BuiltExtension
         if artifact := manifests.read_manifest(stage.outputs[0], kind).artifact:
             yield artifact

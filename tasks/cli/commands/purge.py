@@ -75,7 +75,7 @@ def _explain_kept_work(tree: Path, changes: Iterable[str]) -> str:
 
 
 def _explain_kept_backup(replaced: Path) -> str:
-    """Return why the backups must be kept, with a hint; "" if there are none."""
+    """Return why the backups must be kept, with a hint; "" without backups."""
     stamps = list(install_journal_io.list_stamps(replaced))
     if prefixes := [
         one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,14 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
     Raises the problem of a broken profile as a `TorchyardError`.
     """
+    rows: list[dict[str, Any]] = []
     try:  # well-formed settings are shown even if no plan can be made from them
         loaded, problem = subject.read_settings(), subject.problem
+        for key, origin in loaded.origin.items():
+            value = find_setting_value(loaded.settings, key)
+            rows.append({"key": key, "value": value, "from": origin})
     except TorchyardError as error:
-        loaded, problem = None, error
-    rows: list[dict[str, Any]] = [
-        {"key": key, "value": find_setting_value(loaded.settings, key), "from": origin}
-        for key, origin in (loaded.origin.items() if loaded else ())
-    ]
+        problem = error
     if json:
         document = {
             "profile": subject.name,
@@ -43,15 +44,10 @@ def run(subject: SelectedProfile, json: str = "") -> None:
         screen.WIDE_COLUMNS, sys.maxsize
     )  # one line a key in pipes
     for row in rows:
-        text = f"{_format_value(row['value'])}   # {row['from']}"
+        value = dumps(convert_to_json(row["value"]), ensure_ascii=False)
+        text = f"{value}   # {row['from']}"
         screen.print_labeled_text(row["key"], text, min(width + 2, columns // 2), columns)
     for one in describe_unused_variables(os.environ):
         print_warning(one)
     if problem:
         raise TorchyardError(problem.message, location=problem.location, hint=problem.hint)
-
-
-def _format_value(value: Any) -> str:
-    import json  # noqa: PLC0415 - `json` is the name of a parameter here
-
-    return json.dumps(convert_to_json(value), ensure_ascii=False)

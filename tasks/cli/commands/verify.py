@@ -70,6 +70,7 @@ def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel
     for stage in subject.opened.plan.stages:
         if stage.kind not in {"wheel", "extensions"}:
             continue
+        kind: type[Wheel] | type[BuiltExtension]
         kind = Wheel if stage.kind == "wheel" else BuiltExtension
         try:
             manifest = manifests.read_manifest(stage.outputs[0], kind)

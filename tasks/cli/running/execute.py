@@ -127,7 +127,13 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
 
     def prepare_stage() -> None:
         with add_profile_to_errors(session.layout.profile):
-            _check_gate(session, stage)
+            if _needs_gate(session, stage):
+                try:
+                    session.gate()
+                except TorchyardError as error:
+                    session.refusal = str(error)
+                    raise
+                session.gate_passed = True
             _enter_build_folder(session, stage)
         if session.entered:
             session.record.start_record()
@@ -256,16 +262,6 @@ def _translate_disk_error(error: OSError) -> TorchyardError | None:
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
     """Run the action of a command. Its expected failures are reported like those of a stage."""
     return _capture_failure(lambda: act(**params))
-
-
-def _check_gate(session: Session, stage: Stage) -> None:
-    if _needs_gate(session, stage):
-        try:
-            session.gate()
-        except TorchyardError as error:
-            session.refusal = str(error)
-            raise
-        session.gate_passed = True
 
 
 def _needs_gate(session: Session, stage: Stage) -> bool:

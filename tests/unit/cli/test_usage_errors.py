@@ -67,7 +67,7 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
         (
             "build -aj4",
             "j",
-            "doit build -aj4\n  → show its arguments: doit help build; to set a",
+            "no option -aj4\n  → show its arguments: doit help build; to set a",
         ),
         (
             "init --cards x",

@@ -144,8 +144,8 @@ def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard
     wheel = built(yard, "mine", "torch-1.whl")
     stamp = replaced(yard)
     purge.run(opened(yard), yes=True)
-    told = f"{stamp.parent} is kept: it has the replaced packages of /gs; to restore them: doit restore"
-    assert told in heard
+    reason = "it has the replaced packages of /gs; to restore them: doit restore"
+    assert f"{stamp.parent} is kept: {reason}" in heard
     assert install_journal_io.read_record(stamp)
     assert not wheel.exists()
     assert [path for path in left(yard) if ".lock" not in path] == [
@@ -215,7 +215,7 @@ def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, hea
     files.write_atomic(state / "seen.json", format_canonical_json(packed))
     (tree / "a").write_text("mine\n", "utf-8")
     purge.run(opened(yard), yes=True)
-    assert any(f"{tree} holds edits of your own" in line for line in heard)
+    assert any(f"{tree} has your own edits" in line for line in heard)
     (tree / "a").write_text("a\n", "utf-8")
     purge.run(opened(yard), yes=True)
     assert not (yard / "build" / "mine").exists()
