@@ -1,8 +1,7 @@
 """Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-Prints one word per line; with `--told`, a tab and a description follow. No profile is opened and
-nothing slow is imported: doit would take half a second. Errors are silent because the user is
-typing.
+Prints one word per line; with `--told`, a tab and a description follow. No profile is opened
+and nothing slow is imported. Errors are silent because the user is typing.
 """
 
 from __future__ import annotations

@@ -191,10 +191,7 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a profile with a matrix.
-
-    Each entry is opened separately, so the profile itself may be broken.
-    """
+    """Return True for `doit lock` of a matrix: its entries are opened, not the profile itself."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     try:
@@ -315,7 +312,6 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:
-    """Return the arguments without options and assignments."""
     return [one for one in argv if not one.startswith("-") and "=" not in one]
 
 
@@ -331,10 +327,7 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if a GPU was added or removed since the host was pinned.
-
-    Nothing is rebuilt for that.
-    """
+    """Yield a notice if a GPU was added or removed since the host was pinned."""
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
     current = {gpu.capability for gpu in host_probe.list_gpus()}

@@ -1,7 +1,6 @@
 """`doit bundle`: collect everything this profile is built from in one folder or archive.
 
-A machine without a network builds from it with `offline: PATH`. torchyard and the files of the
-checkout (settings, patches, sources in its folders) are not included.
+The files of the checkout (torchyard, settings, patches, sources in its folders) are not included.
 """
 
 from __future__ import annotations

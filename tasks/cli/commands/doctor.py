@@ -1,8 +1,7 @@
 """`doit doctor`: find what could stop this profile on this machine before anything is built.
 
-Only `--accept` changes anything: it pins the GPUs and toolkits that are present now. The network is
-used only to test whether hosts accept a connection. A build runs the quick part (some milliseconds)
-before it writes anything.
+Only `--accept` changes anything. The network is used only to test connections. A build runs the
+quick part (some milliseconds) before it writes anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
 
-`--check` compares lock and build. `--update` locks the commits that the refs point to now, and the
-next build uses them. A profile with a matrix has a section per build.
+A profile with a matrix has a section per build.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ def _lock_matrix_entry(
 ) -> Literal["done", "failed", "impossible"]:
     """Lock or compare one matrix entry. A failure is printed and does not stop the other entries.
 
-    "impossible" means that this machine cannot build the entry. Its section is kept: another
-    machine may have locked it.
+    "impossible": this machine cannot build the entry. Its section is kept for other machines.
     """
     try:
         with add_profile_to_errors(name):

@@ -1,8 +1,4 @@
-"""`doit matrix`: list the builds of a profile's matrix and their state.
-
-`--build` builds those that are not up to date, one after another, and publishes them. `--workflow`
-writes the same matrix for GitHub Actions or Slurm.
-"""
+"""`doit matrix`: list, build and publish a profile's matrix, or write it for GitHub or Slurm."""
 
 from __future__ import annotations
 
@@ -156,10 +152,7 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:
-    """Run a task of a profile; return why it failed, or "" on success.
-
-    The process gets the whole environment, including settings.
-    """
+    """Run a task of a profile in this environment; return why it failed, or "" on success."""
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     lines: list[str] = []

@@ -1,7 +1,6 @@
 """`doit report`: write a run as report.html, trace.json (ui.perfetto.dev) and report.md.
 
-report.md is for a bug report. The files are made from the record of a run and the files in the
-build folder, and contain no user names, host names or home folders.
+The files contain no user names, host names or home folders. report.md is for a bug report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`doit restore`: restore what this profile replaced in the user's environment.
 
-The backup in build/PROFILE/replaced decides, not the settings: install.into may have been removed
-from them, or the profile may be broken. No network is needed.
+The backup in build/PROFILE/replaced decides, not the settings, which may have changed.
 """
 
 from __future__ import annotations

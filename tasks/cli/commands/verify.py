@@ -1,8 +1,4 @@
-"""`doit verify WHEEL`: check a wheel without changing or installing anything.
-
-The wheel is compared with its RECORD, its SBOM, the statement beside it, the manifests of this
-profile, and its declared requirements.
-"""
+"""`doit verify WHEEL`: check a wheel against its records without installing anything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Read and write doit's database, in the table and file of doit's sqlite3 backend.
 
-The database never ends a run. A damaged file is renamed; one that cannot be opened, read or written
-costs a warning and a check of all stages in the next run.
+Its errors never end a run: they cause a warning, and a check of all stages in the next run.
 """
 
 from __future__ import annotations

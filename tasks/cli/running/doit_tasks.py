@@ -1,7 +1,6 @@
 """Convert stages to doit tasks.
 
-Only this module, `tasks.cli.running.execute` and the reporter depend on doit. They handle quirks
-measured with doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
+Quirks of doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
 file_deps, fresh dicts each time, and no manifest may remain while an action runs.
 """
 

@@ -38,12 +38,7 @@ def load_stage_module(stage: Stage, module: str) -> Any:
 
 
 StageAction = Callable[[Any], tuple[Any, ...]]
-
-
-def _run_once(stage: Stage, run: StageAction) -> tuple[tuple[Any, ...], str]:
-    return run(stage.job), ""
-
-
+StageAttempt = Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]]
 _MAX_PARALLEL = 4  # extensions at once: each is a Python process that has torch loaded
 _INCOMPLETE_MESSAGE = "an extension failed; this stage ran without it"
 _TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # tasks that need every extension
@@ -66,7 +61,7 @@ class Session:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
-    attempt: Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]] = _run_once
+    attempt: StageAttempt = lambda stage, run: (run(stage.job), "")
     lock_stack: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     gate_passed: bool = False
