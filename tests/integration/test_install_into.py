@@ -44,7 +44,7 @@ def test_a_build_is_put_into_an_environment_and_taken_out_again(
     assert "Handed over" in again
     assert person.says("import toyext; print(toyext.answer())") == "42"
 
-    assert "stays: it holds what was in" in yard.must("purge")
+    assert "is kept: it has the replaced packages of" in yard.must("purge")
     told = yard.must("restore")
     assert f"torch {version} → 2.5.1" in told
     assert "nothing was changed; to restore it: doit restore --yes profile=trial" in told

@@ -133,7 +133,7 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     through = unconnected()
     archive = tmp_path / "all of it.tar"
     out = built.must("bundle", "--dest", str(archive))
-    assert "torchyard.lock and the settings in config/ are not in it" in " ".join(out.split())
+    assert "copy the bundle, torchyard.lock and config/ to the other machine" in " ".join(out.split())
     assert "2 repositories" in out
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
     far = Yard(tmp_path / "checkout")
@@ -261,7 +261,7 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     assert "away was NOT built: nothing answers at https://git.example" in near.must("build")
     out = near.must("lock")
     assert "away is optional and was not built (its source could not be reached)" in out
-    assert "torchyard.lock is without it, and a build fetches it as the settings say" in out
+    assert "it is not in torchyard.lock; a build fetches it as the settings say" in out
     assert "extensions" not in locked(near)
     assert "torchyard.lock: away is not in it: resolved anew" in near.must("build")
     (near.build / "extensions" / "away.json").unlink()
