@@ -71,7 +71,7 @@ def test_in_another_folder_help_is_doits_own(tmp_path: Path) -> None:
     [
         (["biuld"], '; did you mean "build"?\n  → doit build;'),
         (["build", "trial"], '"trial" is a profile, not a task\n  → doit build profile=trial\n'),
-        (["build", "--profile", "trial"], "not an option: choose a profile with profile=NAME"),
+        (["build", "--profile", "trial"], "choose a profile with profile=NAME"),
         (["--profile", "trial", "build"], "→ doit build profile=trial\n"),
         (["build", "profile", "trial"], "→ doit build profile=trial\n"),
         (["info", "biuld"], "→ doit info build;"),
