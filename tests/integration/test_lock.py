@@ -133,7 +133,7 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     through = unconnected()
     archive = tmp_path / "all of it.tar"
     out = built.must("bundle", "--dest", str(archive))
-    assert "copy the bundle, torchyard.lock and config/ to the other machine" in " ".join(out.split())
+    assert "copy the bundle, torchyard.lock and config/ to the" in " ".join(out.split())
     assert "2 repositories" in out
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
     far = Yard(tmp_path / "checkout")
