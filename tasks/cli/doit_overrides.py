@@ -16,6 +16,7 @@ from doit import get_var
 from doit.cmd_base import check_tasks_exist, subtasks_iter
 from doit.exceptions import InvalidCommand
 
+from tasks.cli import help_text
 from tasks.cli.help_pages import DOIT_COMMANDS, CommandPage
 from tasks.cli.help_text import HELP_PAGES
 from tasks.cli.running.execute import Session
@@ -37,17 +38,16 @@ def show_task_list(
 
     Raises `InvalidCommand` for an unknown task.
     """
-    from tasks.cli.help_text import TaskRow, render_task_list  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
     console = session.console if session else Console(None)
-    states = _read_stage_states(session) if status else {}
+    states = _read_stage_states(session) if session and status else {}
     rows = [
-        TaskRow(task.name, task.doc or "", states.get(task.name, ""))
+        help_text.TaskRow(task.name, task.doc or "", states.get(task.name, ""))
         for task in _select_tasks({task.name: task for task in tasks}, names, subtasks=subtasks)
         if not task.name.startswith("_")
     ]
-    for line in render_task_list(rows, screen.read_terminal_width()):
+    for line in help_text.render_task_list(rows, screen.read_terminal_width()):
         console.print_report(line)
 
 
@@ -65,23 +65,29 @@ def _select_tasks(
 
 def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> None:
     """Print the help page of the task `name`. Raises `InvalidCommand` for an unknown task."""
-    docs = {task.name: task.doc or "" for task in tasks}
-    console = session.console if session else Console(None)
     profile = session.layout.profile if session else read_default_profile()
-    for line in _render_help_page(name, docs, profile):
+    _print_help_page(name, tasks, profile, session.console if session else Console(None))
+
+
+def _print_help_page(name: str, tasks: Iterable[Any], profile: str, console: Console) -> None:
+    from tasks.system import screen  # noqa: PLC0415 - not at load
+
+    docs = {task.name: task.doc or "" for task in tasks}
+    lines = help_text.render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
+    if lines is None:
+        suggestion = format_did_you_mean(name, (*HELP_PAGES, *docs))
+        raise InvalidCommand(
+            f'there is no task "{name}"{suggestion}\n  → list all tasks: doit list'
+        )
+    for line in lines:
         console.print_report(line)
 
 
 def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
     """Remove the results of these stages and print what was removed."""
-    for line in _remove_results(session, names, dryrun=dryrun):
-        session.console.print_report(line)
-
-
-def _remove_results(session: Session, names: Collection[str], *, dryrun: bool) -> Iterator[str]:
-    """Remove the results of these stages and yield the lines to print."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
+    print_report, profile = session.console.print_report, session.layout.profile
     verb, has_results = "would remove" if dryrun else "removed", False
     for stage in (*session.plan.stages, session.plan.validate):
         paths = [path for path in list_result_files(stage) if Path(path).is_file()]
@@ -90,61 +96,40 @@ def _remove_results(session: Session, names: Collection[str], *, dryrun: bool) -
         has_results = True
         if not dryrun:
             remove_manifests(stage)
-        yield f"{verb} the results of {stage.name}: {', '.join(map(str, paths))}"
-    if has_results and dryrun:
-        yield "nothing was removed"
-    elif has_results:
-        notice = add_profile_argument(
-            "the next doit build checks these stages again", session.layout.profile
-        )
-        yield f"{notice}; sources, build folders, environments and wheels are kept"
+        print_report(f"{verb} the results of {stage.name}: {', '.join(map(str, paths))}")
+    if not has_results:
+        print_report(f"nothing to remove: these stages of {profile} have no results")
+    elif dryrun:
+        print_report("nothing was removed")
     else:
-        yield f"nothing to remove: these stages of {session.layout.profile} have no results"
+        notice = add_profile_argument("the next doit build checks these stages again", profile)
+        print_report(f"{notice}; sources, build folders, environments and wheels are kept")
 
 
-def _read_stage_states(session: Session | None) -> Mapping[str, str]:
+def _read_stage_states(session: Session) -> Mapping[str, str]:
     """Return the state of each stage, in the words of `doit explain`. Commands have no state."""
-    from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only where it is asked for
+    from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only for --status
 
-    if session is None:
-        return {}
     states = {one.stage: one.verdict for one in explain_stages(session.plan)}
     extensions = [state for name, state in states.items() if name.startswith("extensions:")]
-    absent_states = {name: "no part" for name in session.plan.absent if name not in states}
     return {
-        **absent_states,
+        **dict.fromkeys(session.plan.absent, "not used"),
         **states,
         **({"extensions": _select_worst_state(extensions)} if extensions else {}),
         "build": _select_worst_state(states.values()),
     }
 
 
-def _select_worst_state(states: Iterable[str]) -> str:
-    distinct_states = set(states)
-    return next((state for state in ("runs", "may run") if state in distinct_states), "up to date")
-
-
-def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
-    from tasks.cli.help_text import HELP_PAGES, render_page  # noqa: PLC0415
-    from tasks.core.text_formatting import format_did_you_mean  # noqa: PLC0415
-    from tasks.system import screen  # noqa: PLC0415 - not at load
-
-    lines = render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
-    if lines is None:
-        suggestion = format_did_you_mean(name, (*HELP_PAGES, *docs))
-        raise InvalidCommand(
-            f'there is no task "{name}"{suggestion}\n  → doit list tells all of them'
-        )
-    yield from lines
+def _select_worst_state(states: Collection[str]) -> str:
+    return next((state for state in ("runs", "may run") if state in states), "up to date")
 
 
 def show_overview() -> None:
     """Print the overview of `doit help`. It opens no profile."""
-    from tasks.cli.help_text import render_overview  # noqa: PLC0415
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
     console = Console(None, sys.stdout)
-    for line in render_overview(screen.read_terminal_width(), read_default_profile()):
+    for line in help_text.render_overview(screen.read_terminal_width(), read_default_profile()):
         console.print_report(line)
 
 
@@ -153,15 +138,14 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
 
     Return True if a page was shown.
     """
-
-    cause = error.__context__
-    docs = {task.name: task.doc or "" for task in tasks}
+    cause, tasks = error.__context__, tuple(tasks)
     if not isinstance(cause, GetoptError) or not cause.opt:
         return False
-    name = find_help_topic(CommandLine(tuple(words), tuple(docs), ()), cause.opt)
+    line = CommandLine(tuple(words), tuple(task.name for task in tasks), ())
+    name = find_help_topic(line, cause.opt)
     if name:
-        for line in _render_help_page(name, docs, get_var("profile", read_default_profile())):
-            Console(None, sys.stdout).print_report(line)
+        profile = get_var("profile", read_default_profile())
+        _print_help_page(name, tasks, profile, Console(None, sys.stdout))
     elif name is not None:
         show_overview()
     return name is not None
@@ -173,18 +157,18 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     `rest` is the part of the command line that doit had not parsed yet, `tasks` the tasks it has
     read so far.
     """
-    from tasks.settings.layers_io import list_profiles  # noqa: PLC0415
+    from tasks.settings.layers_io import list_profiles  # noqa: PLC0415 - not at load
     from tasks.system import screen  # noqa: PLC0415 - not at load
-    from tasks.system.screen import configure_stream  # noqa: PLC0415
 
-    configure_stream(sys.stderr)
+    screen.configure_stream(sys.stderr)
     names = tuple(task.name for task in tasks)
     line = CommandLine(tuple(words), names, list_profiles(Path("config")))
     cause = error.__context__
     if isinstance(cause, GetoptError) and cause.opt:
         translated = explain_rejected_option(line, cause.opt, cause.msg)
     elif isinstance(error, InvalidCommand):
-        stray = error.not_found or _find_stray_word(rest, line.names)
+        unknown = (one for one in rest if not one.startswith("-") and one not in line.names)
+        stray = error.not_found or next(unknown, "")
         if stray not in words:
             return error
         translated = explain_unknown_word(line, stray)
@@ -193,13 +177,8 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     return InvalidCommand(screen.format_for_stderr(str(translated), len("ERROR: ")))
 
 
-def _find_stray_word(rest: Iterable[str], names: Iterable[str]) -> str:
-    return next((one for one in rest if not one.startswith("-") and one not in names), "")
-
-
 _HELP_FLAGS = ("--help", "-h")
-_PROFILE_SYNTAX = "a profile is named with profile=NAME"
-_SETTING_SYNTAX = "a setting goes into config/local.yaml, or is TORCHYARD__SECTION__KEY"
+_PROFILE_SYNTAX = "choose a profile with profile=NAME"
 
 
 @dataclass(frozen=True)
@@ -224,36 +203,46 @@ def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
     """Return the error for a word that is not a task."""
     at = line.words.index(stray)
     if stray == "profile":
-        after = [one for one in line.words[at + 1 : at + 3] if one != "="]
+        after = [one for one in line.words[at + 1 : at + 3] if one != "="][:1]
         return _explain_profile_syntax(
-            line, '"profile" is no task', [stray, "=", *after[:1]], *after[:1]
+            line, '"profile" is not a task', [stray, "=", *after], *after
         )
     if line.has_profile(stray):
         hint = _format_corrected_line(line, [stray], stray)
-        return SettingsError(f'"{stray}" is a profile and no task', hint=hint)
+        return SettingsError(f'"{stray}" is a profile, not a task', hint=hint)
     if nearest := find_nearest_word(stray, line.names):
         correction = _format_command(nearest if one == stray else one for one in line.words)
         message = f'there is no task "{stray}"; did you mean "{nearest}"?'
-        return SettingsError(message, hint=f"{correction}; doit list tells all of them")
-    message = (
-        f'there is no task and no profile "{stray}"{format_did_you_mean(stray, line.profiles)}'
-    )
-    hint = f"doit list tells the tasks; profile=NAME chooses one of: {', '.join(line.profiles)}"
+        return SettingsError(message, hint=f"{correction}; list all tasks: doit list")
+    suggestion = format_did_you_mean(stray, line.profiles)
+    profiles = ", ".join(line.profiles)
+    hint = f"list the tasks: doit list; choose a profile: profile=NAME, one of {profiles}"
     owner = _find_owner(line, at)  # `diagnose build.log`, where --log is meant
     if isinstance(HELP_PAGES.get(owner), CommandPage):
-        hint = f"doit help {owner} tells what it takes; {hint}"
-    return SettingsError(message, hint=hint)
+        hint = f"show its arguments: doit help {owner}; {hint}"
+    return SettingsError(f'there is no task and no profile "{stray}"{suggestion}', hint=hint)
 
 
-def explain_rejected_option(line: CommandLine, name: str, said: str) -> TorchyardError:
-    """Return the error for option `name` (no dashes): unknown here, or with problem `said`."""
+def explain_rejected_option(line: CommandLine, name: str, problem: str) -> TorchyardError:
+    """Return the error for option `name` (no dashes): unknown here, or with doit's `problem`."""
     at = _find_option_index(line, name)
     option, _, value = line.words[at].partition("=")
     after = [value] if value else list(line.words[at + 1 : at + 2])
     if option.lstrip("-") == "profile" or (option == "-p" and any(map(line.has_profile, after))):
         rejected = [line.words[at], *([] if value else after)]
-        return _explain_profile_syntax(line, f"{option} is no option", rejected, *after)
-    return _explain_unknown_option(line, at, said)
+        return _explain_profile_syntax(line, f"{option} is not an option", rejected, *after)
+    owner = _find_owner(line, at)
+    command, hint = f"doit {owner}".rstrip(), f"show its arguments: doit help {owner}"
+    if "not recognized" not in problem:
+        return SettingsError(f"{command}: {problem}", hint=hint)
+    page = HELP_PAGES.get(owner)
+    options = [f"--{one.name}" for one in page.options] if isinstance(page, CommandPage) else []
+    if not owner:
+        hint = "show what to type: doit help"
+    elif page and not options:
+        hint += "; to set a value, edit config/local.yaml or set TORCHYARD__SECTION__KEY"
+    suggestion = format_did_you_mean(option, options)
+    return SettingsError(f"{command} has no option {option}{suggestion}", hint=hint)
 
 
 def find_help_topic(line: CommandLine, name: str) -> str | None:
@@ -265,22 +254,6 @@ def find_help_topic(line: CommandLine, name: str) -> str | None:
     return _find_owner(line, at) if line.words[at] in _HELP_FLAGS else None
 
 
-def _explain_unknown_option(line: CommandLine, at: int, said: str) -> TorchyardError:
-    option = line.words[at].partition("=")[0]
-    owner = _find_owner(line, at)
-    command = f"doit {owner}".rstrip()
-    help_ = f"doit help {owner}".rstrip()
-    if "not recognized" not in said:
-        return SettingsError(f"{command}: {said}", hint=f"{help_} tells what it takes")
-    page = HELP_PAGES.get(owner)
-    options = [f"--{one.name}" for one in page.options] if isinstance(page, CommandPage) else []
-    message = f"{command} has no option {option}{format_did_you_mean(option, options)}"
-    advice = (
-        f"; {_SETTING_SYNTAX}" if page and not options else " tells what it takes" if owner else ""
-    )
-    return SettingsError(message, hint=f"{help_}{advice}")
-
-
 def _find_owner(line: CommandLine, at: int) -> str:
     """Return the task or command that the word at index `at` belongs to, or "" for none."""
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
@@ -288,31 +261,28 @@ def _find_owner(line: CommandLine, at: int) -> str:
 
 def _find_option_index(line: CommandLine, name: str) -> int:
     """Return the index of the word that contains the option, or 0."""
-    return next((n for n, one in enumerate(line.words) if _has_option(one, name)), 0)
 
+    def has_option(typed: str) -> bool:
+        if typed.startswith("--"):
+            return typed[2:].partition("=")[0] == name
+        return len(name) == 1 and typed.startswith("-") and name in typed
 
-def _has_option(typed: str, name: str) -> bool:
-    """Return True if this word of the command line contains the option."""
-    if typed.startswith("--"):
-        return typed[2:].partition("=")[0] == name
-    return len(name) == 1 and typed.startswith("-") and name in typed
+    return next((index for index, one in enumerate(line.words) if has_option(one)), 0)
 
 
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
     """Return the error for a profile that was written as `dropped` instead of profile=NAME."""
+    message = f"{wrong}: {_PROFILE_SYNTAX}"
     if line.has_profile(name):
-        return SettingsError(
-            f"{wrong}: {_PROFILE_SYNTAX}", hint=_format_corrected_line(line, dropped, name)
-        )
-    absence = f'; there is no profile "{name}"' if name else ""
-    hint = (
-        f"{_format_corrected_line(line, dropped, 'NAME')}, NAME being one of: "
-        f"{', '.join(line.profiles)}"
-    )
-    suggestion = format_did_you_mean(name, line.profiles)
-    return SettingsError(f"{wrong}: {_PROFILE_SYNTAX}{absence}{suggestion}", hint=hint)
+        return SettingsError(message, hint=_format_corrected_line(line, dropped, name))
+    if name:
+        suggestion = format_did_you_mean(name, line.profiles)
+        message += f'; there is no profile "{name}"{suggestion}'
+    corrected = _format_corrected_line(line, dropped, "NAME")
+    hint = f"{corrected}, NAME is one of: {', '.join(line.profiles)}"
+    return SettingsError(message, hint=hint)
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:

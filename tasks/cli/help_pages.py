@@ -12,7 +12,6 @@ class CommandOption:
     name: str
     meaning: str
     value: str = ""
-    example: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class CommandPage:
 class StagePage:
     """A stage, described for readers who do not know the code.
 
-    `settings` are dotted keys or sections. `log` is the file name in build/PROFILE/logs, "" without
-    a log.
+    `settings` are dotted keys or sections. `start` says how to start it; "" for `doit NAME`.
     """
 
     name: str
@@ -46,201 +44,194 @@ class StagePage:
     makes: str
     again: str
     settings: tuple[str, ...]
-    log: str = ""
-    alone: str = ""
+    start: str = ""
+
+    @property
+    def log(self) -> str:
+        """Return the name of the log in build/PROFILE/logs, or ""."""
+        names = {"build": "", "extensions": "extension-NAME.log"}
+        return names.get(self.name, f"{self.name}.log")
 
 
-_JSON_OPTION = CommandOption("json", "write it to FILE as JSON too", "FILE")
-_YES_OPTION = CommandOption("yes", "do it")
-BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = (
-    *("begin", "look", "when it fails", "share"),
-    *("undo", "torchyard itself"),
-)
-COMMAND_GROUPS = (BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT)
+_JSON_OPTION = CommandOption("json", "also write the result to FILE as JSON", "FILE")
+COMMAND_GROUPS = ("begin", "look", "when it fails", "share", "undo", "torchyard itself")
+BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = COMMAND_GROUPS
 
 COMMAND_PAGES = (
     CommandPage(
         "init",
         BEGIN,
-        "settings of your own by at most four questions: card, way, extensions, where",
-        "It writes config/local.yaml, which counts in every profile, before what the profile says. "
-        "A profile as it is, doit build profile=rtx5090, needs none of it. "
-        "Return takes what stands in brackets. What is given as an option is not asked, and "
-        "without a terminal nothing is. The answers are planned before anything is written; a "
-        "file that is there already is replaced with --force alone, and kept beside the new one.",
+        "answer four questions (GPU, strategy, extensions, location) to write your settings",
+        "Writes config/local.yaml, whose values override those of every profile. You do not need "
+        "it to build a profile as it is: doit build profile=rtx5090. "
+        "Enter selects the default in brackets. An option replaces its question; without a "
+        "terminal, no question is asked. The answers are checked before the file is written. "
+        "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         (
+            CommandOption("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
+            CommandOption("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
             CommandOption(
-                "card", "names or capabilities with commas between, cpu for none", "CARDS"
-            ),
-            CommandOption("way", "auto, prebuilt, source or existing", "WAY"),
-            CommandOption(
-                "extensions", "known names, folders, git URLs, 3dgs for its two, none", "NAMES"
+                "extensions", "known names, folders, git URLs, 3dgs, or none; with commas", "NAMES"
             ),
             CommandOption(
-                "into", "the Python that gets all of it; with existing, that has torch", "PYTHON"
+                "into", "install into this Python; for existing: use its torch", "PYTHON"
             ),
-            CommandOption("yes", "ask nothing"),
-            CommandOption("force", "replace config/local.yaml, and keep it beside the new one"),
+            CommandOption("yes", "ask no questions and take the defaults"),
+            CommandOption("force", "replace config/local.yaml and keep a backup"),
         ),
     ),
     CommandPage(
         "doctor",
         BEGIN,
-        "what could stop this profile here, and the command that mends it",
-        "It changes nothing but with --accept, and works with a broken profile. A build looks at "
-        "the quick part of it first; doctor.ignore overrides a check.",
+        "check what could stop a build here; each problem comes with the command that fixes it",
+        "Changes nothing, unless you pass --accept. Works with a broken profile. Every build runs "
+        "the quick checks first. To ignore a check, add its name to doctor.ignore.",
         "doit doctor --json doctor.json",
         (
             _JSON_OPTION,
-            CommandOption("accept", "plan from the cards and toolkits that are here now"),
+            CommandOption("accept", "plan with the GPUs and CUDA toolkits that are here now"),
             CommandOption("verbose", "print a line for each check that passed, too"),
         ),
     ),
     CommandPage(
         "explain",
         LOOK,
-        "what doit build would do now, stage by stage, why, and how long it takes",
-        "It changes nothing. A stage runs, may run (where what it reads comes out otherwise), or "
-        "is up to date; for compile it counts the objects.",
+        "show what doit build would do for each stage, why, and how long it takes",
+        "Changes nothing. Each stage runs, may run (it does if its inputs change), or is up to "
+        "date. For compile, the number of objects to compile is shown.",
         "doit explain --json plan.json",
         (_JSON_OPTION,),
     ),
     CommandPage(
         "settings",
         LOOK,
-        "every value, and the file and line that it is from",
-        "default.yaml, the profile, config/local.yaml, TORCHYARD__SECTION__KEY: the later one "
-        "counts. It works with a broken profile.",
+        "show every value, and the file and line that set it",
+        "Later sources override earlier ones: default.yaml, the profile, config/local.yaml, "
+        "TORCHYARD__SECTION__KEY. Works with a broken profile.",
         "doit settings",
         (_JSON_OPTION,),
     ),
     CommandPage(
         "history",
         LOOK,
-        "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
-        "50 runs are kept, in build/PROFILE/records/runs.",
+        "list the runs of this profile: time, command, result, and what was rebuilt",
+        "The last 50 runs are kept in build/PROFILE/records/runs.",
         "doit history",
         (_JSON_OPTION,),
     ),
     CommandPage(
         "report",
         LOOK,
-        "the last run on one HTML page, for Perfetto, and as text for a bug report",
-        "The page needs no network, and the text has no name, home or token of yours in it.",
+        "write the last run as an HTML page, a Perfetto trace, and text for a bug report",
+        "The page works offline. User names, host names, home folders and tokens are removed.",
         "doit report --out report/",
         (
-            CommandOption("run", "the run of that name; doit history lists them", "NAME"),
-            CommandOption("against", "beside that run", "NAME"),
-            CommandOption("out", "write it into FOLDER", "FOLDER"),
+            CommandOption("run", "report the run NAME; doit history lists the names", "NAME"),
+            CommandOption("against", "compare with the run NAME", "NAME"),
+            CommandOption("out", "write the files into FOLDER", "FOLDER"),
         ),
     ),
     CommandPage(
         "matrix",
         LOOK,
-        "the builds of this profile's matrix, and how each stands",
-        "Each combination is a profile of its own, NAME@COMBINATION, for every task.",
+        "list the builds of this profile's matrix and their states",
+        "Every task can build a single combination: its profile is NAME@COMBINATION.",
         "doit matrix --workflow github --out .github/workflows/torch.yml",
         (
-            CommandOption("build", "build what is not up to date, each by itself, and publish"),
-            CommandOption("workflow", "write it for github or slurm", "KIND"),
-            CommandOption("out", "write that to FILE", "FILE"),
+            CommandOption("build", "build and publish all that are not up to date, one by one"),
+            CommandOption("workflow", "print a workflow; KIND is github or slurm", "KIND"),
+            CommandOption("out", "write the workflow to FILE", "FILE"),
             _JSON_OPTION,
         ),
     ),
     CommandPage(
         "diagnose",
         FAILED,
-        "why the last build failed, or what a log tells: the cause, what to do",
-        "The first real error, the cause where it is known, the remedy, and where the whole log "
-        "is. It works with a broken profile, and with a log from anywhere.",
+        "show why the last build failed, or explain any log: cause and remedy",
+        "Shows the first real error, its cause if it is known, what to do, and the path of the "
+        "whole log. Works with a broken profile, and with logs of other programs.",
         "doit diagnose --log ~/pip.log",
-        (CommandOption("log", "read FILE, /dev/stdin too", "FILE"), _JSON_OPTION),
+        (CommandOption("log", "read FILE; /dev/stdin works, too", "FILE"), _JSON_OPTION),
     ),
     CommandPage(
         "publish",
         SHARE,
-        "put the wheels on a package index that pip and uv can use",
-        "A published file never changes; what is there already costs a look.",
+        "put the wheels on a package index for pip and uv",
+        "Published files never change. Wheels that are already on the index are only checked.",
         "doit publish --dest me@server:/srv/wheels",
         (
-            CommandOption(
-                "dest", "a folder, user@host:path, or a command with {index} in it", "PLACE"
-            ),
-            CommandOption("check", "read all that is on it, and change nothing"),
-            CommandOption(
-                "yank", "keep the wheel NAME from who does not ask for exactly it", "NAME"
-            ),
-            CommandOption("because", "why it is yanked", "TEXT"),
-            CommandOption("unyank", "give the yanked wheel NAME to everybody again", "NAME"),
+            CommandOption("dest", "a folder, user@host:path, or a command with {index}", "PLACE"),
+            CommandOption("check", "check everything on the index and change nothing"),
+            CommandOption("yank", "hide wheel NAME from pip unless its version is pinned", "NAME"),
+            CommandOption("because", "the reason for the yank", "TEXT"),
+            CommandOption("unyank", "make the yanked wheel NAME available again", "NAME"),
         ),
     ),
     CommandPage(
         "lock",
         SHARE,
-        "write into torchyard.lock what this was built of",
-        "Commits, files, and packages by their digests; a build takes exactly that again.",
+        "write to torchyard.lock what this profile was built from",
+        "Locks commits, files and package digests. Later builds use exactly these.",
         "doit lock --check",
         (
-            CommandOption("check", "tell in what lock and build differ, exit 1 where they do"),
-            CommandOption(
-                "update", "lock the commits that the refs stand for now, for the next build"
-            ),
+            CommandOption("check", "show where lock and build differ; exit 1 if they do"),
+            CommandOption("update", "lock the commits that the refs point to now; then build"),
         ),
     ),
     CommandPage(
         "bundle",
         SHARE,
-        "collect all that this profile is built of, for a machine without a network",
-        "There, offline: PATH in config/local.yaml builds from it.",
+        "collect everything that this profile is built from, for a machine without a network",
+        "On that machine, set offline: PATH in config/local.yaml to build from the bundle.",
         "doit bundle --dest gs.tar",
         (CommandOption("dest", "a folder, or FILE.tar", "PATH"),),
     ),
     CommandPage(
         "verify",
         SHARE,
-        "a wheel against what is recorded of it, and what it declares to need",
-        "RECORD, SBOM, the statement beside it, and this profile's manifests; exit 1 where a check "
-        "failed.",
+        "check a wheel against its records and its declared requirements",
+        "Checks RECORD, the SBOM, the statement beside the wheel, and the manifests of this "
+        "profile. Exits with 1 if a check fails.",
         "doit verify wheelhouse/NAME.whl",
-        (CommandOption("wheel", "look at FILE", "FILE"),),
+        (CommandOption("wheel", "check FILE", "FILE"),),
         takes="WHEEL",
     ),
     CommandPage(
         "restore",
         UNDO,
-        "put back what install.into replaced in your own environment",
-        "Without --yes it shows what that is. No network is needed, and the settings may have "
-        "moved.",
+        "restore the packages that install.into replaced in your environment",
+        "Without --yes, it shows what would be restored. It needs no network, and works after "
+        "the settings have changed.",
         "doit restore --yes",
-        (_YES_OPTION,),
+        (CommandOption("yes", "restore the packages"),),
     ),
     CommandPage(
         "purge",
         UNDO,
-        "remove what this profile built",
-        "Without --yes it shows what would go. Only folders that torchyard made are removed, and "
-        "sources in which somebody worked stay.",
+        "remove everything that this profile built",
+        "Without --yes, it shows what would be removed. It removes only folders that torchyard "
+        "made, and keeps source trees with changes of yours.",
         "doit purge --yes",
-        (_YES_OPTION,),
+        (CommandOption("yes", "remove the files"),),
     ),
     CommandPage(
         "check",
         DEVELOPMENT,
-        "lint, types and unit tests, and the site where mkdocs is installed",
-        "For work on torchyard; it needs pip install -e '.[test]'.",
+        "lint, type-check and test torchyard, and build its site if mkdocs is installed",
+        "For the development of torchyard. Requires pip install -e '.[test]'.",
         "doit check",
     ),
 )
 
 # doit's commands that are useful to users, with what they do in torchyard
 DOIT_COMMANDS = {
-    "list": "the tasks in a line each; --status: how each stands, --all: each extension too",
-    "help": "this; help NAME tells of one task",
-    "clean": "withdraw claims and keep work: the next build looks at everything again",
-    "info": "what doit knows of a task: files it reads and makes, whether it would run",
-    "forget": "have doit forget that a task ran; clean does more",
-    "tabcompletion": "completion for --shell bash or zsh (docs/terminal.md)",
+    "list": "list the tasks; --status: with their states, --all: with each extension",
+    "help": "show this overview; help NAME explains one task",
+    "clean": "remove the manifests and keep all work: the next build checks everything again",
+    "info": "show the files that a task reads and writes, and whether it would run",
+    "forget": "make doit forget that a task ran; clean does more",
+    "tabcompletion": "print the completion script for --shell bash or zsh (docs/terminal.md)",
 }
 
 # Overview of `doit help`: commands by the user's intention
@@ -248,37 +239,37 @@ TYPICAL_STEPS = (
     (
         "the first build",
         (
-            ("doit init", "your card, extensions, environment; a profile as it is needs none"),
-            ("doit doctor", "what could stop it here, and the command that mends it"),
-            ("doit build", "all of it: torch, and the extensions compiled for your card"),
-            ("doit validate", "prove it, without a card as far as that goes"),
-            ("build/PROFILE/run python …", "use it: any program, with the torch that was built"),
+            ("doit init", "choose your GPU, extensions and environment; optional"),
+            ("doit doctor", "check what could stop the build, and how to fix it"),
+            ("doit build", "build all: torch, and the extensions compiled for your GPU"),
+            ("doit validate", "test the build; without a GPU, run the tests that need none"),
+            ("build/PROFILE/run python …", "run any program with the torch that was built"),
         ),
     ),
     (
         "after a pull, an edit, another setting",
         (
-            ("doit explain", "what would run now, why, and how long"),
-            ("doit build", "what changed, and nothing else"),
-            ("doit history", "what earlier runs did"),
+            ("doit explain", "show what would run now, why, and how long it takes"),
+            ("doit build", "rebuild only what changed"),
+            ("doit history", "list what earlier runs did"),
         ),
     ),
     (
         "when it fails",
         (
-            ("doit diagnose", "the first real error, the cause, what to do"),
-            ("doit settings", "every value and where it is from"),
-            ("doit report", "the last run on a page, and as text for a bug report"),
-            ("doit restore", "back to the torch that your environment had"),
+            ("doit diagnose", "show the first real error, its cause and the remedy"),
+            ("doit settings", "show every value and where it was set"),
+            ("doit report", "write the last run as a page, and as text for a bug report"),
+            ("doit restore", "restore the torch that your environment had"),
         ),
     ),
     (
         "share",
         (
-            ("doit publish", "the wheels on a package index"),
-            ("doit lock", "what it was built of, to build the same again"),
-            ("doit bundle", "all of it for a machine without a network"),
-            ("doit matrix", "several versions of one profile"),
+            ("doit publish", "put the wheels on a package index"),
+            ("doit lock", "record what was built, to build the same again"),
+            ("doit bundle", "collect everything for a machine without a network"),
+            ("doit matrix", "build several versions of one profile"),
         ),
     ),
 )
@@ -288,114 +279,105 @@ STAGE_PAGES = (
     StagePage(
         "deps",
         "the build environment: venv, build tools, CUDA toolkit, compilers",
-        does="Makes build/PROFILE/venv with the build tools, finds or fetches the CUDA toolkit "
-        "that torch needs, and looks which compilers and which compiler cache are there.",
-        needs="An interpreter, a C++ compiler where something is compiled, and a package index.",
-        makes="deps.json (interpreter, CUDA_HOME, compilers), cache.json (the compiler "
-        "cache) and toolchain.json (by which a compiler that was replaced is noticed).",
-        again="The interpreter, the tools, the toolkit or the compilers that are asked for "
-        "changed, or the environment is gone.",
+        does="Makes build/PROFILE/venv with the build tools, finds or downloads the CUDA toolkit "
+        "that torch needs, and finds the compilers and the compiler cache.",
+        needs="A Python interpreter, a package index, and a C++ compiler if something is compiled.",
+        makes="deps.json (interpreter, CUDA_HOME, compilers), cache.json (compiler cache), and "
+        "toolchain.json, with which a replaced compiler is detected.",
+        again="The required interpreter, tools, toolkit or compilers changed, or the "
+        "environment was removed.",
         settings=("python", "toolkit", "build.env", "build.cache"),
-        log="deps.log",
     ),
     StagePage(
         "source",
-        "PyTorch's own tree, with its submodules",
-        does="Clones or unpacks PyTorch, or takes a tree of yours as it is, puts patches on it, "
-        "and says what exactly it holds. A tree of yours is never reset and never cleaned.",
-        needs="git and a network; with source.path or a tarball of this machine neither.",
-        makes="source.json: the commit, the submodules, a digest of edits that are not committed.",
-        again="It looks each time, since you may have pulled or edited; where nothing moved, "
-        "nothing after it runs.",
+        "PyTorch's source tree, with its submodules",
+        does="Clones or unpacks PyTorch, or uses your own tree as it is; applies the patches, "
+        "and records the exact content. Your own tree is never reset or cleaned.",
+        needs="git and a network, except with source.path or a local tarball.",
+        makes="source.json: the commit, the submodules, and a digest of uncommitted edits.",
+        again="It checks the tree on every run, since you may have pulled or edited. If the tree "
+        "did not change, no later stage runs.",
         settings=("source", "torch.version"),
-        log="source.log",
     ),
     StagePage(
         "env",
         "one environment, for the stages and for your shell",
-        does="Resolves every variable that a build gets, and writes it as scripts: env.sh, "
-        "env.ps1 or env.bat to build by hand, run and run.ps1 to run a program with the "
-        "torch that was built.",
-        needs="deps; for a source build the tree, too.",
+        does="Resolves every variable of the build and writes scripts: env.sh, env.ps1 or env.bat "
+        "to build by hand; run and run.ps1 to run a program with the torch that was built.",
+        needs="deps; for a source build also the tree.",
         makes="env.json and extension-env.json (each variable with its reason), env.*, run*.",
         again="A flag, a variable, the targets, the toolkit, a compiler or the tree changed, or a "
-        "script is gone. The settings under runtime reach the scripts alone.",
+        "script was removed. The settings in runtime affect only the scripts.",
         settings=("target", "build.flags", "build.env", "runtime"),
-        log="env.log",
     ),
     StagePage(
         "compile",
-        "compile PyTorch, in a folder that is kept",
-        does="Has the tree's own build backend drive CMake and Ninja in a folder that is kept "
-        "(the tree's build/, or build/PROFILE/compile), with the compiler cache and no more "
-        "compilers than memory allows.",
+        "compile PyTorch incrementally",
+        does="Runs the tree's build backend, CMake and Ninja in a folder that is kept (the tree's "
+        "build/, or build/PROFILE/compile), with the compiler cache, and with only as many "
+        "compilers as memory allows.",
         needs="source, deps and env.",
-        makes="compile.json: the backend, the folders, one digest of the libraries that came out.",
-        again="The tree, the tools or the environment changed. What there is to do is then Ninja's "
-        "decision; an interruption costs what was under way.",
+        makes="compile.json: the backend, the folders, and one digest of the built libraries.",
+        again="The tree, the tools or the environment changed. Ninja then decides what to compile; "
+        "after an interruption, only the unfinished files are compiled again.",
         settings=("build",),
-        log="compile.log",
     ),
     StagePage(
         "wheel",
-        "the torch itself: fetched or made, checked, installed",
-        does="Fetches the official wheel, makes one of what was compiled, or looks at the torch "
-        "that is there; reads its libraries and its machine code before it is installed.",
-        needs="deps; for a source build source, env and compile, too.",
+        "torch itself: downloaded or built, checked, installed",
+        does="Downloads the official wheel, packs what was compiled, or inspects the existing "
+        "torch. Checks the libraries and the machine code before the installation.",
+        needs="deps; for a source build also source, env and compile.",
         makes="wheel.json, and surface.json: what extensions compile and link against. The wheel "
         "is kept in the wheelhouse.",
-        again="What it is made of changed. A rebuild to the same content keeps the old wheel.",
+        again="An input changed. If a rebuild gives the same content, the old wheel is kept.",
         settings=("torch", "wheel"),
-        log="wheel.log",
     ),
     StagePage(
         "extensions",
         "each CUDA extension, built against that torch",
-        does="Builds a wheel of each extension from a copy of its source, reads the machine code "
-        "out of it, installs and imports it. Those that do not wait for one another are at "
-        "work at once.",
-        needs="deps, env and wheel; what it comes `after`.",
+        does="Builds a wheel of each extension from a copy of its source, checks its machine code, "
+        "installs and imports it. Independent extensions build in parallel.",
+        needs="deps, env and wheel, and the extensions that `after` names.",
         makes="extensions/NAME.json: the wheel, its libraries and their archs.",
-        again="Its source, its settings, the compilers, the targets or torch's surface moved; "
-        "one that is optional and whose host did not answer is tried each time.",
+        again="Its source or settings, the compilers, the targets or torch's surface changed. "
+        "An optional extension whose host did not answer is tried on every run.",
         settings=("extensions", "companions", "target"),
-        log="extension-NAME.log",
-        alone="doit extensions:NAME builds one of them",
+        start="doit extensions:NAME builds one of them",
     ),
     StagePage(
         "install",
-        "torch and extensions, put into your own environment",
-        does="Puts all that was built into the Python of install.into. It is looked at first; what "
-        "gives way is kept, and comes back where what is new does not import.",
-        needs="deps, env, wheel and extensions, and an environment that you may write to.",
-        makes="install.json: what now lies there; build/PROFILE/replaced: what was there before.",
-        again="A wheel changed, or what was put there does not lie there any more.",
+        "torch and the extensions, installed into your own environment",
+        does="Checks the Python of install.into and installs everything that was built into it. "
+        "Replaced packages are kept, and restored if the new ones cannot be imported.",
+        needs="deps, env, wheel and extensions, and an environment that you can write to.",
+        makes="install.json: what was installed; build/PROFILE/replaced: what was replaced.",
+        again="A wheel changed, or an installed file changed or was removed.",
         settings=("install.into",),
-        log="install.log",
-        alone="doit install runs it with what it needs; doit restore takes it back",
+        start="doit install runs it and the stages that it needs; doit restore undoes it",
     ),
     StagePage(
         "validate",
-        "the checks of what was built; without a card, those that need none",
-        does="Looks at torch and the extensions from outside (files, machine code) and from inside "
-        "(arithmetic, triton, NCCL, each extension). What cannot be looked at is not run, with the "
-        "reason, and never passed. It builds nothing.",
-        needs="A build; it waits for no stage.",
-        makes="validate.json, and validate.xml (JUnit) for CI; exit 1 where a check failed.",
-        again="It runs whenever it is asked for.",
+        "test what was built; without a GPU, run the tests that need none",
+        does="Checks torch and the extensions from outside (files, machine code) and from inside "
+        "(arithmetic, triton, NCCL, each extension). A check that cannot run is reported as "
+        "not run, with the reason. Builds nothing.",
+        needs="A build. It starts no other stage.",
+        makes="validate.json, and validate.xml (JUnit) for CI. Exits with 1 if a check fails.",
+        again="It runs whenever you request it.",
         settings=("validation", "extensions"),
-        log="validate.log",
     ),
 )
 
 BUILD_PAGE = StagePage(
     "build",
-    "bring everything of this profile up to date; doit by itself does the same",
-    does="Runs the stages in their order: deps, source, env, compile, wheel, extensions, install. "
-    "Each has an up-to-date check of its own, so a second run does only what changed.",
-    needs="What doit doctor looks at; a build looks at the quick part first and stops at problems.",
+    "bring everything in this profile up to date; this is the default task",
+    does="Runs the stages in order: deps, source, env, compile, wheel, extensions, install. "
+    "Each stage checks whether it is up to date, so a second run does only what changed.",
+    needs="A machine without problems: run doit doctor. A build runs the quick checks first and "
+    "stops at problems.",
     makes="build/PROFILE, wheels in wheelhouse/, and a record of the run.",
-    again="Each stage tells why it runs; doit explain tells it before anything runs.",
+    again="Each stage prints why it runs; doit explain shows it in advance.",
     settings=("target", "torch", "extensions"),
-    alone="doit by itself does the same; doit -a runs every stage anew",
+    start="this is the default task: type only doit; doit -a runs every stage again",
 )

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.cli.help_pages import COMMAND_PAGES, CommandOption
+from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, CommandOption
 from tasks.cli.running.doit_adapter import Reporter, build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
@@ -33,11 +33,13 @@ from tasks.planning.warnings import list_unused_setting_warnings
 from tasks.settings.layers_io import load_settings
 from tasks.settings.loaded_settings import LoadedSettings, add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
-from tasks.settings.schema import Settings
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.stages.extensions.extension_checks_io import check_extensions
-from tasks.stages.source.source_checks_io import apply_tree_version, list_release_warnings
-from tasks.stages.source.source_checks_io import check_source_settings as check_source
+from tasks.stages.source.source_checks_io import (
+    apply_tree_version,
+    check_source_settings,
+    list_release_warnings,
+)
 from tasks.system.console import Console
 from tasks.system.hardware import host_probe
 from tasks.system.profile_hint import add_profile_to_errors
@@ -47,10 +49,11 @@ from tasks.system.screen import configure_stream
 def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     """Yield a doit task for each command of `tasks.cli.help_pages`."""
     for command in COMMAND_PAGES:
+        run_command = partial(_run_command, command.name, subject)
         task: DoitTask = {
             "basename": command.name,
             "doc": command.doc,
-            "actions": [(run_command_action, [_build_command_action(command.name, subject)])],
+            "actions": [(run_command_action, [run_command])],
             "params": [_build_parameter(option) for option in command.options],
         }
         if command.takes:
@@ -62,10 +65,10 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
 
 def _build_parameter(option: CommandOption) -> DoitTask:
     """Return a doit parameter. Paths are relative to the folder where doit was started."""
-    value_type = _OPTION_TYPES.get(option.value, str) if option.value else bool
-    default = "" if option.value else False
     parameter = {"name": option.name, "long": option.name, "help": option.meaning}
-    return {**parameter, "type": value_type, "default": default}
+    if not option.value:
+        return {**parameter, "type": bool, "default": False}
+    return {**parameter, "type": _OPTION_TYPES.get(option.value, str), "default": ""}
 
 
 def _resolve_destination(typed: str) -> str:
@@ -74,28 +77,21 @@ def _resolve_destination(typed: str) -> str:
     return resolve_user_path(typed) if is_local_index(typed) else typed
 
 
-def _resolve_python(typed: str) -> str:
-    """Return an absolute path, but keep a bare name: it is looked up on PATH."""
-    return typed if PurePath(typed).name == typed else resolve_user_path(typed)
-
-
 _OPTION_TYPES: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("FILE", "FOLDER", "PATH"), resolve_user_path),
     "PLACE": _resolve_destination,
-    "PYTHON": _resolve_python,
+    # a bare name is looked up on PATH
+    "PYTHON": lambda typed: typed if PurePath(typed).name == typed else resolve_user_path(typed),
 }
 
 
-def _build_command_action(name: str, subject: SelectedProfile) -> Callable[..., None]:
-    def run_command(**params: Any) -> None:
-        import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
+def _run_command(name: str, subject: SelectedProfile, **params: Any) -> None:
+    import importlib  # noqa: PLC0415 - a command is loaded when it runs
 
-        if params.get("wheels"):
-            params["wheels"] = [resolve_user_path(one) for one in params["wheels"]]
-        with add_profile_to_errors(subject.name):
-            importlib.import_module(f"tasks.cli.commands.{name}").run(subject, **params)
-
-    return run_command
+    if params.get("wheels"):
+        params["wheels"] = [resolve_user_path(one) for one in params["wheels"]]
+    with add_profile_to_errors(subject.name):
+        importlib.import_module(f"tasks.cli.commands.{name}").run(subject, **params)
 
 
 HostReader = Callable[[host_probe.HostQuery, PurePath], Host]
@@ -116,56 +112,38 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
-        return _plan_profile(root, loaded, knowledge, host_of)
-
-
-def _plan_profile(
-    root: Path, loaded: LoadedSettings, knowledge: Knowledge | None, host_of: HostReader
-) -> Profile:
-    check_source(loaded.settings, root)
-    loaded = apply_tree_version(loaded, root)
-    profile, settings = loaded.profile, loaded.settings
-    layout = build_layout(root, profile, settings)
-    check_extensions(settings, root)
-    host = host_of(build_host_query(settings), layout.build / "host.json")
-    facts = knowledge or load_knowledge(root / "config" / "knowledge")
-    resolution, plan = make_plan(settings, host, facts, layout)
-    warnings = (
-        *list_release_warnings(loaded, root),
-        *plan.warnings,
-        *list_unused_setting_warnings(loaded, host, resolution),
-    )
-    plan = replace(plan, warnings=warnings)
-    mirrors = add_mirrors(settings, facts).source.mirrors
-    pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
-    return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned)
-
-
-def build_host_query(settings: Settings) -> host_probe.HostQuery:
-    """Return the host query that these settings need."""
-    return host_probe.HostQuery(settings.python, settings.toolkit.path)
+        check_source_settings(loaded.settings, root)
+        loaded = apply_tree_version(loaded, root)
+        settings = loaded.settings
+        layout = build_layout(root, loaded.profile, settings)
+        check_extensions(settings, root)
+        query = host_probe.HostQuery(settings.python, settings.toolkit.path)
+        host = host_of(query, layout.build / "host.json")
+        facts = knowledge or load_knowledge(root / "config" / "knowledge")
+        resolution, plan = make_plan(settings, host, facts, layout)
+        warnings = (
+            *list_release_warnings(loaded, root),
+            *plan.warnings,
+            *list_unused_setting_warnings(loaded, host, resolution),
+        )
+        plan = replace(plan, warnings=warnings)
+        mirrors = add_mirrors(settings, facts).source.mirrors
+        pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
+        return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned)
 
 
 _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
-    {
-        *("settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore"),
-        "verify",
-    }
+    ["settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore", "verify"]
 )
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
 _STATUS_OPTION = re.compile(r"--st|-\w*s")  # of doit list; doit also accepts abbreviated options
-_NON_BUILDING_COMMANDS = frozenset(
-    {"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"}
-)
+_NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database.
-
-    A profile that cannot be opened may have any name, so unsafe characters are replaced.
-    """
+    """Return the file name of doit's database; a broken profile may have any name."""
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
@@ -191,10 +169,9 @@ def open_session(
             session, subject = _create_session(root, profile, environ, argv)
     except TorchyardError as error:
         session, subject = None, SelectedProfile(root, profile, None, error)
-        if not (_can_run_when_broken(argv) or _is_matrix_lock(argv, subject)):
+        can_run = argv[:1] == ["help"] or not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv)
+        if not can_run and not _is_matrix_lock(argv, subject):
             raise
-    if session:
-        session.rebuild_all = not _ALWAYS_OPTIONS.isdisjoint(argv)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
@@ -214,10 +191,7 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a profile with a matrix.
-
-    Each entry is opened separately, so the profile itself may be broken.
-    """
+    """Return True for `doit lock` of a matrix: its entries are opened, not the profile itself."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     try:
@@ -231,7 +205,7 @@ def _create_reporter(session: Session | None) -> type[Reporter]:
         return build_reporter_class(Console(None), set())
 
     def close_run(code: int) -> None:
-        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only where something was asked for
+        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only for a build
 
         finalize_run(session, code)
 
@@ -244,10 +218,10 @@ def _reject_unknown_assignments(argv: Sequence[str]) -> None:
         name, equals, value = word.partition("=")
         if equals and name.isidentifier() and name != "profile":
             raise SettingsError(
-                f'"{word}" means nothing here',
+                f'"{word}" is not an argument of doit',
                 location="the command line",
-                hint=f"choose a profile with profile={value}, and set keys in the profile, in "
-                "config/local.yaml, or as TORCHYARD__SECTION__KEY in the environment",
+                hint=f"to choose a profile: profile={value}; to set a key, edit the profile or "
+                "config/local.yaml, or set TORCHYARD__SECTION__KEY in the environment",
             )
 
 
@@ -256,73 +230,67 @@ def _create_session(
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
     opened = open_profile(root, profile, environ, host_of=partial(host_probe.read_host, run=runs))
-    layout, resolution, plan = opened.layout, opened.choice, opened.plan
-    settings = opened.loaded.settings
+    layout, settings = opened.layout, opened.loaded.settings
     if _needs_install_check(argv):
-        from tasks.stages.install.target_interpreter_io import check_install_target as check_install  # noqa: PLC0415 - not to look
+        from tasks.stages.install.target_interpreter_io import check_install_target  # noqa: PLC0415 - only for an installation
 
         with add_setting_location(opened.loaded):
-            check_install(settings, layout, resolution, {sys.prefix, sys.base_prefix})
-    console = Console(plan, notices=lambda: _list_notices(opened, environ))
+            own_prefixes = {sys.prefix, sys.base_prefix}
+            check_install_target(settings, layout, opened.choice, own_prefixes)
+    console = Console(opened.plan, notices=lambda: _list_notices(opened, environ))
     console.profile = profile
-
     subject = SelectedProfile(root, profile, opened)
 
     def run_gate() -> None:
-        from tasks.cli.commands.doctor import check_before_build  # noqa: PLC0415 - only where something is built
+        from tasks.cli.commands.doctor import check_before_build  # noqa: PLC0415 - only for a build
 
         check_before_build(subject)
 
     def run_attempt(stage: Stage, run: StageAction) -> tuple[tuple[Any, ...], str]:
-        from tasks.doctor.auto_fix_io import run_with_auto_fix  # noqa: PLC0415 - only where something is done
+        from tasks.doctor.auto_fix_io import run_with_auto_fix  # noqa: PLC0415 - only for a build
 
         return run_with_auto_fix(stage, run, opened)
 
     selected: set[str] = set()
 
     def read_run_header() -> Mapping[str, Json]:
-        from tasks.cli.running.run_boundaries import build_run_header  # noqa: PLC0415 - only where something is built
+        from tasks.cli.running.run_boundaries import build_run_header  # noqa: PLC0415 - only for a build
 
         return build_run_header(profile, opened, selected)
 
     session = Session(
-        plan,
+        opened.plan,
         layout,
         console,
         partial(_pin_host_and_sources, opened, runs=runs),
         run_gate,
         run_attempt,
+        rebuild_all=not _ALWAYS_OPTIONS.isdisjoint(argv),
         selected=selected,
+        records=layout.build / "records" / "runs",
+        read_run_header=read_run_header,
+        notify=settings.notify,
     )
-    session.records, session.read_run_header = layout.build / "records" / "runs", read_run_header
-    session.notify = settings.notify
     return session, subject
 
 
 def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
     """Pin the host facts and the sources of everything fetched, before the first stage begins."""
     if not runs:  # `doit -o --help build`
-        raise TorchyardError(
-            "--help was given, so nothing is built", hint="run the command without --help"
-        )
+        message = "nothing is built because the command line has --help"
+        raise TorchyardError(message, hint="run the command without --help")
     settings, host = opened.loaded.settings, opened.host
     if not host.pinned:
-        host_probe.write_host_pin(
-            opened.layout.build / "host.json", build_host_query(settings), host
-        )
+        query = host_probe.HostQuery(settings.python, settings.toolkit.path)
+        host_probe.write_host_pin(opened.layout.build / "host.json", query, host)
     if opened.pinned_plan:
         activate_sources(settings, opened.layout, opened.pinned_plan)
-
-
-def _can_run_when_broken(argv: Sequence[str]) -> bool:
-    return not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv) or argv[:1] == ["help"]
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
     """Return True for help, list without --status, and settings.
 
-    These read settings and task names only. They must not run a program that the settings name: the
-    user may not have read them yet.
+    These must not run a program that the settings name: the user may not have read them yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -335,10 +303,7 @@ def _is_read_only_command(argv: Sequence[str]) -> bool:
 
 
 def _needs_install_check(argv: Sequence[str]) -> bool:
-    """Return True if the run uses install.into.
-
-    That environment may be gone, and other tasks must still open the profile.
-    """
+    """Return True if the run uses install.into; other tasks work without that environment."""
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return False
@@ -347,13 +312,12 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:
-    """Return the arguments without options and assignments."""
     return [one for one in argv if not one.startswith("-") and "=" not in one]
 
 
 def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the notices below the header of a run that builds."""
-    from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only where something is built
+    from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only for a build
 
     yield from opened.loaded.warnings
     yield from describe_unused_variables(environ)
@@ -363,22 +327,14 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if a GPU was added or removed since the host was pinned.
-
-    Nothing is rebuilt for that.
-    """
+    """Yield a notice if a GPU was added or removed since the host was pinned."""
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
     current = {gpu.capability for gpu in host_probe.list_gpus()}
     pinned = {gpu.capability for gpu in host.gpus}
-    if current == pinned:
-        return
-    yield (
-        f"the cards here are now {_format_capabilities(current)}, and this profile was planned "
-        f"for {_format_capabilities(pinned)}; "
-        "nothing is rebuilt for that. To accept what is here now: doit doctor --accept"
-    )
-
-
-def _format_capabilities(capabilities: set[str]) -> str:
-    return ", ".join(sorted(capabilities)) or "none"
+    if current != pinned:
+        new, old = (", ".join(sorted(one)) or "none" for one in (current, pinned))
+        yield (
+            f"the GPUs of this machine are now {new}, but this profile was planned for {old}; "
+            "nothing is rebuilt for that. To plan for the new GPUs: doit doctor --accept"
+        )

@@ -272,7 +272,7 @@
     const sample = sampleAt(at), jobs = counts[after(times, at, same) - 1] ?? 0;
     const withheld = sample && sample[2] > 0 ? `${sample[2]} withheld` : "";
     const used = sample && sample[3] >= 0 ? memory(sample[3]) + (sample[4] >= 0 ? ` of ${memory(sample[4])}` : "") : "";
-    return [`${jobs} at work at ${seconds(at)}`, withheld, used];
+    return [`${jobs} jobs running at ${seconds(at)}`, withheld, used];
   }
 
   function point(event) {

@@ -123,7 +123,7 @@ def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_bac
     assert yard.theirs.tree() == before
     assert list(install_journal_io.list_stamps(yard.replaced)) == []
     restore(yard)
-    assert heard[-1] == "nothing of this profile lies in an environment of yours"
+    assert heard[-1] == "nothing to restore: this profile replaced nothing in your environments"
 
 
 def test_partial_install_leaves_out_an_extension_that_failed(

@@ -44,13 +44,13 @@ def test_a_build_is_put_into_an_environment_and_taken_out_again(
     assert "Handed over" in again
     assert person.says("import toyext; print(toyext.answer())") == "42"
 
-    assert "stays: it holds what was in" in yard.must("purge")
+    assert "is kept: it has the replaced packages of" in yard.must("purge")
     told = yard.must("restore")
     assert f"torch {version} → 2.5.1" in told
-    assert "nothing was changed; to do it: doit restore --yes profile=trial" in told
+    assert "nothing was changed; to restore it: doit restore --yes profile=trial" in told
     done = yard.must("restore", "--yes")
-    assert "has again what it had before" in done
-    assert "install.into still names it" in done
+    assert "every file is identical to the original" in done
+    assert "install.into is still set" in done
     assert person.tree() == before
     yard.profile(**source_profile(tree, extension))
     assert "install: not part of this profile: install.into names no" in yard.must("install")

@@ -94,7 +94,7 @@ def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard) -> None
     assert {"cmake", "ninja", "numpy", "pip", "setuptools", "wheel"} <= tools
     assert all(len(digests) == 1 for digests in section["packages"].values())
     assert "Up to date" in built.must("build")
-    assert "trial is what was built" in built.must("lock", "--check")
+    assert "trial matches the build" in built.must("lock", "--check")
 
 
 def unconnected() -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     through = unconnected()
     archive = tmp_path / "all of it.tar"
     out = built.must("bundle", "--dest", str(archive))
-    assert "torchyard.lock and the settings in config/ are not in it" in " ".join(out.split())
+    assert "copy the bundle, torchyard.lock and config/ to the" in " ".join(out.split())
     assert "2 repositories" in out
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
     far = Yard(tmp_path / "checkout")
@@ -209,7 +209,7 @@ def test_a_tree_with_submodules_and_all_that_extensions_ask_for_come_from_a_bund
     read = near.manifest("source")
     assert read["submodules"]["inner"] == locked(near)["torch"]["submodules"]["inner"]
     assert {**far.manifest("source"), "tree": ""} == {**read, "tree": ""}
-    assert "trial is what was built" in far.must("lock", "--check")
+    assert "trial matches the build" in far.must("lock", "--check")
 
 
 def test_another_checkout_builds_what_is_locked_whatever_moved_since(
@@ -229,7 +229,7 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     assert "WARNING" not in out
     assert other.manifest("extensions:toy")["source"] == before
     assert installed(other, "import needed, toyext; print(needed.x, toyext.answer())") == "1 42"
-    assert "trial is what was built" in other.must("lock", "--check")
+    assert "trial matches the build" in other.must("lock", "--check")
 
     other.must("lock", "--update")
     assert f"main is locked at {moved[:7]}" in other.must("explain")
@@ -261,13 +261,13 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     assert "away was NOT built: https://git.example/away.git does not answer" in near.must("build")
     out = near.must("lock")
     assert "away is optional and was not built (its source could not be reached)" in out
-    assert "torchyard.lock is without it, and a build fetches it as the settings say" in out
+    assert "it is not in torchyard.lock; a build fetches it as the settings say" in out
     assert "extensions" not in locked(near)
     assert "torchyard.lock: away is not locked: resolved again" in near.must("build")
     (near.build / "extensions" / "away.json").unlink()
     assert "away is optional and was not built (its stage did not" in near.must("lock", "--check")
     out = near.must("bundle", "--dest", str(place))
-    assert "it is not in the bundle, and will not be there offline" in out
+    assert "the bundle does not contain it, so it cannot be built offline" in out
     assert "0 repositories" in out
 
     far.through = through

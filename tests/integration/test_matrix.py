@@ -105,6 +105,6 @@ def test_what_is_stale_is_built_and_what_fails_costs_no_other(matrix: Yard, tmp_
     assert f"{NAME}@{ABSENT}: as it was" in matrix.must("lock")
     text = (matrix.folder / "torchyard.lock").read_text(encoding="utf-8")
     assert set(split_sections(text)) == {f"{NAME}@{ODD}", f"{NAME}@{GOOD}"}
-    assert f"{NAME}@{GOOD} is what was built" in matrix.must("lock", "--check")
+    assert f"{NAME}@{GOOD} matches the build" in matrix.must("lock", "--check")
     stand = {ODD: "up to date", GOOD: "up to date", ABSENT: "impossible"}
     assert states(matrix)[2] == stand, "a lock runs nothing"

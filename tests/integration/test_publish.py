@@ -69,7 +69,7 @@ def install(python: str, client: str, *argv: str) -> subprocess.CompletedProcess
 @pytest.mark.parametrize("client", ["pip", "uv"])
 def test_pip_and_uv_install_from_it(yard: Yard, tmp_path: Path, client: str) -> None:
     out = yard.must("publish", "--dest", "index")
-    assert "2 wheels are on" in out
+    assert "has 2 wheels" in out
     yard.must("publish", "--dest", "index", "--check")
     mine = theirs(tmp_path / client)
     with served(yard.folder / "index") as url:
@@ -127,9 +127,9 @@ def test_what_was_yanked_is_named_and_taken_back(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     name = f"simple_knn-1.0+{LABEL}-py3-none-any.whl"
     yard.must("publish", "--dest", "index", "--yank", name, "--because", "wrong archs")
-    told = f"{name}, yanked: wrong archs; --unyank takes that back"
+    told = f"{name}, yanked: wrong archs; undo: doit publish --unyank {name}"
     assert told in yard.must("publish", "--dest", "index", "--check")
-    assert f"is there {told}" in yard.must("publish", "--dest", "index")
+    assert f"already published: {told}" in yard.must("publish", "--dest", "index")
     assert "no longer yanked" in yard.must("publish", "--dest", "index", "--unyank", name)
     assert "yanked" not in yard.must("publish", "--dest", "index", "--check")
 
@@ -139,7 +139,7 @@ def test_published_again_nothing_moves(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     before = {path: path.read_bytes() for path in (yard.folder / "index").rglob("*.*")}
     out = yard.must("publish", "--dest", "index")
-    assert "is there simple_knn" in out
+    assert "already published: simple_knn" in out
     after = {path: path.read_bytes() for path in (yard.folder / "index").rglob("*.*")}
     assert before == after
 
@@ -159,7 +159,7 @@ def test_without_a_place_or_a_wheel_it_says_what_to_do(yard: Yard) -> None:
     shutil.rmtree(yard.folder / "wheelhouse")
     code, out = yard.doit("publish", "--dest", "index")
     assert code == 1
-    assert "this wheel is not what was built" in out
+    assert "this wheel changed after the build" in out
 
 
 @pytest.mark.needs("rsync")

@@ -70,8 +70,8 @@ def test_in_another_folder_help_is_doits_own(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["biuld"], '; did you mean "build"?\n  → doit build;'),
-        (["build", "trial"], '"trial" is a profile and no task\n  → doit build profile=trial\n'),
-        (["build", "--profile", "trial"], "no option: a profile is named with profile=NAME"),
+        (["build", "trial"], '"trial" is a profile, not a task\n  → doit build profile=trial\n'),
+        (["build", "--profile", "trial"], "choose a profile with profile=NAME"),
         (["--profile", "trial", "build"], "→ doit build profile=trial\n"),
         (["build", "profile", "trial"], "→ doit build profile=trial\n"),
         (["info", "biuld"], "→ doit info build;"),
@@ -154,7 +154,7 @@ def test_the_list_tells_how_each_stands_and_doits_own_stays_for_scripts(yard: Ya
     rows = [line.split() for line in yard.must("list", "--status").splitlines()]
     states = {row[-1] if len(row) < 3 else " ".join(row[:3]) for row in rows}
     assert any(state.startswith("runs deps") for state in states)
-    assert any(state.startswith("no part source") for state in states)
+    assert any(state.startswith("not used source") for state in states)
     names = yard.must("list", "--quiet").split()
     assert names == sorted(names)
     assert {"build", "init", "validate"} <= set(names)

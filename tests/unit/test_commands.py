@@ -59,7 +59,10 @@ def test_what_a_report_cannot_do_names_the_profile_in_what_to_do(tmp_path: Path)
     )
     act, (run,) = report["actions"][0]
     assert (
-        act(run, run="", against="", out="").get_msg().strip().endswith("→ doit build profile=mine")
+        act(run, run="", against="", out="")
+        .get_msg()
+        .strip()
+        .endswith("one: doit build profile=mine")
     )
 
 

@@ -1,12 +1,11 @@
 """`doit bundle`: collect everything this profile is built from in one folder or archive.
 
-A machine without a network builds from it with `offline: PATH`. torchyard and the files of the
-checkout (settings, patches, sources in its folders) are not included.
+The files of the checkout (torchyard, settings, patches, sources in its folders) are not included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from tasks.lock.bundle_manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
 from tasks.lock.lock_builder_io import FinishedBuild
 from tasks.lock.lock_file import LockSection, compare_sections, merge_kept_extensions
 from tasks.lock.opened_profile_io import SelectedProfile
-from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
+from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.source.model import SourceJob, SourceTree
 from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests
@@ -32,9 +31,8 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
     Raises `TorchyardError` if there is no finished build, or if the lock holds another one.
     """
     if not dest:
-        raise TorchyardError(
-            "nobody said where the bundle goes", hint="doit bundle --dest FOLDER, or FILE.tar"
-        )
+        hint = "name a folder or FILE.tar: doit bundle --dest PATH"
+        raise TorchyardError("no destination for the bundle is set", hint=hint)
     place = (subject.root / Path(dest).expanduser()).absolute()
     finished = FinishedBuild(subject.require_profile())
     section = _read_built_section(finished, subject)
@@ -51,7 +49,7 @@ def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> Lo
     Raises `TorchyardError` if it differs from the locked one.
     """
     for name, reason in finished.left_out.items():
-        consequence = "it is not in the bundle, and will not be there offline"
+        consequence = "the bundle does not contain it, so it cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
     built = finished.build_section()
     pinned = finished.profile.pinned_plan
@@ -59,9 +57,9 @@ def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> Lo
     merged = merge_kept_extensions(built, locked, finished.left_out)
     if locked and (differences := list(compare_sections(locked, merged))):
         raise TorchyardError(
-            f"what was built is not what torchyard.lock holds: {differences[0]}",
-            hint="doit build takes what is locked, doit lock locks what was built; "
-            f"doit lock --check profile={subject.name} tells all of it",
+            f"the build differs from torchyard.lock: {differences[0]}",
+            hint="to build what is locked: doit build; to lock this build: doit lock; "
+            f"to list all differences: doit lock --check profile={subject.name}",
         )
     return built
 
@@ -70,16 +68,12 @@ def _collect_bundle(
     finished: FinishedBuild, section: LockSection, folder: Path, profile: str
 ) -> Bundle:
     log = finished.layout.logs / "bundle.log"
-    clones = [
-        *_list_source_repositories(finished),
-        *_list_extension_repositories(finished.extensions),
-    ]
+    clones = list(_list_repositories(finished))
     for one in clones:
         show_progress(f"bundling {redact_secrets(one.url)}")
-        bundle_archive_io.store_commit(
-            one, folder / "git" / bundle_archive_io.build_repository_name(one.url), log
-        )
-    show_progress("fetching the packages")
+        name = bundle_archive_io.build_repository_name(one.url)
+        bundle_archive_io.store_commit(one, folder / "git" / name, log)
+    show_progress("downloading the packages")
     _collect_packages(finished, section, folder / WHEELS_FOLDER)
     return Bundle(
         schema=BUNDLE_SCHEMA,
@@ -95,41 +89,36 @@ def _collect_bundle(
     )
 
 
-def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
+def _list_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
     for stage in finished.profile.plan.stages:
         match stage.job:
             case SourceJob(kind="git") as job:
                 yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
-                print_warning(f"the tree {job.location} is your own, and not in the bundle")
-
-
-def _list_extension_repositories(extensions: Iterable[ExtensionJob]) -> Iterator[BundledCommit]:
-    for job in extensions:
-        if job.kind == "git":
-            yield from bundle_archive_io.list_commits(job.location, Path(job.clone), job.ref)
+                print_warning(f"the bundle does not contain your own source tree {job.location}")
+    for one in finished.extensions:
+        if one.kind == "git":
+            yield from bundle_archive_io.list_commits(one.location, Path(one.clone), one.ref)
 
 
 def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:
     layout = finished.layout
     wheels.mkdir(exist_ok=True)
-    shelf = PackageCollector(
+    collector = PackageCollector(
         wheels, finished.deps.python, layout.build / "locking", layout.logs / "bundle.log"
     )
-    components = {"": section.torch, **section.extensions}
     for file, sha256 in _list_kept_files(finished):
-        shelf.copy_file(file, sha256)
-    shelf.download_packages(section.torch.packages, finished.choice.index)
-    extensions = (one for name, one in components.items() if name)
-    extension_packages = (part for one in extensions for part in (one.requires, one.packages))
-    for packages in (section.packages, section.toolkit, *extension_packages):
-        shelf.download_packages(packages)
-    locked = [section.packages, section.toolkit, *(one.requires for one in components.values())]
-    locked += [one.packages for one in components.values()]
-    digests = {
-        digest for group in locked for file_digests in group.values() for digest in file_digests
-    }
-    shelf.remove_unlisted(digests | {one.sha256 for one in components.values()})
+        collector.copy_file(file, sha256)
+    collector.download_packages(section.torch.packages, finished.choice.index)
+    groups = [section.packages, section.toolkit]
+    for extension in section.extensions.values():
+        groups += [extension.requires, extension.packages]
+    for packages in groups:
+        collector.download_packages(packages)
+    groups += [section.torch.requires, section.torch.packages]
+    digests = {one for group in groups for file_digests in group.values() for one in file_digests}
+    components = (section.torch, *section.extensions.values())
+    collector.remove_unlisted(digests | {one.sha256 for one in components})
 
 
 def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
@@ -148,18 +137,15 @@ def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
 
 
 def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[str, str]]:
-    """Copy source tarballs that came from a URL and yield their paths.
-
-    A tarball in the checkout is there already.
-    """
+    """Copy source tarballs that came from a URL and yield their paths."""
     for stage in finished.profile.plan.stages:
         job = stage.job
         if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:
             name = PurePosixPath(urlsplit(job.location).path).name
             (folder / "sources").mkdir(exist_ok=True)
             digest = manifests.read_manifest(job.manifest, SourceTree).digest
-            shelf = PackageCollector(folder / "sources", "", job.state, job.log)
-            shelf.copy_file(Path(job.state) / "downloads" / name, digest)
+            collector = PackageCollector(folder / "sources", "", job.state, job.log)
+            collector.copy_file(Path(job.state) / "downloads" / name, digest)
             yield redact_secrets(job.location), f"sources/{name}"
 
 
@@ -172,6 +158,6 @@ def _show_bundle(place: Path, bundle: Bundle) -> None:
         f"{format_size(mib)}, for Python {bundle.python} on {bundle.platform}"
     )
     print_report(
-        f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}, "
-        "as the path is there; torchyard.lock and the settings in config/ are not in it: bring them"
+        "copy the bundle, torchyard.lock and config/ to the other machine; there, set offline: "
+        "PATH in config/local.yaml or TORCHYARD__OFFLINE=PATH; PATH is the copy of the bundle"
     )

@@ -25,9 +25,8 @@ def run(subject: SelectedProfile) -> None:
     """Run the checks in order and stop at the first failure."""
     missing = [check[0] for check in _CHECKS if importlib.util.find_spec(check[0]) is None]
     if missing:
-        raise MissingToolError(
-            f"{', '.join(missing)} not installed here", hint="pip install -e '.[test]'"
-        )
+        hint = "install it: pip install -e '.[test]'"
+        raise MissingToolError(f"{', '.join(missing)}: not installed", hint=hint)
     site = all(importlib.util.find_spec(name) for name in ("mkdocs", "material"))
     for check in (*_CHECKS, *((_SITE_BUILD,) if site else ())):
         print_report(" ".join(check))
@@ -36,6 +35,6 @@ def run(subject: SelectedProfile) -> None:
         try:
             shell.run_command(command, print_report)
         except TorchyardError as error:
-            raise TorchyardError(error.message, hint="the lines above say where") from error
+            raise TorchyardError(error.message, hint="fix the errors in the lines above") from error
     if not site:
-        print_report("not run: the site (pip install -e '.[docs]')")
+        print_report("site not built: to install mkdocs, run pip install -e '.[docs]'")

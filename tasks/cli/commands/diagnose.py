@@ -1,8 +1,6 @@
 """`doit diagnose`: explain why the last build, or any log, failed.
 
-Prints the first real error, the cause in a sentence, what to do, and the path of the whole log. An
-uncertain cause is marked. Problems that would stop a build now come first: invalid settings, and
-the findings of `doit doctor`.
+Problems that would stop a build now come first: invalid settings, and what `doit doctor` finds.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from tasks.cli.commands import doctor
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.check_ids import GATE_CHECK_IDS
 from tasks.core.errors import redact_secrets
-from tasks.core.model import Stage
 from tasks.diagnosis.log_io import parse_log
 from tasks.doctor.explain_failure_io import FailureExplanation, explain_log
 from tasks.knowledge.knowledge_files_io import load_knowledge
@@ -47,57 +44,39 @@ def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
     If that run had no failure, or no run is recorded, return the newest log of a stage without a
     manifest; () if there is no such log.
     """
-    newest = next(run_record_io.read_runs(find_records_folder(subject)), None)
+    newest = next(run_record_io.read_runs(subject.build / "records" / "runs"), None)
     stages = [one for one in newest.stages if one.outcome == "failed"] if newest else []
     if not stages:
         log = _find_newest_log(subject)
         return (StageFailure("", log),) if log else ()
-    stages_by_error: dict[tuple[str, str], list[StageRun]] = {}
+    groups: dict[tuple[str, str], list[StageRun]] = {}
     for one in stages:
-        stages_by_error.setdefault(
-            (str(one.error.get("what")), str(one.error.get("where"))), []
-        ).append(one)
-    return tuple(
-        StageFailure(
-            ", ".join(one.name for one in group), _find_stage_log(group[0]), group[0].error
-        )
-        for group in stages_by_error.values()
-    )
-
-
-def find_records_folder(subject: SelectedProfile) -> Path:
-    """Return the folder that holds the record of each run of a profile."""
-    return subject.build / "records" / "runs"
-
-
-def find_logs_folder(subject: SelectedProfile) -> Path:
-    """Return the folder that holds the stage logs of a profile."""
-    return subject.build / "logs"
-
-
-def _find_stage_log(one: StageRun) -> Path | None:
-    log_path = one.diagnosis.get("log")
-    log = Path(log_path) if isinstance(log_path, str) else None
-    return log if log and log.is_file() else None
+        key = str(one.error.get("what")), str(one.error.get("where"))
+        groups.setdefault(key, []).append(one)
+    failures = []
+    for group in groups.values():
+        path = group[0].diagnosis.get("log")
+        log = Path(path) if isinstance(path, str) and Path(path).is_file() else None
+        failures.append(StageFailure(", ".join(one.name for one in group), log, group[0].error))
+    return tuple(failures)
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
     """Return the newest log of an unfinished stage, or of any stage if there is no plan."""
     if subject.opened:
-        stages = [stage for stage in subject.opened.plan.stages if not _has_outputs(stage)]
-        logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
+        logs = [
+            Path(stage.job.log)
+            for stage in subject.opened.plan.stages
+            if getattr(stage.job, "log", None)
+            and not all(Path(path).exists() for path in stage.outputs)
+        ]
     else:
-        logs = list(find_logs_folder(subject).glob("*.log"))
-    existing = [log for log in logs if log.is_file()]
+        logs = list((subject.build / "logs").glob("*.log"))
+    existing = (log for log in logs if log.is_file())
     return max(existing, key=lambda log: log.stat().st_mtime_ns, default=None)
 
 
-def _has_outputs(stage: Stage) -> bool:
-    return all(Path(path).exists() for path in stage.outputs)
-
-
 _DIAGNOSIS_KEY_WIDTH = 13
-KeyRows = list[tuple[str, str]]
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
@@ -112,72 +91,58 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
     explained = [(one, _diagnose_log(subject, one.log) if one.log else None) for one in failures]
     if json:
         documents = [
-            _build_failure_document(one, explanation) for one, explanation in explained
-        ] + [_build_problem_document(*row) for row in problems]
+            *(
+                found.document if found else _build_bare_document(one.error)
+                for one, found in explained
+            ),
+            *(
+                _build_bare_document({"what": what, "where": key, "todo": todo})
+                for key, what, todo in problems
+            ),
+        ]
         document = {**documents[0], "also": documents[1:]}
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    _show_rows([row for one in problems for row in _format_problem_rows(*one)])
-    for one, explanation in explained:
-        _show_rows(
-            [
-                *_format_stage_rows(one, explanation),
-                *(_format_diagnosis_rows(explanation, one) if explanation else ()),
-            ]
-        )
+    for key, what, todo in problems:
+        _show_rows([(key, what), *([("to do", todo)] if todo else [])])
+    for one, found in explained:
+        _show_rows([("stage", one.stage)] if one.stage else [])
+        _show_rows(_list_diagnosis_rows(found, one) if found else _list_error_rows(one))
 
 
 def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
     """Yield what would stop a build before its first stage: source, problem, hint."""
     if error := subject.problem:
-        yield (
-            "settings",
-            f"{error.location}: {error.message}" if error.location else error.message,
-            error.hint,
-        )
+        location = f"{error.location}: " if error.location else ""
+        yield "settings", f"{location}{error.message}", error.hint
         return
-    for symptom in doctor.run_host_checks(subject, GATE_CHECK_IDS):
-        if symptom.level == "problem":
-            yield "doctor", f"{symptom.id}: {symptom.seen}", symptom.todo
+    for result in doctor.run_host_checks(subject, GATE_CHECK_IDS):
+        if result.level == "problem":
+            yield "doctor", f"{result.id}: {result.seen}", result.todo
 
 
 def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
     """Return the row for no failure, with the folders that were searched."""
-    runs, logs = find_records_folder(subject), find_logs_folder(subject)
-    message = (
-        f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
+    runs, logs = subject.build / "records" / "runs", subject.build / "logs"
+    return (
+        "no failed run",
+        f"the newest record in {runs} has no failure, and {logs} has no log of an unfinished stage",
+        "to explain another log: doit diagnose --log FILE",
     )
-    return "no failed run", message, "to read another log: doit diagnose --log FILE"
 
 
-def _format_problem_rows(key: str, what: str, todo: str) -> KeyRows:
-    return [(key, what), *([("to do", todo)] if todo else [])]
-
-
-def _build_problem_document(key: str, what: str, todo: str) -> dict[str, Any]:
-    return _build_bare_document({"what": what, "where": key, "todo": todo})
-
-
-def _format_stage_rows(one: StageFailure, found: FailureExplanation | None) -> KeyRows:
-    """Return the stage, and its recorded error if there is no diagnosis of a log."""
-    rows = [("stage", one.stage)] if one.stage else []
-    if found is None:
-        keys = (("error", "what"), ("where", "where"), ("to do", "todo"))
-        rows += [(key, str(one.error[name])) for key, name in keys if one.error.get(name)]
-    return rows
-
-
-def _build_failure_document(one: StageFailure, found: FailureExplanation | None) -> dict[str, Any]:
-    return found.document if found else _build_bare_document(one.error)
+def _list_error_rows(one: StageFailure) -> Iterator[tuple[str, str]]:
+    """Yield the recorded error."""
+    for key, name in (("error", "what"), ("where", "where"), ("to do", "todo")):
+        if one.error.get(name):
+            yield key, str(one.error[name])
 
 
 def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
     """Return a diagnosis document for an error without a log."""
     empty = dict.fromkeys(("cause", "first_error", "evidence", "goes_by", "log"))
-    words = {
-        "explanation": error.get("what"),
-        "remedy": str(error.get("todo") or "").strip() or None,
-    }
-    return {**empty, "candidates": [], **words, "where": error.get("where") or None}
+    remedy = str(error.get("todo") or "").strip() or None
+    texts = {"explanation": error.get("what"), "remedy": remedy}
+    return {**empty, "candidates": [], **texts, "where": error.get("where") or None}
 
 
 def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -186,10 +151,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log.
-
-    The profile is considered only for logs in its build folder.
-    """
+    """Return the explanation of a log; the profile counts only for logs in its build folder."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
@@ -198,20 +160,19 @@ def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
     return explain_log(log, opened.knowledge, facts, opened, next(stages, None))
 
 
-def _format_diagnosis_rows(told: FailureExplanation, of: StageFailure) -> KeyRows:
-    """Return the rows of a diagnosis.
-
-    The hint of the recorded error comes before the one from the log: it may have been written by
-    hand.
-    """
-    rows, diagnosis = [], told.found
+def _list_diagnosis_rows(
+    explanation: FailureExplanation, failure: StageFailure
+) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a diagnosis. The hint of the recorded error replaces that of the log."""
+    diagnosis = explanation.found
     if error := diagnosis.first_error:
-        rows.append(("first error", error.text))
-        edge = f", of {diagnosis.edge}" if diagnosis.edge else ""
-        rows += [("", line) for line in (*told.excerpt, f"line {error.number} of the log{edge}")]
-    rows.append(("cause", told.cause or "nothing in this log reads like a failure"))
+        yield "first error", error.text
+        yield from (("", line) for line in explanation.excerpt)
+        edge = f", while building {diagnosis.edge}" if diagnosis.edge else ""
+        yield "", f"line {error.number} of the log{edge}"
+    yield "cause", explanation.cause or "this log contains no known error"
     if diagnosis.by:
-        rows.append(("by", diagnosis.by))
-    if hint := of.error.get("todo") or told.remedy:
-        rows.append(("to do", hint))
-    return [*rows, ("whole log", str(told.log))]
+        yield "by", diagnosis.by
+    if hint := failure.error.get("todo") or explanation.remedy:
+        yield "to do", hint
+    yield "whole log", str(explanation.log)

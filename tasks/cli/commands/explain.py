@@ -1,14 +1,13 @@
 """`doit explain`: print the decisions and what `doit build` would do now, with reasons and cost.
 
-It changes nothing. A stage `runs` if files or its up-to-date check say so. A stage that only reads
-outputs of such a stage `may run`: if those come out the same, it does not.
+A stage that reads outputs of a stage that runs `may run`: it does not if these stay the same.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +26,10 @@ from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings
 from tasks.runlog import build_history_io, stage_record_io
 from tasks.settings.setting_errors import describe_unused_variables
-from tasks.stages.compile.build_context_io import BuildPreview
-from tasks.stages.compile.build_context_io import preview_build as foresee_compile
+from tasks.stages.compile.build_context_io import BuildPreview, preview_build
 from tasks.stages.env.model import Environment
-from tasks.stages.env.run import preview_environment as foresee_env
-from tasks.stages.source.tree_changes_io import preview_source_changes as foresee_source
+from tasks.stages.env.run import preview_environment
+from tasks.stages.source.tree_changes_io import preview_source_changes
 from tasks.system import manifests
 from tasks.system.files import write_user_file
 from tasks.system.hardware import capacity
@@ -39,7 +37,7 @@ from tasks.system.output import print_report
 from tasks.system.screen import print_labeled_text, print_status_rows
 
 _EXPLAIN_KEY_WIDTH = 13
-_CHANGED_REASON = "what it made, or what it is made from, was changed since"
+_CHANGED_REASON = "its outputs or inputs were changed"
 
 
 @dataclass(frozen=True)
@@ -61,34 +59,47 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     opened = subject.require_profile()
     plan = opened.plan
     verdicts = list(explain_stages(plan))
-    resolved = decisions.list_decisions(opened, _read_deps_results(plan, verdicts))
-    cost = decisions.estimate_cost(
-        _list_stage_costs(plan, verdicts), _estimate_from_facts(subject, opened)
-    )
-    known_bad = list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
-    target_notes = list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
-    warnings = [*plan.warnings, *describe_unused_variables(os.environ), *target_notes, *known_bad]
+    resolved = list(decisions.list_decisions(opened, _read_deps_results(plan, verdicts)))
+    facts = _estimate_from_facts(subject, opened)
+    cost = decisions.estimate_cost(_list_stage_costs(plan, verdicts), facts)
+    warnings = [
+        *plan.warnings,
+        *describe_unused_variables(os.environ),
+        *list_capability_warnings(opened.loaded, opened.host, opened.knowledge),
+        *list_known_bad_warnings(opened.knowledge, opened.host, opened.choice),
+    ]
     show_decisions(resolved)
     for warning in warnings:
-        _show_row("WARNING", warning)
+        print_labeled_text("WARNING", warning, _EXPLAIN_KEY_WIDTH)
     refuse_known_bad(subject)
     if json:
         document = {
-            **_build_explain_document(subject.name, resolved, verdicts, cost),
+            "profile": subject.name,
+            "decisions": [convert_to_json(decision) for decision in resolved],
+            "stages": [_serialize_verdict(verdict) for verdict in verdicts],
+            "expected": {
+                **vars(cost.known),
+                "at_most": cost.at_most,
+                "unknown": list(cost.unknown),
+            },
             "warnings": warnings,
         }
         write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
-    print_status_rows([_format_verdict(verdict) for verdict in verdicts])
+    print_status_rows(
+        [
+            (one.stage, one.verdict, "\n".join(map(str, filter(None, (*one.reasons, one.preview)))))
+            for one in verdicts
+        ]
+    )
     print_report("")
-    _show_row("expected", str(cost))
+    print_labeled_text("expected", str(cost), _EXPLAIN_KEY_WIDTH)
 
 
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
-    """Return the cost of similar builds, from the knowledge, on the cores and disks here."""
+    """Return the cost of similar builds, scaled to the cores and disks of this machine."""
     cost, disk = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
-    disks = tuple(
-        folder_facts_io.list_disks(build_probe_request(subject.root, profile.host, profile))
-    )
+    request = build_probe_request(subject.root, profile.host, profile)
+    disks = tuple(folder_facts_io.list_disks(request))
     size = sum(mib for _, mib in compute_disk_usage(disks, disk).values()) if disk else 0
     is_verified = "unverified" not in cost.known
     return decisions.CostEstimate(
@@ -96,26 +107,17 @@ def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decision
         memory_mib=cost.memory_mib or None,
         disk_gib=size / 1024 or None,
         disk=format_disk_usage(disks, disk),
-        by="by our facts" if is_verified else "by our facts, in part not verified",
+        by="estimated from similar builds" + ("" if is_verified else ", not all verified"),
     )
 
 
-def show_decisions(decided: Iterable[decisions.Decision]) -> None:
+def show_decisions(rows: Iterable[decisions.Decision]) -> None:
     """Print one row per decision."""
     last = ""
-    for decision in decided:
-        _show_row("" if decision.key == last else decision.key, str(decision))
-        last = decision.key
+    for row in rows:
+        print_labeled_text("" if row.key == last else row.key, str(row), _EXPLAIN_KEY_WIDTH)
+        last = row.key
     print_report("")
-
-
-def _show_row(key: str, text: str) -> None:
-    print_labeled_text(key, text, _EXPLAIN_KEY_WIDTH)
-
-
-def _format_verdict(verdict: Verdict) -> tuple[str, str, str]:
-    preview = (str(verdict.preview),) if verdict.preview else ()
-    return verdict.stage, verdict.verdict, "\n".join((*verdict.reasons, *preview))
 
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
@@ -124,11 +126,9 @@ def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsRe
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return decisions.DepsResults()
     try:
-        results = (
-            manifests.read_manifest(deps.job.manifest, DepsManifest),
-            manifests.read_manifest(env.job.cache, CompilerCache),
-        )
-        return decisions.DepsResults(*results, foresee_env(env.job))
+        results = manifests.read_manifest(deps.job.manifest, DepsManifest)
+        cache = manifests.read_manifest(env.job.cache, CompilerCache)
+        return decisions.DepsResults(results, cache, preview_environment(env.job))
     except TorchyardError:
         return decisions.DepsResults()
 
@@ -137,29 +137,17 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decision
     """Yield the last cost of each stage that would run."""
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
-        stage = stages[verdict.stage]
+        stage, preview, memory = stages[verdict.stage], verdict.preview, None
         if verdict.verdict == "up to date":
             continue
-        cost = (
-            _estimate_compile_cost(stage, verdict.preview)
-            if stage.kind == "compile"
-            else _read_recorded_cost(stage)
-        )
-        yield replace(cost, certain=verdict.verdict == "runs")
-
-
-def _read_recorded_cost(stage: Stage) -> decisions.StageCost:
-    record = stage_record_io.read_last_record(stage) or {}
-    return decisions.StageCost(stage.name, record.get("seconds"))
-
-
-def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> decisions.StageCost:
-    history = list(build_history_io.read_history(stage.job.runs))
-    objects = outlook.ninja.objects if outlook and outlook.ninja else None
-    peaks = build_history_io.collect_peaks(history).values()
-    return decisions.StageCost(
-        stage.name, decisions.estimate_compile_seconds(history, objects), max(peaks, default=None)
-    )
+        if stage.kind == "compile":
+            history = list(build_history_io.read_history(stage.job.runs))
+            objects = preview.ninja.objects if preview and preview.ninja else None
+            seconds = decisions.estimate_compile_seconds(history, objects)
+            memory = max(build_history_io.collect_peaks(history).values(), default=None)
+        else:
+            seconds = (stage_record_io.read_last_record(stage) or {}).get("seconds")
+        yield decisions.StageCost(stage.name, seconds, memory, verdict.verdict == "runs")
 
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
@@ -169,60 +157,28 @@ def explain_stages(plan: Plan) -> Iterator[Verdict]:
     for stage in plan.stages:
         verdict = _judge_stage(stage, changing, environment)
         if stage.kind == "env" and verdict.verdict == "runs":
-            environment = foresee_env(stage.job)
+            environment = preview_environment(stage.job)
         if verdict.verdict != "up to date":
             changing.update(str(path) for path in stage.outputs)
         yield verdict
 
 
-def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
-    reasons = (
-        _list_source_reasons(stage)
-        if stage.kind == "source"
-        else rebuild_reason.list_rebuild_reasons(stage)
-    )
-    if (
-        not reasons
-        and stage.uptodate_check == "stale"
-        and load_stage_module(stage, "up_to_date").is_stale(stage.job)
-    ):
+def _judge_stage(stage: Stage, changing: set[str], environment: Environment | None) -> Verdict:
+    if stage.kind == "source":  # it inspects the tree on every run; only what it would find counts
+        found = (*stage_record_io.find_rebuild_reasons(stage), *preview_source_changes(stage.job))
+        reasons = tuple(dict.fromkeys(found))
+    else:
+        reasons = rebuild_reason.list_rebuild_reasons(stage)
+    has_check = not reasons and stage.uptodate_check == "stale"
+    if has_check and load_stage_module(stage, "up_to_date").is_stale(stage.job):
         reasons = rebuild_reason.list_unlocked_sources(stage) or (_CHANGED_REASON,)
-    changed_inputs = [Path(path).stem for path in stage.inputs if str(path) in moving]
-    compiles = stage.kind == "compile" and (reasons or changed_inputs)
-    outlook = foresee_compile(stage.job, environment) if compiles else None
+    changed_inputs = [Path(path).stem for path in stage.inputs if str(path) in changing]
+    if not reasons and not changed_inputs:
+        return Verdict(stage.name, "up to date", ())
+    preview = preview_build(stage.job, environment) if stage.kind == "compile" else None
     if reasons:
-        return Verdict(stage.name, "runs", reasons, outlook)
-    if changed_inputs:
-        return Verdict(stage.name, "may run", (f"after {', '.join(changed_inputs)}",), outlook)
-    return Verdict(stage.name, "up to date", ())
-
-
-def _list_source_reasons(stage: Stage) -> tuple[str, ...]:
-    """Return why source would run.
-
-    The stage inspects the tree on every run; only what it would find counts.
-    """
-    return tuple(
-        dict.fromkeys((*stage_record_io.find_rebuild_reasons(stage), *foresee_source(stage.job)))
-    )
-
-
-def _build_explain_document(
-    profile: str,
-    decided: Iterable[decisions.Decision],
-    found: list[Verdict],
-    takes: decisions.ExpectedCost,
-) -> dict[str, Any]:
-    return {
-        "profile": profile,
-        "decisions": [convert_to_json(decision) for decision in decided],
-        "stages": [_serialize_verdict(verdict) for verdict in found],
-        "expected": {
-            **vars(takes.known),
-            "at_most": takes.at_most,
-            "unknown": list(takes.unknown),
-        },
-    }
+        return Verdict(stage.name, "runs", reasons, preview)
+    return Verdict(stage.name, "may run", (f"after {', '.join(changed_inputs)}",), preview)
 
 
 def _serialize_verdict(verdict: Verdict) -> dict[str, Any]:

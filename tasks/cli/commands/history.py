@@ -1,13 +1,13 @@
 """`doit history`: print one line per run, the newest last.
 
-A line has the time, the command, the outcome, the duration, and the rebuilt stages with reasons.
-Only records are read, so the command works with a broken profile too.
+Only records are read, so the command also works with a broken profile.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
@@ -18,7 +18,7 @@ from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import Glyphs, fit_columns, measure_columns
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
-from tasks.runlog.run_record import ALWAYS_CHECKED, Run, StageRun
+from tasks.runlog.run_record import ALWAYS_CHECKED, Run
 from tasks.system import screen
 from tasks.system.files import write_user_file
 from tasks.system.output import print_report
@@ -35,24 +35,20 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     rows = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     if json:
         runs = [_serialize_run(one, outcome) for one, outcome in rows]
-        write_user_file(
-            Path(json),
-            redact_secrets(format_canonical_json({"profile": subject.name, "runs": runs})),
-        )
+        document = {"profile": subject.name, "runs": runs}
+        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
     if not rows:
         command = f"doit build{format_profile_argument(subject.name)}"
-        print_report(f"no run of {subject.name} is on record; to begin: {command}")
+        print_report(f"no run of profile {subject.name} is recorded; start one: {command}")
     width = screen.read_terminal_width(_MAX_HISTORY_WIDTH)
-    glyphs = screen.choose_glyphs()
-    for line in _format_history_table(
-        [_build_history_row(one, outcome) for one, outcome in rows], width, glyphs
-    ):
+    table = [_build_history_row(one, outcome) for one, outcome in rows]
+    for line in _format_history_table(table, width, screen.choose_glyphs()):
         print_report(line)
 
 
 def _format_outcome(one: Run, folder: PurePath) -> str:
     if not one.outcome:
-        return "at work" if run_record_io.is_run_active(folder, one) else "cut off"
+        return "running" if run_record_io.is_run_active(folder, one) else "unfinished"
     failed = [stage.name for stage in one.stages if stage.outcome == "failed"]
     if one.outcome == "failed" and failed:
         return f"failed: {', '.join(failed)}"
@@ -60,15 +56,14 @@ def _format_outcome(one: Run, folder: PurePath) -> str:
 
 
 def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
+    when, seconds = one.when, 0.0 if outcome == "running" else one.seconds
+    with suppress(ValueError):
+        start = datetime.datetime.fromisoformat(when).astimezone(datetime.UTC)
+        when = f"{start.astimezone():%Y-%m-%d %H:%M}"
+        if outcome == "running":
+            seconds = (datetime.datetime.now(datetime.UTC) - start).total_seconds()
     rebuilt = "; ".join(_list_rebuilt_stages(one))
-    seconds = _compute_elapsed_seconds(one.when) if outcome == "at work" else one.seconds
-    return (
-        _format_local_time(one.when),
-        " ".join(one.command),
-        outcome,
-        format_duration(seconds),
-        rebuilt,
-    )
+    return when, " ".join(one.command), outcome, format_duration(seconds), rebuilt
 
 
 def _list_rebuilt_stages(one: Run) -> Iterator[str]:
@@ -78,37 +73,18 @@ def _list_rebuilt_stages(one: Run) -> Iterator[str]:
         yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
 
 
-def _format_local_time(when: str) -> str:
-    start = _parse_start_time(when)
-    return f"{start.astimezone():%Y-%m-%d %H:%M}" if start else when
-
-
-def _compute_elapsed_seconds(when: str) -> float:
-    start = _parse_start_time(when)
-    return (datetime.datetime.now(datetime.UTC) - start).total_seconds() if start else 0.0
-
-
-def _parse_start_time(when: str) -> datetime.datetime | None:
-    try:
-        return datetime.datetime.fromisoformat(when).astimezone(datetime.UTC)
-    except ValueError:
-        return None
-
-
 def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
     """Yield the rows. A column is as wide as its content; the last one takes the rest."""
     widths = [
-        min(max(map(measure_columns, cells)), limit)
-        for cells, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
+        min(max(map(measure_columns, column)), limit)
+        for column, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
     ]
     for row in rows:
-        padded = [_pad_text(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
-        yield fit_columns(_HISTORY_GAP.join([*padded, row[-1]]).rstrip(), room, glyphs)
-
-
-def _pad_text(cell: str, width: int, glyphs: Glyphs) -> str:
-    fitted = fit_columns(cell, width, glyphs)
-    return fitted + " " * (width - measure_columns(fitted))
+        line = ""
+        for text, width in zip(row, widths, strict=False):
+            fitted = fit_columns(text, width, glyphs)
+            line += fitted + " " * (width - measure_columns(fitted)) + _HISTORY_GAP
+        yield fit_columns(f"{line}{row[-1]}".rstrip(), room, glyphs)
 
 
 def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:
@@ -119,17 +95,16 @@ def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:
         "code": one.code,
         "seconds": round(one.seconds, 3),
         "record": f"{one.name}.jsonl",
-        "stages": [_serialize_stage_run(stage) for stage in one.stages],
-    }
-
-
-def _serialize_stage_run(stage: StageRun) -> dict[str, Any]:
-    return {
-        "stage": stage.name,
-        "reason": stage.reason,
-        "auto_fix": stage.auto_fix or None,
-        "outcome": stage.outcome,
-        "seconds": round(stage.seconds, 3),
-        **({"workers": dict(stage.workers)} if stage.workers else {}),
-        "error": dict(stage.error) or None,
+        "stages": [
+            {
+                "stage": stage.name,
+                "reason": stage.reason,
+                "auto_fix": stage.auto_fix or None,
+                "outcome": stage.outcome,
+                "seconds": round(stage.seconds, 3),
+                **({"workers": dict(stage.workers)} if stage.workers else {}),
+                "error": dict(stage.error) or None,
+            }
+            for stage in one.stages
+        ],
     }

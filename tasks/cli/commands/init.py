@@ -1,10 +1,7 @@
 """`doit init`: ask at most four questions and write config/local.yaml.
 
 The questions are GPU, strategy, extensions and location. An option on the command line replaces its
-question. Without a terminal, or with `--yes`, nothing is asked.
-
-The plan is made from the answers before the file is written. An existing file is replaced only with
-`--force`, and a backup is kept beside it.
+question. The plan is made from the answers before the file is written.
 """
 
 from __future__ import annotations
@@ -12,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,22 +33,22 @@ from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import format_profile_argument
 
 T = TypeVar("T")
+LOCAL_SETTINGS_PATH = "config/local.yaml"
 _QUESTION_INDENT = 3
 _INTRODUCTION = (
-    "The answers become config/local.yaml, which counts in every profile, before what the profile "
-    "says. Return takes what stands in brackets. To take a profile as it is, there is no need of "
-    "this: doit build profile=rtx5090."
+    "Your answers are written to config/local.yaml, which overrides every profile. Press Enter for "
+    "the default in brackets. To build a profile as it is, you do not need this: "
+    "doit build profile=rtx5090."
 )
-
-
-@dataclass(frozen=True)
-class GivenOptions:
-    """Options of the command line, which replace questions; "" if not given."""
-
-    card: str = ""
-    way: str = ""
-    extensions: str = ""
-    into: str = ""
+_STRATEGY_MEANINGS = {
+    "prebuilt": "the official wheel",
+    "source": "compile PyTorch here: with a patch, your flags, or one arch",
+    "existing": "the torch that your own Python already has",
+}
+_SPLATTING_HELP = (
+    "diff-gaussian-rasterization and simple-knn, for Gaussian Splatting before October 2024; "
+    "for later versions, enter the folders of its submodules, or diff-gaussian-rasterization-dr-aa"
+)
 
 
 def is_interactive() -> bool:
@@ -59,223 +56,147 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def collect_answers(
-    given: GivenOptions,
-    known: init_answers.InitFacts,
-    usual: init_answers.Answers,
-    *,
-    ask: bool,
-    room: int,
-) -> init_answers.Answers:
-    """Return the given options, the answers to the questions, and `usual` for the rest.
+@dataclass(frozen=True)
+class _Interview:
+    """The questions. `given` are the options of the command line by name, "" if not given."""
 
-    Raises `TorchyardError` for an invalid option.
-    """
-    for line in wrap_text(_INTRODUCTION if ask else _explain_no_questions(given), room):
-        print_report(line)
-    answers = usual
-    if given.card or ask:
-        answers = replace(answers, gpus=_ask_gpus(given, known, usual, room))
-    if given.way or ask:
-        answers = replace(answers, strategy=_ask_strategy(given, known, answers, room))
-    if given.extensions or ask:
-        answers = replace(answers, extensions=_ask_extensions(given, known, room))
-    if given.into:
-        with _attribute_errors("--into"):
-            return init_answers.apply_install_target(answers, given.into, known)
-    return _ask_location(known, answers, room) if ask else answers
+    given: Mapping[str, str]
+    known: init_answers.InitFacts
+    ask: bool
+    room: int
 
+    def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
+        """Return `answers`, replaced by the options and the typed answers.
 
-def _explain_no_questions(given: GivenOptions) -> str:
-    unset = [f"--{name}" for name, value in asdict(given).items() if not value]
-    defaults = f"; the default for {', '.join(unset)}" if unset else ""
-    reason = "--yes" if is_interactive() else "no terminal to answer in"
-    return f"nothing is asked ({reason}){defaults}"
-
-
-@contextmanager
-def _attribute_errors(option: str) -> Iterator[None]:
-    """Set the option as the location of errors that an option of the command line causes."""
-    try:
-        yield
-    except TorchyardError as error:
-        raise TorchyardError(error.message, location=option, hint=error.hint) from error
-
-
-def _ask_gpus(
-    given: GivenOptions, known: init_answers.InitFacts, usual: init_answers.Answers, room: int
-) -> tuple[str, ...] | str | None:
-    if given.card:
-        with _attribute_errors("--card"):
-            return init_answers.parse_gpus(given.card, known.knowledge)
-    visible = ", ".join(known.visible_gpus)
-    facts = [f"in this machine: {visible}" if visible else "no NVIDIA card is seen here"]
-    if not visible:
-        recent = ", ".join(f"{name} ({arch})" for name, arch in known.list_recent_gpus())
-        facts.append(f"for example {recent}, or any other")
-    facts.append("names or capabilities, with commas between; cpu for none")
-    default = ", ".join(known.default_gpus) or "cpu"
-    answer = _ask_question(
-        Question("1. Which card is it for?", tuple(facts), default),
-        lambda text: init_answers.parse_gpus(text, known.knowledge),
-        room,
-    )
-    return usual.gpus if answer is None else answer
-
-
-def _ask_strategy(
-    given: GivenOptions, known: init_answers.InitFacts, got: init_answers.Answers, room: int
-) -> str | None:
-    if given.way:
-        with _attribute_errors("--way"):
-            return init_answers.parse_strategy(given.way)
-    gpus = got.gpus if got.gpus is not None else known.settings.target.gpus
-    configured = known.settings.torch.strategy
-    default = configured
-    question = Question(
-        "2. Which way to a torch?", tuple(_list_strategy_facts(known, gpus)), default, table=True
-    )
-    return _ask_question(question, init_answers.parse_strategy, room)
-
-
-def _list_strategy_facts(
-    known: init_answers.InitFacts, gpus: tuple[str, ...] | str
-) -> Iterator[str]:
-    strategies = known.list_strategies(gpus)
-    chosen = next((strategy for strategy in strategies if strategy.chosen), None)
-    current = f"now {chosen.strategy}: {chosen.why}" if chosen else "finds none here: doit doctor"
-    yield f"auto\tthe planner chooses; {current}"
-    descriptions = {
-        "prebuilt": "the official wheel",
-        "source": "PyTorch's own tree, compiled here: a patch, your flags, one arch",
-        "existing": "the torch that an interpreter of yours has already",
-    }
-    for strategy in strategies:
-        cost = (
-            init_answers.format_strategy_cost(strategy, known.disks)
-            if strategy.strategy != "existing"
-            else ""
+        Raises `TorchyardError` for an invalid option.
+        """
+        for line in wrap_text(_INTRODUCTION if self.ask else self._explain_defaults(), self.room):
+            print_report(line)
+        known, settings = self.known, self.known.settings
+        title, default = "1. Which GPUs do you build for?", ", ".join(known.default_gpus) or "cpu"
+        parse_gpus = partial(init_answers.parse_gpus, knowledge=known.knowledge)
+        gpus = self._answer("card", title, self._list_gpu_facts(), default, parse_gpus)
+        if gpus is not None:
+            answers = replace(answers, gpus=gpus)
+        title, options = "2. Which torch do you want?", self._list_strategy_facts(answers)
+        default, parse = settings.torch.strategy, init_answers.parse_strategy
+        strategy = self._answer("way", title, options, default, parse)
+        configured = ", ".join(one.name for one in settings.extensions)
+        title, default = "3. Which CUDA extensions (comma-separated)?", "none"
+        facts = self._list_extension_facts()
+        if configured:
+            default, facts = "profile", (f"profile\tthose of the profile: {configured}", *facts)
+        parse_extensions = partial(
+            init_answers.parse_extensions, knowledge=known.knowledge, root=known.root
         )
-        text = f"{descriptions[strategy.strategy]}{f' ({cost})' if cost else ''}"
-        is_refused = not strategy.possible and strategy.strategy != "existing"
-        yield f"{strategy.strategy}\t{text}{f'; not here: {strategy.why}' if is_refused else ''}"
+        extensions = self._answer("extensions", title, facts, default, parse_extensions)
+        return self._ask_location(replace(answers, strategy=strategy, extensions=extensions))
 
+    def _explain_defaults(self) -> str:
+        unset = [f"--{name}" for name, value in self.given.items() if not value]
+        reason = "--yes was given" if is_interactive() else "there is no terminal"
+        defaults = f"; defaults are used for {', '.join(unset)}" if unset else ""
+        return f"no question is asked because {reason}{defaults}"
 
-_SPLATTING_HELP = (
-    "diff-gaussian-rasterization and simple-knn, for Gaussian Splatting before October 2024; "
-    "since then name its submodules' folders, or diff-gaussian-rasterization-dr-aa"
-)
+    def _answer(
+        self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
+    ) -> T | None:
+        """Return the option or the typed answer; None for Return, or if nothing is asked.
 
+        A fact is a word, a tab and its meaning. Without a `default`, an answer is required.
+        """
+        if text := self.given[option]:
+            try:
+                return parse(text)
+            except TorchyardError as error:
+                location = f"--{option}"
+                raise TorchyardError(error.message, location=location, hint=error.hint) from error
+        if not self.ask:
+            return None
+        print_report("")
+        print_report(title)
+        for fact in facts:
+            word, tab, meaning = fact.rpartition("\t")
+            indent = _QUESTION_INDENT + (11 if tab else 0)
+            screen.print_labeled_text(f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, self.room)
+        while (text := _read_answer(default)) not in {"", default} or not default:
+            try:
+                return parse(text)
+            except TorchyardError as error:
+                for line in filter(None, (error.message, error.hint and f"→ {error.hint}")):
+                    screen.print_labeled_text("", line, _QUESTION_INDENT, self.room)
+        return None
 
-def _ask_extensions(
-    given: GivenOptions, known: init_answers.InitFacts, room: int
-) -> tuple[init_answers.ExtensionEntry, ...] | None:
-    def parse_answer(text: str) -> tuple[init_answers.ExtensionEntry, ...]:
-        return init_answers.parse_extensions(text, known.knowledge, known.root)
+    def _list_gpu_facts(self) -> Iterator[str]:
+        if visible := ", ".join(self.known.visible_gpus):
+            yield f"found in this machine: {visible}"
+        else:
+            recent = ", ".join(f"{name} ({arch})" for name, arch in self.known.list_recent_gpus())
+            yield "no NVIDIA GPU was found in this machine"
+            yield f"for example {recent}; other NVIDIA GPUs work, too"
+        yield "enter names or capabilities, comma-separated, or cpu to build without CUDA"
 
-    if given.extensions:
-        with _attribute_errors("--extensions"):
-            return parse_answer(given.extensions)
-    facts: tuple[str, ...] = (
-        f"3dgs\t{_SPLATTING_HELP}",
-        f"NAME\ta known one: {', '.join(sorted(known.knowledge.extensions))}",
-        "PLACE\ta folder of yours with its setup.py, or the URL of a git repository",
-        "none\ttorch alone",
-    )
-    configured = ", ".join(one.name for one in known.settings.extensions)
-    default = "profile" if configured else "none"
-    if configured:
-        facts = (f"profile\twhat the profile has: {configured}", *facts)
-    question = Question(
-        "3. Which CUDA extensions, with commas between?", facts, default, table=True
-    )
-    return _ask_question(question, parse_answer, room)
+    def _list_strategy_facts(self, answers: init_answers.Answers) -> Iterator[str]:
+        known = self.known
+        gpus = answers.gpus if answers.gpus is not None else known.settings.target.gpus
+        strategies = known.list_strategies(gpus)
+        chosen = next((one for one in strategies if one.chosen), None)
+        current = f"now {chosen.strategy}: {chosen.why}" if chosen else "now none: run doit doctor"
+        yield f"auto\tchosen by the planner; {current}"
+        for one in strategies:
+            text = _STRATEGY_MEANINGS[one.strategy]
+            if one.strategy != "existing":
+                cost = init_answers.format_strategy_cost(one, known.disks)
+                text += f" ({cost})" if cost else ""
+                text += "" if one.possible else f"; not possible here: {one.why}"
+            yield f"{one.strategy}\t{text}"
 
-
-def _ask_location(
-    known: init_answers.InitFacts, got: init_answers.Answers, room: int
-) -> init_answers.Answers:
-    is_existing = got.strategy == "existing"
-    title = "4. Which Python has the torch?" if is_existing else "4. Where shall it be?"
-    facts = [] if is_existing else [f"own\tan environment of its own: {known.build}"]
-    facts.append("PYTHON\tthe Python of an environment of yours (conda, a project's venv)")
-    facts += [f"\tactive here: {place}" for place in _list_active_environments()]
-    default = next(iter(_list_active_environments()), "") if is_existing else "own"
-    question = Question(title, tuple(facts), default, table=True)
-
-    def apply_answer(text: str) -> init_answers.Answers:
+    def _list_extension_facts(self) -> tuple[str, ...]:
         return (
-            got
-            if text == "own" and not is_existing
-            else init_answers.apply_install_target(got, text, known)
+            f"3dgs\t{_SPLATTING_HELP}",
+            f"NAME\ta known extension: {', '.join(sorted(self.known.knowledge.extensions))}",
+            "PLACE\tyour folder with a setup.py, or the URL of a git repository",
+            "none\tonly torch",
         )
 
-    answer = _ask_question(question, apply_answer, room)
-    if answer is None and is_existing:
-        return apply_answer(default)
-    return answer or got
+    def _ask_location(self, answers: init_answers.Answers) -> init_answers.Answers:
+        title, default = "4. Where do you want to install torch?", "own"
+        facts = [f"own\ta new environment in {self.known.build}"]
+        environments = _list_active_environments()
+        if is_existing := answers.strategy == "existing":
+            title, default = "4. Which Python has the torch?", next(iter(environments), "")
+            facts = []
+        facts.append("PYTHON\tthe Python of your own environment (conda, a project's venv)")
+        facts += [f"\tactive now: {place}" for place in environments]
+        parse = partial(init_answers.apply_install_target, answers, known=self.known)
+        answer = self._answer("into", title, facts, default, parse)
+        if answer is None and is_existing and self.ask:
+            return parse(default)
+        return answer or answers
 
 
 def _list_active_environments() -> tuple[str, ...]:
     """Return the active environments of the shell, except the one that runs doit."""
     prefixes = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    own_prefix = Path(sys.prefix).resolve()
-    return tuple(
-        dict.fromkeys(one for one in prefixes if one and Path(one).resolve() != own_prefix)
-    )
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question. `default` is the meaning of Return, "" if an answer is required.
-
-    `facts` help to answer it. With `table`, a fact is a word, a tab and its meaning.
-    """
-
-    title: str
-    facts: tuple[str, ...]
-    default: str
-    table: bool = False
-
-
-def _ask_question(question: Question, take: Callable[[str], T], room: int) -> T | None:
-    """Ask until the answer is valid; return it, or None for Return."""
-    print_report("")
-    print_report(question.title)
-    for fact in question.facts:
-        word, _, meaning = fact.rpartition("\t")
-        indent = _QUESTION_INDENT + (11 if question.table else 0)
-        screen.print_labeled_text(f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, room)
-    while True:
-        text = _read_answer(question.default)
-        if question.default and text in ("", question.default):
-            return None
-        try:
-            return take(text)
-        except TorchyardError as error:
-            for line in filter(None, (error.message, error.hint and f"→ {error.hint}")):
-                screen.print_labeled_text("", line, _QUESTION_INDENT, room)
+    own = Path(sys.prefix).resolve()
+    return tuple(dict.fromkeys(one for one in prefixes if one and Path(one).resolve() != own))
 
 
 def _read_answer(default: str) -> str:
     """Return the typed text. Raises `TorchyardError` at the end of input."""
-    from rich.prompt import Prompt  # noqa: PLC0415 - only where somebody is asked
+    from rich.prompt import Prompt  # noqa: PLC0415 - only in a terminal
     from rich.text import Text  # noqa: PLC0415
 
-    shown = Text(
-        f"{'':{_QUESTION_INDENT}}[{default}]" if default else f"{'':{_QUESTION_INDENT - 1}}"
-    )
+    indent = " " * _QUESTION_INDENT
+    shown = Text(f"{indent}[{default}]" if default else indent[1:])
     try:
         return Prompt.ask(shown, default="", show_default=False).strip()
     except EOFError:
         print_report("")
         raise TorchyardError(
-            "the questions were not answered to the end; nothing was written",
-            hint="doit init --yes takes what stands in brackets",
+            "the input ended before the last answer; nothing was written",
+            hint="to take the defaults: doit init --yes",
         ) from None
-
-
-LOCAL_SETTINGS_PATH = "config/local.yaml"
 
 
 def run(  # noqa: PLR0913, PLR0917 - an option each
@@ -292,73 +213,62 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     Raises `TorchyardError` if an answer is invalid, or if another file exists and `force` is not
     set; nothing is written then.
     """
-    path = subject.root / LOCAL_SETTINGS_PATH
+    path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
     ask = is_interactive() and not yes
-    if ask and not force:
-        _require_absent(path, format_profile_argument(subject.name))
+    if ask and not force and path.exists():
+        raise TorchyardError(
+            "this file already exists; no question was asked and nothing was written",
+            location=LOCAL_SETTINGS_PATH,
+            hint=f"edit it, or replace it: doit init --force{profile}; the old file is kept as "
+            f"{_choose_backup_path(path).name}",
+        )
     facts = init_answers.gather_init_facts(subject)
-    options = GivenOptions(card, way, extensions, into)
-    answers = collect_answers(
-        options,
-        facts,
-        init_answers.build_default_answers(facts),
-        ask=ask,
-        room=screen.read_terminal_width(),
+    given = {"card": card, "way": way, "extensions": extensions, "into": into}
+    answers = _Interview(given, facts, ask, screen.read_terminal_width()).collect_answers(
+        init_answers.build_default_answers(facts)
     )
-    text = init_answers.format_local_yaml(
-        answers if facts.companions.set else _add_companions(subject, answers, facts)
-    )
+    if answers.companions and not facts.has_companion_settings:
+        answers = _add_companions(subject, answers, facts.knowledge)
+    text = init_answers.format_local_yaml(answers)
     planned, problem = _plan_with_answers(subject, text, facts.knowledge)
     _write_local_settings(path, text, force=force)
     if planned:
         print_report("")
         show_decisions(list_decisions(planned, DepsResults()))
     if problem:
-        print_warning("the profile itself cannot be opened, with this file and without it")
+        print_warning(f"the profile has an error, with or without {LOCAL_SETTINGS_PATH}")
         raise problem
-    print_report(f"next: doit build{format_profile_argument(subject.name)}")
-
-
-def _require_absent(path: Path, profile: str) -> None:
-    if path.exists():
-        raise TorchyardError(
-            "this file is there already, and nothing was asked or written",
-            location=LOCAL_SETTINGS_PATH,
-            hint=(
-                f"edit it; or doit init --force{profile}, which keeps it as "
-                f"{_choose_backup_path(path).name}"
-            ),
-        )
+    print_report(f"next: doit build{profile}")
 
 
 def _add_companions(
-    subject: SelectedProfile, got: init_answers.Answers, known: init_answers.InitFacts
+    subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
     """Add the companion packages found in the environment that can be planned.
 
     The user did not request them, so none may break the request. Raises `TorchyardError` if the
     request cannot be planned without them.
     """
-    if not got.companions:
-        return got
+
+    def plan_with(companions: tuple[str, ...]) -> None:
+        candidate = replace(answers, companions=companions or None)
+        _plan_with_answers(subject, init_answers.format_local_yaml(candidate), knowledge)
+
     accepted: tuple[str, ...] = ()
-    _plan_with_answers(
-        subject, init_answers.format_local_yaml(replace(got, companions=None)), known.knowledge
-    )
-    for name in got.companions:
-        candidate = replace(got, companions=(*accepted, name))
+    plan_with(accepted)
+    for name in answers.companions or ():
         try:
-            _plan_with_answers(subject, init_answers.format_local_yaml(candidate), known.knowledge)
+            plan_with((*accepted, name))
         except TorchyardError as error:
             print_warning(
-                f"{got.into} has {name}, which may not work with another torch: {error.message}"
+                f"{answers.into} has {name}, which may not work with another torch: {error.message}"
             )
         else:
-            accepted = candidate.companions or ()
+            accepted = (*accepted, name)
     if accepted:
-        reason = f"found in {got.into}; each belongs to one torch, and moves with it"
+        reason = f"found in {answers.into}; they will be replaced together with torch"
         print_report(f"companions: {', '.join(accepted)} ({reason})")
-    return replace(got, companions=accepted or None)
+    return replace(answers, companions=accepted or None)
 
 
 def _plan_with_answers(
@@ -368,11 +278,18 @@ def _plan_with_answers(
 
     Raises `TorchyardError` if the new file causes the problem.
     """
+
+    def open_with(local: str) -> Profile:
+        opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=local)
+        own_prefixes = {sys.prefix, sys.base_prefix}
+        check_install(opened.loaded.settings, opened.layout, opened.choice, own_prefixes)
+        return opened
+
     try:
-        return _open_with_answers(subject, text, knowledge), None
+        return open_with(text), None
     except TorchyardError as error:
         try:
-            _open_with_answers(subject, "", knowledge)
+            open_with("")
         except TorchyardError as profile_error:
             if str(profile_error) == str(error):
                 return None, profile_error
@@ -380,55 +297,31 @@ def _plan_with_answers(
         raise TorchyardError(error.message, location=error.location, hint=hint) from error
 
 
-def _open_with_answers(subject: SelectedProfile, text: str, knowledge: Knowledge) -> Profile:
-    opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=text)
-    own_prefixes = {sys.prefix, sys.base_prefix}
-    check_install(opened.loaded.settings, opened.layout, opened.choice, own_prefixes)
-    return opened
-
-
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
     """Write the file. Raises `TorchyardError` if another one exists and `force` is not set."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
-        print_report(f"{LOCAL_SETTINGS_PATH} says that already")
+        print_report(f"{LOCAL_SETTINGS_PATH} already has these settings")
         return
+    mode = 0o644 if before is None else stat.S_IMODE(path.stat().st_mode)
     if before is not None:
-        for line in _format_difference(before, text):
+        texts = mask_settings_text(before), mask_settings_text(text)  # mask secrets
+        for line in unified_diff(*texts, LOCAL_SETTINGS_PATH, "new", lineterm="", n=1):
             print_report(line)
         copy = _choose_backup_path(path)
         if not force:
             raise TorchyardError(
-                "this file is there already, and was not changed",
+                "this file already exists and was not changed",
                 location=LOCAL_SETTINGS_PATH,
-                hint=f"doit init --force puts the new one there, and keeps this as {copy.name}",
+                hint=f"to replace it: doit init --force; the old file is kept as {copy.name}",
             )
-        write_atomic(copy, path.read_bytes(), _read_file_mode(path))
-        print_report(
-            f"what {LOCAL_SETTINGS_PATH} held is in {copy.relative_to(path.parents[1]).as_posix()}"
-        )
-    write_atomic(path.resolve(), text, _read_file_mode(path))  # write through a symbolic link
-    print_report(f"wrote {LOCAL_SETTINGS_PATH}, which counts in every profile")
-
-
-def _read_file_mode(path: Path) -> int:
-    """Return the permissions of the existing file, 0o644 without one, for the new file."""
-    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
+        write_atomic(copy, path.read_bytes(), mode)
+        print_report(f"the old file is now {copy.relative_to(path.parents[1]).as_posix()}")
+    write_atomic(path.resolve(), text, mode)  # write through a symbolic link
+    print_report(f"wrote {LOCAL_SETTINGS_PATH}, which overrides every profile")
 
 
 def _choose_backup_path(path: Path) -> Path:
     """Return the first free name: local.yaml.bak, local.yaml.bak2, …"""
     names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
     return next(name for name in names if not name.exists())
-
-
-def _format_difference(before: str, after: str) -> Iterator[str]:
-    """Yield a unified diff with secrets masked."""
-    yield from unified_diff(
-        mask_settings_text(before),
-        mask_settings_text(after),
-        LOCAL_SETTINGS_PATH,
-        "new",
-        lineterm="",
-        n=1,
-    )

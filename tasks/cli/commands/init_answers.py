@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from tasks.cli.session import build_host_query
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
 from tasks.core.model import Gpu, Host, Strategy
 from tasks.core.text_formatting import format_did_you_mean, format_rough_duration
@@ -32,7 +31,6 @@ from tasks.settings.layers_io import load_settings
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX
 from tasks.settings.schema import Settings
 from tasks.stages.install.target_interpreter_io import (
-    InterpreterInfo,
     find_interpreter,
     find_python_in,
     inspect_interpreter,
@@ -43,12 +41,12 @@ SCHEMA_LINE = "# yaml-language-server: $schema={}schema.json"
 SPLATTING_EXTENSIONS = ("diff-gaussian-rasterization", "simple-knn")
 STRATEGIES = ("auto", *get_args(Strategy))
 _FILE_HEADER = """\
-# Yours alone: git ignores this file, and what stands in it goes before the profile. Every key is in
-# config/default.yaml; doit settings tells what came out. Written by doit init.
+# Your own settings, written by doit init. git ignores this file. Its values override every profile.
+# config/default.yaml lists all keys; doit settings shows the resulting values.
 """
 _EXCLUSIVE_ANSWERS = {
-    "cpu": "what is built for cards runs on the CPU, too; cpu alone is a build without CUDA",
-    "auto": "auto alone is the cards of this machine",
+    "cpu": "a build for GPUs runs on the CPU, too; only cpu means a build without CUDA",
+    "auto": "only auto means the GPUs of this machine",
 }
 _NONE_WORDS = {"none", "no", "-"}
 _URL_PATTERN = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
@@ -85,23 +83,14 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
         return "auto"
     names = _split_names(text)
     if not names:
-        raise SettingsError("no card is named", hint='write "RTX 5090", say, or cpu for none')
+        raise SettingsError("no GPU is named", hint='write for example "RTX 5090", or cpu for none')
     for name in names:
-        _require_gpu(name, knowledge)
+        word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
+        if reason := _EXCLUSIVE_ANSWERS.get(word):
+            message = f'"{name}" cannot be combined with GPUs'
+            raise SettingsError(message, hint=f"remove it: {reason}")
+        resolve_gpu(knowledge, name)
     return names
-
-
-def _require_gpu(name: str, knowledge: Knowledge) -> None:
-    """Raise an error unless the GPU is known.
-
-    `cpu` and `auto` are allowed only as whole answers.
-    """
-    word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
-    if word in _EXCLUSIVE_ANSWERS:
-        raise SettingsError(
-            f'"{name}" stands beside cards', hint=f"leave it out: {_EXCLUSIVE_ANSWERS[word]}"
-        )
-    resolve_gpu(knowledge, name)
 
 
 def parse_strategy(text: str) -> str:
@@ -110,7 +99,7 @@ def parse_strategy(text: str) -> str:
     if word in STRATEGIES:
         return word
     raise SettingsError(
-        f'"{text}" is no way to a torch{format_did_you_mean(word, STRATEGIES)}',
+        f'"{text}" is not a strategy{format_did_you_mean(word, STRATEGIES)}',
         hint=f"choose one of: {', '.join(STRATEGIES)}",
     )
 
@@ -143,8 +132,8 @@ def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEn
         raise SettingsError(f"there is no folder {folder}", hint="correct the path")
     suggestion = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
     raise SettingsError(
-        f'"{word}" is no known extension{suggestion}',
-        hint="write a name of docs/knowledge.md, a folder, or the URL of a git repository",
+        f'"{word}" is not a known extension{suggestion}',
+        hint="enter a name from docs/knowledge.md, a folder, or the URL of a git repository",
     )
 
 
@@ -160,19 +149,15 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 def format_local_yaml(answers: Answers) -> str:
     """Return the text of config/local.yaml, with the answers only."""
-    return (
-        "\n".join(
-            [SCHEMA_LINE.format(""), _FILE_HEADER.rstrip(), "", *_format_yaml_lines(answers)]
-        ).rstrip()
-        + "\n"
-    )
+    header = [SCHEMA_LINE.format(""), _FILE_HEADER]
+    return "\n".join([*header, *_format_yaml_lines(answers)]).rstrip() + "\n"
 
 
 def _format_yaml_lines(answers: Answers) -> Iterator[str]:
     if answers.python:
         yield from (f"python: {_quote_yaml_scalar(answers.python)}", "")
     if answers.gpus is not None:
-        gpus = answers.gpus if isinstance(answers.gpus, str) else _format_yaml_list(answers.gpus)
+        gpus = "auto" if answers.gpus == "auto" else json.dumps(answers.gpus, ensure_ascii=False)
         yield from ("target:", f"  gpus: {gpus}", "")
     if answers.strategy is not None:
         yield from ("torch:", f"  strategy: {answers.strategy}", "")
@@ -180,15 +165,9 @@ def _format_yaml_lines(answers: Answers) -> Iterator[str]:
         yield from ("install:", f"  into: {_quote_yaml_scalar(answers.into)}", "")
     if answers.companions is not None:
         yield from (f"companions: [{', '.join(answers.companions)}]", "")
-    if answers.extensions == ():
-        yield "extensions: []"
-    elif answers.extensions:
-        yield "extensions:"
+    if answers.extensions is not None:
+        yield "extensions:" if answers.extensions else "extensions: []"
         yield from (f"  - {_format_yaml_item(one)}" for one in answers.extensions)
-
-
-def _format_yaml_list(names: tuple[str, ...]) -> str:
-    return f"[{', '.join(json.dumps(name, ensure_ascii=False) for name in names)}]"
 
 
 def _format_yaml_item(one: ExtensionEntry) -> str:
@@ -205,22 +184,8 @@ def _quote_yaml_scalar(text: str) -> str:
 
 
 _RECENT_GPUS = (
-    "RTX 5090",
-    "RTX 5080",
-    "RTX 5070 Ti",
-    "RTX 5060 Ti",
-    "RTX PRO 6000",
-    "B200",
-    "H200",
+    *("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200"),
 )
-
-
-@dataclass(frozen=True)
-class CompanionSettings:
-    """Whether companions are `set` anywhere, and those in the `local` file, None if not set."""
-
-    set: bool = False
-    local: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +193,8 @@ class InitFacts:
     """The facts behind questions and answers.
 
     `settings` are the defaults if the profile is broken; `build` is the build folder for display.
+    `has_companion_settings`: any file sets companions. `local_companions` are those of
+    config/local.yaml, None if it sets none.
     """
 
     root: Path
@@ -235,8 +202,9 @@ class InitFacts:
     settings: Settings
     host: Host
     knowledge: Knowledge
-    disks: tuple[Disk, ...] = ()
-    companions: CompanionSettings = CompanionSettings()
+    disks: tuple[Disk, ...]
+    has_companion_settings: bool
+    local_companions: tuple[str, ...] | None
 
     @property
     def visible_gpus(self) -> tuple[str, ...]:
@@ -257,22 +225,10 @@ class InitFacts:
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
         """Return the three strategies for these GPUs, with the profile's other settings."""
-        return compare_strategies(self._override_settings(gpus), self.host, self.knowledge)
-
-    def inspect_interpreter(self, into: str) -> InterpreterInfo:
-        """Return the facts of the interpreter `into`."""
-        return inspect_interpreter(find_interpreter(into, self.root), "install.into")
-
-    def find_companions(self, found: InterpreterInfo) -> tuple[str, ...]:
-        """Return the companions that are installed there.
-
-        Each belongs to the torch that is replaced.
-        """
-        sites = list(map(Path, found.sites))
-        names = self.knowledge.companions
-        return tuple(
-            name for name in names if any((one / name / "__init__.py").is_file() for one in sites)
-        )
+        target = self.settings.target.model_copy(update={"gpus": gpus})
+        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
+        settings = self.settings.model_copy(update={"target": target, "torch": torch})
+        return compare_strategies(settings, self.host, self.knowledge)
 
     def _name_gpu(self, gpu: Gpu) -> str:
         try:
@@ -281,67 +237,47 @@ class InitFacts:
             return gpu.capability
         return shorten_gpu_name(gpu.name) if str(entry.arch) == gpu.capability else gpu.capability
 
-    def _override_settings(self, gpus: tuple[str, ...] | str) -> Settings:
-        target = self.settings.target.model_copy(update={"gpus": gpus})
-        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
-        return self.settings.model_copy(update={"target": target, "torch": torch})
-
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
-    """Return the facts, with the GPUs that are present now.
-
-    The pinned GPUs may be outdated.
-    """
+    """Return the facts, with the GPUs that are present now: pinned ones may be outdated."""
     try:
         settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
     except TorchyardError:
         settings = Settings()  # reported when the answers are planned
-    pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
-    host = replace(
-        host_probe.read_host(build_host_query(settings), pin), gpus=host_probe.list_gpus()
-    )
-    knowledge = load_knowledge(subject.root / "config" / "knowledge")
+    layout = build_layout(subject.root, subject.name, settings)
+    query = host_probe.HostQuery(settings.python, settings.toolkit.path)
+    host = host_probe.read_host(query, layout.build / "host.json")
+    host = replace(host, gpus=host_probe.list_gpus())
+    places, into = tuple(list_build_places(layout, layout.build)), settings.install.into or ""
     return InitFacts(
         subject.root,
         f"build/{subject.build.name}",
         settings,
         host,
-        knowledge,
-        _probe_disks(subject, settings, host),
-        _read_companion_settings(subject),
+        load_knowledge(subject.root / "config" / "knowledge"),
+        tuple(list_disks(ProbeRequest(subject.root, host, places, into=into))),
+        *_read_companion_settings(subject),
     )
 
 
-def _read_companion_settings(subject: SelectedProfile) -> CompanionSettings:
-    """Return the companion settings.
+def _read_companion_settings(subject: SelectedProfile) -> tuple[bool, tuple[str, ...] | None]:
+    """Return whether companions are set, and those in config/local.yaml.
 
     If the settings cannot be read, companions count as set, so that none are guessed.
     """
     try:
         loaded = load_settings(subject.root / "config", subject.name, os.environ)
     except TorchyardError:
-        return CompanionSettings(set=True)
+        return True, None
     origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
     local = loaded.settings.companions if origin.startswith(LOCAL_PREFIX) else None
-    return CompanionSettings(not origin.startswith(DEFAULTS_PREFIX), local)
-
-
-def _probe_disks(subject: SelectedProfile, settings: Settings, host: Host) -> tuple[Disk, ...]:
-    layout = build_layout(subject.root, subject.name, settings)
-    places = tuple(list_build_places(layout, layout.build))
-    target = settings.install.into or ""
-    return tuple(list_disks(ProbeRequest(subject.root, host, places, into=target)))
+    return not origin.startswith(DEFAULTS_PREFIX), local
 
 
 def build_default_answers(known: InitFacts) -> Answers:
-    """Return the answers for the case that nothing is asked or answered.
-
-    Companions in the file to be replaced are kept.
-    """
+    """Return the default answers, with the companions in the file to be replaced."""
     is_explicit = known.settings.target.gpus != "auto"
-    return Answers(
-        gpus=None if is_explicit else known.default_gpus, companions=known.companions.local
-    )
+    return Answers(None if is_explicit else known.default_gpus, companions=known.local_companions)
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
@@ -353,20 +289,25 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
         target = str(find_python_in(folder) or folder)
-    interpreter = known.inspect_interpreter(target)
+    interpreter = inspect_interpreter(find_interpreter(target, known.root), "install.into")
     if answers.strategy == "existing":
         return replace(answers, python=target)
     release = known.host.python.minor
     answers = replace(answers, into=target, python=target if interpreter.minor != release else "")
-    names = known.find_companions(interpreter)
-    return replace(answers, companions=names) if names and not known.companions.set else answers
-
-
-def format_strategy_cost(way: StrategyOption, on: tuple[Disk, ...]) -> str:
-    """Return `about 3 h, 6.2 GiB of disk` for this machine, or "" if the cost is unknown."""
-    cost = way.cost.scale_to_cores(capacity.count_usable_cores())
-    parts = (
-        f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else "",
-        format_disk_usage(on, cost.disk_usage),
+    names = tuple(
+        name
+        for name in known.knowledge.companions
+        if any((Path(site) / name / "__init__.py").is_file() for site in interpreter.sites)
     )
-    return ", ".join(filter(None, parts))
+    return (
+        replace(answers, companions=names)
+        if names and not known.has_companion_settings
+        else answers
+    )
+
+
+def format_strategy_cost(option: StrategyOption, disks: tuple[Disk, ...]) -> str:
+    """Return `about 3 h, 6.2 GiB of disk` for this machine, or "" if the cost is unknown."""
+    cost = option.cost.scale_to_cores(capacity.count_usable_cores())
+    time = f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else ""
+    return ", ".join(filter(None, (time, format_disk_usage(disks, cost.disk_usage))))

@@ -1,13 +1,12 @@
 """`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
 
-`--check` compares lock and build. `--update` locks the commits that the refs point to now, and the
-next build uses them. A profile with a matrix has a section per build.
+A profile with a matrix has a section per build.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 from tasks.cli.session import open_profile
@@ -40,17 +39,17 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
         name: _lock_matrix_entry(subject, name, check=check, update=update) for name in names
     }
     if failed := [name for name in names if outcomes[name] == "failed"]:
-        state = "not what is locked" if check else "not locked"
+        state = "different from the lock" if check else "not locked"
         raise TorchyardError(
             f"{len(failed)} of {len(names)} builds of the matrix are {state}: {', '.join(failed)}",
-            hint="each says above what to do; what is said of the others holds",
+            hint="see the error of each build above; the results of the other builds are valid",
         )
     if "done" not in outcomes.values():
+        verb = "compared" if check else "locked"
         raise TorchyardError(
-            f"nothing was {'compared' if check else 'locked'}: of the matrix nothing can be built "
-            "here",
+            f"nothing was {verb}: this machine cannot build any entry of the matrix",
             location="matrix",
-            hint="doit matrix tells why; change what it lists, or lock on a machine that can",
+            hint="show the reasons: doit matrix; change matrix, or lock on another machine",
         )
 
 
@@ -60,13 +59,11 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
     Without a matrix, only the profile.
     """
     name, cell = split_profile_name(subject.name)
-    entries = (
-        []
-        if cell
-        else [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
-    )
-    if not entries:
+    if cell:
         return [subject.name]
+    entries = [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
+    if not entries:
+        return [name]
     is_built = (subject.build / "deps.json").is_file()
     has_own_build = is_built or lock_file.parse_section(_read_lock_text(subject), name) is not None
     return [*([name] if has_own_build else []), *entries]
@@ -77,19 +74,16 @@ def _lock_matrix_entry(
 ) -> Literal["done", "failed", "impossible"]:
     """Lock or compare one matrix entry. A failure is printed and does not stop the other entries.
 
-    "impossible" means that this machine cannot build the entry. Its section is kept: another
-    machine may have locked it.
+    "impossible": this machine cannot build the entry. Its section is kept for other machines.
     """
     try:
         with add_profile_to_errors(name):
-            lock_file.parse_section(
-                _read_lock_text(subject), name
-            )  # report a damaged lock file also for entries that cannot be built
+            # report a damaged lock file also for entries that cannot be built
+            lock_file.parse_section(_read_lock_text(subject), name)
             _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
     except UnsatisfiableError as error:
-        print_report(
-            f"{LOCK_NAME}: {name}: as it was, since it cannot be built here: {error.message}"
-        )
+        reason = f"unchanged, because this machine cannot build it: {error.message}"
+        print_report(f"{LOCK_NAME}: {name}: {reason}")
         return "impossible"
     except TorchyardError as error:
         print_report(f"{LOCK_NAME}: {name}: {error}")
@@ -98,15 +92,12 @@ def _lock_matrix_entry(
 
 
 def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
-    """Open a matrix entry. A `SettingsError` hints at matrix.exclude.
-
-    An entry that no machine can plan (torchvision for that torch) should be excluded.
-    """
+    """Open a matrix entry. If no machine can plan it, the hint names matrix.exclude."""
     try:
         return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
     except SettingsError as error:
         if split_profile_name(name)[1]:
-            advice = "matrix.exclude leaves out this build alone"
+            advice = "or exclude only this build with matrix.exclude"
             error.hint = "; ".join(filter(None, (error.hint, advice)))
         raise
 
@@ -121,45 +112,41 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
     locked = lock_file.parse_section(text, subject.name)
     if (check or update) and locked is None:
         raise TorchyardError(
-            f"{LOCK_NAME} has no section {subject.name}", hint="doit lock writes it"
+            f"{LOCK_NAME} has no section for profile {subject.name}", hint="add it: doit lock"
         )
     profile = subject.require_profile()
-    section = (
-        _update_section(profile, locked)
-        if update and locked
-        else _collect_built_section(profile, locked)
-    )
+    if update and locked:
+        updates = dict(_find_new_commits(profile, locked))
+        torch = updates.get("", locked.torch)
+        extensions = {name: updates.get(name, one) for name, one in locked.extensions.items()}
+        section = locked.model_copy(update={"torch": torch, "extensions": extensions})
+    else:
+        section = _collect_built_section(profile, locked)
     differences = list(lock_file.compare_sections(locked, section)) if locked else []
     for line in differences:
         print_report(line)
-    if check:
-        _require_no_differences(subject.name, differences)
-    elif differences or locked is None:
-        files.write_atomic(
-            subject.root / LOCK_NAME, lock_file.replace_section(text, subject.name, section)
-        )
-        print_report(f"{LOCK_NAME}: {subject.name}: {_format_lock_counts(section)}")
-    else:
-        print_report(f"{LOCK_NAME}: {subject.name}: nothing moved")
-    if differences and update:
-        name = format_profile_argument(subject.name)
-        print_report(f"doit build{name} takes that; then doit lock{name} writes the rest")
-
-
-def _require_no_differences(name: str, told: list[str]) -> None:
-    if told:
-        args = format_profile_argument(name)
-        count = f"{len(told)} difference{'s' * (len(told) > 1)}"
+    args, location = format_profile_argument(subject.name), f"{LOCK_NAME}: {subject.name}"
+    if check and differences:
+        count = f"{len(differences)} difference{'s' * (len(differences) > 1)}"
         raise TorchyardError(
             f"{count} between {LOCK_NAME} and the build",
-            location=f"{LOCK_NAME}: {name}",
-            hint=f"to take the lock's: doit build{args}; to lock what was built: doit lock{args}",
+            location=location,
+            hint=f"to build what is locked: doit build{args}; to lock this build: doit lock{args}",
         )
-    print_report(f"{LOCK_NAME}: {name} is what was built")
+    if check:
+        print_report(f"{location} matches the build")
+    elif differences or locked is None:
+        new_text = lock_file.replace_section(text, subject.name, section)
+        files.write_atomic(subject.root / LOCK_NAME, new_text)
+        print_report(f"{location}: {_format_lock_counts(section)}")
+    else:
+        print_report(f"{location}: no changes")
+    if differences and update:
+        print_report(f"next: doit build{args}, then doit lock{args} to lock the rest")
 
 
 def _collect_built_section(
-    profile: opened.Profile, held: lock_file.LockSection | None
+    profile: opened.Profile, locked: lock_file.LockSection | None
 ) -> lock_file.LockSection:
     """Return the section of what was built.
 
@@ -167,56 +154,41 @@ def _collect_built_section(
     """
     finished = FinishedBuild(profile)
     for name, reason in finished.left_out.items():
-        if held and name in held.extensions:
-            consequence = f"what {LOCK_NAME} holds of it stays"
+        if locked and name in locked.extensions:
+            consequence = f"its entry in {LOCK_NAME} is kept"
         else:
-            consequence = f"{LOCK_NAME} is without it, and a build fetches it as the settings say"
+            consequence = f"it is not in {LOCK_NAME}; a build fetches it as the settings say"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
-    return lock_file.merge_kept_extensions(finished.build_section(), held, finished.left_out)
-
-
-def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> lock_file.LockSection:
-    """Return the section with the commits that the refs point to now.
-
-    Their submodules are known only after a build.
-    """
-    updates = dict(_find_new_commits(profile, held))
-    extensions = {name: updates.get(name, locked) for name, locked in held.extensions.items()}
-    torch = updates.get("", held.torch)
-    return held.model_copy(update={"torch": torch, "extensions": extensions})
+    return lock_file.merge_kept_extensions(finished.build_section(), locked, finished.left_out)
 
 
 def _find_new_commits(
-    profile: opened.Profile, held: lock_file.LockSection
+    profile: opened.Profile, section: lock_file.LockSection
 ) -> Iterator[tuple[str, lock_file.LockedInputs]]:
-    """Yield each component whose ref points to a new commit, by extension name, "" for torch."""
+    """Yield each component whose ref points to a new commit, by extension name, "" for torch.
+
+    Its submodules are known only after a build.
+    """
     for stage in profile.plan.stages:
         job = stage.job
         name = job.name if isinstance(job, ExtensionJob) else ""
-        locked = held.extensions.get(name) if name else held.torch
+        locked = section.extensions.get(name) if name else section.torch
         if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or locked is None:
             continue
         try:
-            commit = _resolve_commit(job.location, job.ref, job.mirrors)
-        except FetchError as error:
+            commit = git.resolve_remote_commit(job.location, job.ref, job.mirrors)
+        except (CommandFailedError, FetchError) as error:
             if not getattr(job, "optional", False):
-                raise
-            print_warning(
-                f"{name} is optional, and what {LOCK_NAME} holds of it stays: {error.message}"
-            )
+                if isinstance(error, FetchError):
+                    raise
+                raise FetchError(
+                    f"{job.location} did not report the commit of {job.ref}: {error.message}",
+                    hint=f"check the URL, the network and the proxy; {LOCK_NAME} was not changed",
+                ) from error
+            print_warning(f"{name} is optional; its entry in {LOCK_NAME} is kept: {error.message}")
             continue
         if locked.commit and commit not in ("", locked.commit):
             yield name, locked.model_copy(update={"commit": commit, "submodules": {}})
-
-
-def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
-    try:
-        return git.resolve_remote_commit(url, ref, mirrors)
-    except CommandFailedError as error:
-        raise FetchError(
-            f"{url} does not tell what {ref} is: {error.message}",
-            hint="check the URL, the network and the proxy; the lock is as it was",
-        ) from error
 
 
 def _format_lock_counts(section: lock_file.LockSection) -> str:

@@ -1,8 +1,4 @@
-"""`doit publish`: put the wheels of this profile on a static package index.
-
-pip and uv can use it by its URL behind any web server. `--check` reads the whole index and changes
-nothing.
-"""
+"""`doit publish`: put the wheels of this profile on a static package index for pip and uv."""
 
 from __future__ import annotations
 
@@ -35,77 +31,74 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     destination = dest or options.dest
     if not destination:
         raise TorchyardError(
-            "nobody said where the index is",
+            "no destination for the index is set",
             location="publish.dest",
-            hint="doit publish --dest FOLDER, or user@host:path, or a command with {index} in it",
+            hint="doit publish --dest DEST; DEST is a folder, user@host:path, or a command with "
+            "{index}",
         )
-    index = _resolve_index_folder(subject, destination)
+    is_local = package_index_io.is_local_index(destination)
+    index = subject.root / "build" / "index"  # uploaded afterwards
+    if is_local:
+        index = (subject.root / destination).absolute()
     if check:
         _check_index(index, profile, options.keep)
         return
     files.create_owned_folder(index)
     with files.lock_folder(index):
         _publish_wheels(index, profile, yank or unyank, "" if unyank else because or "yanked")
-    if not package_index_io.is_local_index(destination):
+    if not is_local:
         package_index_io.upload_index(destination, index, profile.layout.logs / "publish.log")
-        print_report(f"sent to {destination}")
-
-
-def _resolve_index_folder(subject: SelectedProfile, place: str) -> Path:
-    """Return the folder to write the index to: the target, or one that is uploaded afterwards."""
-    if package_index_io.is_local_index(place):
-        return (subject.root / place).absolute()
-    return subject.root / "build" / "index"
+        print_report(f"uploaded to {destination}")
 
 
 def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
     if not (index / "simple").is_dir():
-        raise TorchyardError("there is no index", location=str(index), hint="doit publish")
-    problems = list(
-        package_index_io.find_index_problems(index, profile.layout.templates / "index", newest)
-    )
-    if problems:
+        message = "there is no index in this folder"
+        raise TorchyardError(message, location=str(index), hint="create it: doit publish")
+    templates = profile.layout.templates / "index"
+    if problems := list(package_index_io.find_index_problems(index, templates, newest)):
         raise BadArtifactError(
-            f"the index is not what it says: {problems[0]}"
-            + "".join(f"\n  {problem}" for problem in problems[1:]),
+            "\n  ".join((f"the index does not match its pages: {problems[0]}", *problems[1:])),
             location=str(index),
-            hint="doit publish writes the pages again; a file with other bytes is to be removed "
-            "by hand first",
+            hint="first remove the files with wrong content; then write the pages: doit publish",
         )
     indexed = package_index_io.read_indexed_files(index)
-    total = sum(file.size for file in indexed.values())
-    print_report(
-        f"{len(indexed)} wheels, {format_size(total // 2**20)}: all of it is what the pages say"
-    )
+    size = format_size(sum(file.size for file in indexed.values()) // 2**20)
+    print_report(f"{len(indexed)} wheels, {size}: all match the pages of the index")
     for file in indexed.values():
         if file.yanked:
             print_report(f"{file.filename}{_format_yanked_note(file)}")
 
 
 def _format_yanked_note(file: IndexFile) -> str:
-    return f", yanked: {file.yanked}; --unyank takes that back" if file.yanked else ""
+    return (
+        f", yanked: {file.yanked}; undo: doit publish --unyank {file.filename}"
+        if file.yanked
+        else ""
+    )
 
 
-def _publish_wheels(index: Path, profile: Profile, judged: str, because: str) -> None:
+def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) -> None:
+    """Publish the built wheels, or yank the wheel `yanked`; unyank it without a reason."""
     indexed = package_index_io.read_indexed_files(index)
-    if judged:
-        indexed = package_index_io.yank_file(indexed, judged, because)
-        effect = "only who asks for exactly it gets it" if because else "for everybody again"
-        print_report(f"{'yanked' if because else 'no longer yanked'} {judged}: {effect}")
+    if yanked:
+        indexed = package_index_io.yank_file(indexed, yanked, because)
+        if because:
+            print_report(f"yanked {yanked}: pip installs it only if its exact version is requested")
+        else:
+            print_report(f"no longer yanked: {yanked}; pip can select it again")
     else:
         for wheel in _list_built_wheels(profile):
             is_new = wheel.name not in indexed
             entry = package_index_io.add_wheel(index, wheel)
             indexed[wheel.name] = entry if is_new else indexed[wheel.name]
-            print_report(
-                f"{'published' if is_new else 'is there'} "
-                f"{wheel.name}{_format_yanked_note(indexed[wheel.name])}"
-            )
+            verb = "published" if is_new else "already published"
+            print_report(f"{verb}: {wheel.name}{_format_yanked_note(indexed[wheel.name])}")
     retained = select_retained(indexed.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(indexed.keys() - {file.filename for file in retained}):
-        print_report(f"leaves {filename}: older than what publish.keep says")
+        print_report(f"removed from the index: {filename}, older than publish.keep allows")
     package_index_io.write_index(index, profile.layout.templates / "index", retained)
-    print_report(f"{len(retained)} wheels are on {index / 'simple'}")
+    print_report(f"{index / 'simple'} has {len(retained)} wheels")
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
@@ -115,15 +108,13 @@ def _list_built_wheels(profile: Profile) -> Iterator[Path]:
     """
     artifacts = list(_list_artifacts(profile))
     if not artifacts:
-        raise TorchyardError(
-            "there is no wheel to publish", location=str(profile.layout.build), hint="doit build"
-        )
+        message, hint = "there is no wheel to publish", "build it: doit build"
+        raise TorchyardError(message, location=str(profile.layout.build), hint=hint)
     for artifact in artifacts:
         path = Path(profile.layout.wheelhouse) / artifact.name
         if not path.is_file() or files.read_artifact(path) != artifact:
-            raise BadArtifactError(
-                "this wheel is not what was built", location=str(path), hint="doit build"
-            )
+            message, hint = "this wheel changed after the build", "build it again: doit build"
+            raise BadArtifactError(message, location=str(path), hint=hint)
         yield path
 
 
@@ -131,8 +122,7 @@ def _list_artifacts(profile: Profile) -> Iterator[Artifact]:
     for stage in profile.plan.stages:
         if stage.kind not in ("wheel", "extensions") or not Path(stage.outputs[0]).is_file():
             continue
-        manifest_type: type[Wheel] | type[BuiltExtension] = (
-            Wheel if stage.kind == "wheel" else BuiltExtension
-        )
-        if artifact := manifests.read_manifest(stage.outputs[0], manifest_type).artifact:
+        kind: type[Wheel] | type[BuiltExtension]
+        kind = Wheel if stage.kind == "wheel" else BuiltExtension
+        if artifact := manifests.read_manifest(stage.outputs[0], kind).artifact:
             yield artifact

@@ -1,8 +1,6 @@
 """`doit purge`: remove what this profile built and no other profile needs.
 
-That is its build folder, and the wheels in the wheelhouse that no other profile's manifest names.
-Packages installed into the user's interpreter (strategy existing) are kept. So is what may be the
-only copy: backups of install.into, and sources with local changes.
+Kept is what may be the only copy: backups of install.into, and sources with local changes.
 """
 
 from __future__ import annotations
@@ -27,37 +25,31 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
     layout = subject.require_profile().layout
     build = Path(layout.build)
     if build.exists() and not files.is_owned(build):
-        raise NotOwnedError(
-            "torchyard did not make this and will not remove it", location=str(build)
-        )
+        message = "torchyard did not make this folder and does not remove it"
+        raise NotOwnedError(message, location=str(build))
     wheels = sorted(_find_unshared_wheels(build, Path(layout.wheelhouse)))
     if not build.exists() and not wheels:
-        print_report("nothing of this profile is there to remove")
+        print_report("nothing to remove: this profile built nothing")
         return
     kept_folders = dict(_list_kept_folders(build))
-    _show_removals((build, *wheels), "removing" if yes else "would remove")
+    for path in filter(Path.exists, (build, *wheels)):
+        size = format_size(_measure_bytes(path) / 2**20)
+        print_report(f"{'removing' if yes else 'would remove'} {path} ({size})")
     for name, reason in kept_folders.items():
-        print_report(f"but {build / name} stays: {reason}")
+        print_report(f"{build / name} is kept: {reason}")
     if not yes:
-        print_report(
-            "nothing was removed; to do it: doit purge --yes"
-            + format_profile_argument(subject.name)
-        )
-        return
-    if build.exists():
+        profile = format_profile_argument(subject.name)
+        print_report(f"nothing was removed; to remove it: doit purge --yes{profile}")
+    elif build.exists():
         _remove_build(build, wheels, but=tuple(kept_folders))
-
-
-def _show_removals(paths: Iterable[Path], verb: str) -> None:
-    for path in paths:
-        if path.exists():
-            print_report(f"{verb} {path} ({format_size(_measure_bytes(path) / 2**20)})")
 
 
 def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
     with files.lock_folder(build):  # no other run uses it
-        for wheel in wheels:
-            _remove_wheel(wheel)
+        for wheel in wheels:  # with the file that records its origin, and its statement
+            wheel.unlink()
+            wheelhouse_io.resolve_statement_path(wheel).unlink(missing_ok=True)
+            Path(wheelhouse_io.resolve_origin_path(wheel)).unlink(missing_ok=True)
         if but:
             files.empty_owned(build, but=but)
     if not but:
@@ -75,40 +67,30 @@ def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
             yield clone.relative_to(build).as_posix(), _explain_kept_work(clone, changes)
 
 
-def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
+def _explain_kept_work(tree: Path, changes: Iterable[str]) -> str:
     return (
-        f"{tree} holds {' and '.join(held)} of your own; push or copy them, and remove it yourself "
-        "once you need none"
+        f"{tree} has your own {' and '.join(changes)}; push or copy them, then remove the folder "
+        "yourself"
     )
 
 
 def _explain_kept_backup(replaced: Path) -> str:
-    """Return why the backups must be kept, with a hint; "" if there are none."""
+    """Return why the backups must be kept, with a hint; "" without backups."""
     stamps = list(install_journal_io.list_stamps(replaced))
     if prefixes := [
         one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
     ]:
-        return f"it holds what was in {', '.join(prefixes)} before; doit restore puts that back"
+        places = ", ".join(prefixes)
+        return f"it has the replaced packages of {places}; to restore them: doit restore"
     has_files = any((stamp / install_journal_io.ASIDE_FOLDER).is_dir() for stamp in stamps)
-    return "it holds files of your own; remove it yourself once you need none" if has_files else ""
+    return "it has files of yours; remove it yourself if you do not need them" if has_files else ""
 
 
-def _remove_wheel(wheel: Path) -> None:
-    """Remove a wheel with the file that records its origin, and its statement."""
-    wheel.unlink()
-    wheelhouse_io.resolve_statement_path(wheel).unlink(missing_ok=True)
-    Path(wheelhouse_io.resolve_origin_path(wheel)).unlink(missing_ok=True)
-
-
-def _find_unshared_wheels(build: Path, house: Path) -> Iterator[Path]:
-    needed = {
-        name
-        for other in build.parent.glob("*")
-        if other != build
-        for name in _list_wheel_names(other)
-    }
-    places = (house / name for name in set(_list_wheel_names(build)) - needed)
-    yield from (place for place in places if place.is_file())
+def _find_unshared_wheels(build: Path, wheelhouse: Path) -> Iterator[Path]:
+    others = (other for other in build.parent.glob("*") if other != build)
+    needed = {name for other in others for name in _list_wheel_names(other)}
+    wheels = (wheelhouse / name for name in set(_list_wheel_names(build)) - needed)
+    yield from (wheel for wheel in wheels if wheel.is_file())
 
 
 def _list_wheel_names(build: Path) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """`doit report`: write a run as report.html, trace.json (ui.perfetto.dev) and report.md.
 
-report.md is for a bug report. The files are made from the record of a run and the files in the
-build folder, and contain no user names, host names or home folders.
+The files contain no user names, host names or home folders. report.md is for a bug report.
 """
 
 from __future__ import annotations
@@ -33,13 +32,16 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
     """Write the three files for the named run, or for the last one that did something.
 
-    It is compared with an earlier run. Raises `TorchyardError` if there is no such run.
+    The run is compared with an earlier one. Raises `TorchyardError` if there is no such run.
     """
     build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _select_run(records, run)
-    other = _find_run(records, against) if against else find_comparable_run(chosen, earlier)
-
+    other = (
+        _find_run(records, against, read_runs(records), [])
+        if against
+        else find_comparable_run(chosen, earlier)
+    )
     hosts = (
         *operating_system.list_host_names(),
         *find_worker_names(chosen.settings),
@@ -64,10 +66,17 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
         "report.md": format_markdown(anonymized, title, results),
     }
     folder = Path(out).absolute() if out else build / "report"
-    _write_report(folder, texts)
-    print_report(
-        f"{title}: the run {anonymized.name}" + (f", beside {other.name}" if other else "")
-    )
+    try:
+        for name, text in texts.items():
+            write_atomic(folder / name, text)
+    except OSError as error:
+        raise TorchyardError(
+            f"cannot write the report: {error.strerror}",
+            location=str(folder),
+            hint="choose another folder: doit report --out FOLDER",
+        ) from error
+    comparison_note = f", compared with {other.name}" if other else ""
+    print_report(f"{title}: run {anonymized.name}{comparison_note}")
     for name in texts:
         print_report(f"  {folder / name}")
 
@@ -77,71 +86,41 @@ def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
     runs = read_runs(records)
     if not name:
         first = next(runs, None)
-        one = next((one for one in runs if one.active_stages), first) if _is_idle(first) else first
-        if one is None:
+        if first is None:
             raise TorchyardError(
                 "no run of this profile is recorded",
                 location=str(records),
-                hint="doit build",
+                hint="record one: doit build",
             )
-        return one, True, runs
-    before: list[Run] = []
+        if first.active_stages:
+            return first, True, runs
+        return next((one for one in runs if one.active_stages), first), True, runs
+    later: list[Run] = []
+    return _find_run(records, name, runs, later), not any(one.active_stages for one in later), runs
+
+
+def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -> Run:
+    """Return the run of that name, and append to `later` those that come first in `runs`."""
     for one in runs:
-        if one.name == _strip_suffix(name):
-            return one, not any(later.active_stages for later in before), runs
-        before.append(one)
-    raise _build_unknown_run_error(name, records, before)
-
-
-def _is_idle(run: Run | None) -> bool:
-    return run is not None and not run.active_stages
-
-
-def _find_run(records: Path, name: str) -> Run:
-    runs = list(read_runs(records))
-    one = next((one for one in runs if one.name == _strip_suffix(name)), None)
-    if one is None:
-        raise _build_unknown_run_error(name, records, runs)
-    return one
-
-
-def _strip_suffix(name: str) -> str:
-    return name.removesuffix(".jsonl")
-
-
-def _build_unknown_run_error(name: str, records: Path, found: list[Run]) -> TorchyardError:
-    last = ", ".join(one.name for one in found[:_MAX_NAMED_RUNS])
-    hint = f"the last ones are {last}" if last else "doit build makes one"
-    return TorchyardError(f'no run is called "{name}"', location=str(records), hint=hint)
-
-
-def _write_report(folder: Path, texts: dict[str, str]) -> None:
-    try:
-        for name, text in texts.items():
-            write_atomic(folder / name, text)
-    except OSError as error:
-        raise TorchyardError(
-            f"the report cannot be written: {error.strerror}",
-            location=str(folder),
-            hint="choose another folder: doit report --out FOLDER",
-        ) from error
+        if one.name == name.removesuffix(".jsonl"):
+            return one
+        later.append(one)
+    names = ", ".join(one.name for one in later[:_MAX_NAMED_RUNS])
+    hint = f"choose one of the last runs: {names}" if names else "record a run: doit build"
+    raise TorchyardError(f'there is no run "{name}"', location=str(records), hint=hint)
 
 
 def read_manifests(build: PurePath) -> ManifestDocuments:
     """Return the manifests below `build`; {} for one that is missing, truncated or malformed."""
     folder = Path(build)
-    source, deps, wheel, validation = (
-        _read_manifest(folder / f"{name}.json") for name in ("source", "deps", "wheel", "validate")
+    names = ("source", "deps", "wheel", "validate")
+    source, deps, wheel, validation = (_read_manifest(folder / f"{name}.json") for name in names)
+    extensions = tuple(
+        _read_manifest(path)
+        for path in sorted((folder / "extensions").glob("*.json"))
+        if not path.name.endswith(".record.json")
     )
-    return ManifestDocuments(
-        source, deps, wheel, validation, tuple(_read_extension_manifests(folder / "extensions"))
-    )
-
-
-def _read_extension_manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
-    for path in sorted(folder.glob("*.json")):
-        if not path.name.endswith(".record.json"):
-            yield _read_manifest(path)
+    return ManifestDocuments(source, deps, wheel, validation, extensions)
 
 
 def _read_manifest(path: Path) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """`doit restore`: restore what this profile replaced in the user's environment.
 
-The backup in build/PROFILE/replaced decides, not the settings: install.into may have been removed
-from them, or the profile may be broken. No network is needed.
+The backup in build/PROFILE/replaced decides, not the settings, which may have changed.
 """
 
 from __future__ import annotations
@@ -27,18 +26,16 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
         if install_journal_io.read_latest_record(stamp)
     ]
     if not stamps:
-        print_report("nothing of this profile lies in an environment of yours")
+        print_report("nothing to restore: this profile replaced nothing in your environments")
     elif not files.is_owned(build):
-        raise NotOwnedError("torchyard did not make this", location=str(build))
+        raise NotOwnedError("torchyard did not make this folder", location=str(build))
     for stamp in stamps:
         _show_replaced(stamp)
     if yes:
         _restore_all(build, subject)
     elif stamps:
-        print_report(
-            "nothing was changed; to do it: doit restore --yes"
-            + format_profile_argument(subject.name)
-        )
+        profile = format_profile_argument(subject.name)
+        print_report(f"nothing was changed; to restore it: doit restore --yes{profile}")
 
 
 def _restore_all(build: Path, subject: SelectedProfile) -> None:
@@ -49,7 +46,7 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
         stage_record_io.note_removal(build / "install.json", "doit restore")
         problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
-        notice = "install.into still names it: the next doit build puts the wheels there again"
+        notice = "install.into is still set: the next doit build installs the wheels again"
         print_report(add_profile_argument(notice, subject.name))
     for problem in problems[1:]:
         print_warning(str(problem))
@@ -61,9 +58,13 @@ def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
     """Restore each environment and yield the errors. A failure does not stop the others."""
     for stamp in stamps:
         try:
-            _restore_stamp(stamp)
+            one = install_journal_io.read_latest_record(stamp)
+            install_commit_io.restore_environment(stamp)
         except TorchyardError as error:
             yield error
+        else:
+            if one:
+                print_report(f"restored {one.prefix}: every file is identical to the original")
 
 
 def _show_replaced(stamp: Path) -> None:
@@ -75,15 +76,4 @@ def _show_replaced(stamp: Path) -> None:
         for line in install_journal_io.describe_rollback(record):
             print_report(f"  {line}")
     if change:
-        print_report(
-            f"in {change.exchange.prefix}: an install was cut off in the middle, and is undone"
-        )
-
-
-def _restore_stamp(stamp: Path) -> None:
-    one = install_journal_io.read_latest_record(stamp)
-    install_commit_io.restore_environment(stamp)
-    if one:
-        print_report(
-            f"{one.prefix} has again what it had before; the files are the same, byte for byte"
-        )
+        print_report(f"in {change.exchange.prefix}: undo an interrupted installation")

@@ -1,13 +1,10 @@
-"""`doit verify WHEEL`: check a wheel without changing or installing anything.
-
-The wheel is compared with its RECORD, its SBOM, the statement beside it, the manifests of this
-profile, and its declared requirements.
-"""
+"""`doit verify WHEEL`: check a wheel against its records without installing anything."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest
@@ -29,19 +26,17 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
     """Print a table per wheel. Raises `ValidationFailedError` if a check failed."""
     paths = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
     if not paths:
-        raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
+        raise TorchyardError("no wheel is named", hint="name one: doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     results: list[ValidationResult] = []
     for path in paths:
         if not path.is_file():
-            raise TorchyardError("there is no such wheel", location=str(path))
+            raise TorchyardError("this wheel does not exist", location=str(path))
         info = inspect_wheel(path, _create_code_reader(subject))
         wheel_results = list(check_wheel(info, _find_recorded_wheel(subject, path), knowledge))
-        for line in (
-            path.name,
-            *check_results.format_check_rows(wheel_results, columns, screen.colour_text),
-        ):
+        rows = check_results.format_check_rows(wheel_results, columns, screen.colour_text)
+        for line in (path.name, *rows):
             print_report(line)
         results += wheel_results
     if failed := [check for check in results if check.status == "failed"]:
@@ -55,34 +50,29 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
 
 def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
     """Return the machine-code reader of the build, or the default one if nothing was built."""
-    if subject.opened is None:
-        return MachineCodeReader()
-    try:
-        deps = manifests.read_manifest(
-            subject.opened.layout.compute_manifest_path("deps"), DepsManifest
-        )
-    except TorchyardError:
-        return MachineCodeReader()
-    return MachineCodeReader(deps.cuobjdump or "")
+    if subject.opened:
+        manifest = subject.opened.layout.compute_manifest_path("deps")
+        with suppress(TorchyardError):
+            return MachineCodeReader(
+                manifests.read_manifest(manifest, DepsManifest).cuobjdump or ""
+            )
+    return MachineCodeReader()
 
 
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
     """Return what the manifests of this profile record about a wheel of that name."""
     if subject.opened is None:
-        return RecordedWheel(why="this profile does not open")
+        return RecordedWheel(why=f"profile {subject.name} cannot be opened")
     for stage in subject.opened.plan.stages:
         if stage.kind not in {"wheel", "extensions"}:
             continue
-        kind: type[Wheel] | type[BuiltExtension] = (
-            Wheel if stage.kind == "wheel" else BuiltExtension
-        )
+        kind: type[Wheel] | type[BuiltExtension]
+        kind = Wheel if stage.kind == "wheel" else BuiltExtension
         try:
             manifest = manifests.read_manifest(stage.outputs[0], kind)
         except TorchyardError:
             continue
         if manifest.artifact and manifest.artifact.name == wheel.name:
-            return RecordedWheel(
-                manifest.artifact,
-                (manifest.archs or {}) if isinstance(manifest, BuiltExtension) else {},
-            )
+            archs = manifest.archs if isinstance(manifest, BuiltExtension) else None
+            return RecordedWheel(manifest.artifact, archs or {})
     return RecordedWheel(why=f"profile {subject.name} built no wheel of that name")

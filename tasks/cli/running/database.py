@@ -1,7 +1,6 @@
 """Read and write doit's database, in the table and file of doit's sqlite3 backend.
 
-The database never ends a run. A damaged file is renamed; one that cannot be opened, read or written
-costs a warning and a check of all stages in the next run.
+Its errors never end a run: they cause a warning, and a check of all stages in the next run.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Database:
             with closing(self._connection) as connection, connection:
                 connection.executemany('insert or replace into "doit" values (?,?)', rows)
         except sqlite3.Error as error:
-            self._warn_once("saved", error)
+            self._warn_once("save", error)
 
     def _read_task(self, task_id: str) -> dict[str, Any]:
         text = self._select("task_data", task_id)
@@ -87,13 +86,14 @@ class Database:
         try:
             self._connection.execute(statement, values)
         except sqlite3.Error as error:
-            self._warn_once("saved", error)
+            self._warn_once("save", error)
 
-    def _warn_once(self, could_not_be: str, error: Exception) -> None:
+    def _warn_once(self, verb: str, error: Exception) -> None:
         if not self._has_warned:
             self._has_warned = True
             output.print_warning(
-                f"what is up to date could not be {could_not_be}: {self.name}: {error}"
+                f"cannot {verb} which tasks are up to date in {self.name}: {error}; "
+                "the next run checks all of them"
             )
 
 
@@ -102,12 +102,14 @@ def _open_database(name: str) -> sqlite3.Connection:
     try:
         return connect(name)
     except sqlite3.Error as error:
-        print(  # noqa: T201 - nobody listens yet
-            f"warning: {name} cannot be opened: {error}; what is up to date is found out again, "
-            "and is not saved",
-            file=sys.stderr,
+        _print_early_warning(
+            f"cannot open {name}: {error}; all tasks are checked again, and the result is not saved"
         )
         return connect(":memory:")
+
+
+def _print_early_warning(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)  # noqa: T201 - no console listens yet
 
 
 def connect(name: str) -> sqlite3.Connection:
@@ -131,9 +133,9 @@ def set_aside_damaged_database(path: Path) -> None:
         path.replace(path.with_name(f"{path.name}.damaged"))
     except OSError:
         return
-    print(  # noqa: T201 - nobody listens yet
-        f"warning: {path} was damaged and is put aside; what is up to date is found out again",
-        file=sys.stderr,
+    new_name = f"{path.name}.damaged"
+    _print_early_warning(
+        f"{path} was damaged; it is now {new_name}, and all tasks are checked again"
     )
 
 

@@ -21,25 +21,22 @@ _BUILDING_TASKS = {"build", *STAGE_VERBS}
 
 
 def list_exit_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run: INT, TERM, and HUP (a closed terminal).
-
-    HUP is left out if it is ignored, as under nohup.
-    """
+    """Return the signals that end a run: INT, TERM, and HUP unless ignored as under nohup."""
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
         return (signal.SIGINT, signal.SIGTERM)
     return (signal.SIGINT, signal.SIGTERM, hangup)
 
 
-def _ignore_exit_signals() -> None:
+def _handle_exit_signals(handler: Any) -> None:
     for number in list_exit_signals():
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, handler)
 
 
 class Reporter:
-    """doit's reporter. Lines of the stages come from `execute`."""
+    """doit's reporter. The output of the stages comes from `execute`."""
 
-    desc = "torchyard's lines"
+    desc = "the output of torchyard"
     console: Console
     selected: set[str]
     end: Callable[[int], None]
@@ -48,14 +45,13 @@ class Reporter:
         self.building = False
         self.code = 0
         output.set_listener(self.console)
-        for number in list_exit_signals():
-            signal.signal(number, self._exit_on_signal)
+        _handle_exit_signals(self._exit_on_signal)
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """Store the selected tasks; print the header if one of them builds."""
         self.selected.update(map(str, selected_tasks or ()))
-        rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
-        self.building = self.console.plan is not None and bool(_BUILDING_TASKS & rooms)
+        kinds = {name.partition(":")[0] for name in map(str, selected_tasks or ())}
+        self.building = self.console.plan is not None and bool(_BUILDING_TASKS & kinds)
         if self.building:
             self.console.print_header()
 
@@ -72,11 +68,8 @@ class Reporter:
             self.console.report_failure(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
-        """Finish the run once doit has saved its state.
-
-        Exit signals are ignored from here on, so that the result is reported.
-        """
-        _ignore_exit_signals()
+        """Finish the run after doit has saved its state; no signal may stop the report."""
+        _handle_exit_signals(signal.SIG_IGN)
         if self.building:
             self.end(self.code)
 
@@ -90,11 +83,8 @@ class Reporter:
         self.console.report_failure("clean", exception.get_msg())
 
     def _exit_on_signal(self, number: int, _: object) -> None:
-        """End the run in order, once.
-
-        Child processes are terminated, doit saves its state, and the exit code is 128 + number.
-        """
-        _ignore_exit_signals()
+        """End the run: stop child processes, let doit save its state, exit with 128 + number."""
+        _handle_exit_signals(signal.SIG_IGN)
         self.console.interrupted, self.code = True, 128 + number
         if interrupt := sys.modules.get("tasks.system.process_group"):
             interrupt.interrupt_all()
@@ -112,8 +102,7 @@ def build_reporter_class(
 ) -> type[Reporter]:
     """Return a reporter class bound to `console`: doit creates the instance itself.
 
-    The instance adds the requested tasks to `selected`. At the end of a run that builds, `end` is
-    called with the exit code.
+    It adds the requested tasks to `selected` and calls `end` with the exit code of a build.
     """
     callback = end or (lambda _: console.print_summary())
     attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}

@@ -1,7 +1,6 @@
 """Convert stages to doit tasks.
 
-Only this module, `tasks.cli.running.execute` and the reporter depend on doit. They handle quirks
-measured with doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
+Quirks of doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
 file_deps, fresh dicts each time, and no manifest may remain while an action runs.
 """
 
@@ -32,8 +31,7 @@ DoitTask = dict[str, Any]
 def resolve_user_path(path: str) -> str:
     """Return the absolute path of what the user typed, "" for "".
 
-    Relative paths start at the folder where doit was started: `doit -f` changes the working
-    directory.
+    Relative paths start at the folder where doit was started; `doit -f` changes the current one.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""
@@ -42,31 +40,22 @@ def resolve_user_path(path: str) -> str:
 def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
     """Yield a task per stage, the group of extensions, and the tasks `build` and `validate`.
 
-    A stage that is absent from the profile gets a task that prints the reason.
+    The task of a stage that is absent from the profile prints the reason.
     """
-    plan = session.plan
-    yield from _generate_group_tasks(plan)  # first: doit adds subtasks to an existing group only
+    plan, stage_names = session.plan, [stage.name for stage in session.plan.stages]
+    # first: doit adds subtasks to an existing group only
+    yield {"basename": "extensions", "name": None, "doc": HELP_PAGES["extensions"].doc}
+    doc = HELP_PAGES["build"].doc
+    yield {"basename": "build", "actions": None, "doc": doc, "task_dep": stage_names}
     for stage in plan.stages:
         yield _build_task(session, stage)
     if "validate" not in plan.absent:
         yield _build_task(session, plan.validate)
     for name, reason in plan.absent.items():
-        if not any(stage.name == name for stage in plan.stages) and name != "extensions":
-            yield _build_absent_task(session, name, reason)
-
-
-def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
-    yield {
-        "basename": "extensions",
-        "name": None,
-        "doc": HELP_PAGES["extensions"].doc,
-    }
-    yield {
-        "basename": "build",
-        "actions": None,
-        "doc": HELP_PAGES["build"].doc,
-        "task_dep": [stage.name for stage in plan.stages],
-    }
+        if name not in {*stage_names, "extensions"}:
+            text = f"not part of this profile: {reason}"
+            print_reason = (session.console.print_line, [f"{name}: {text}"])
+            yield {"basename": name, "doc": text, "actions": [print_reason], "uptodate": [False]}
 
 
 def _build_task(session: Session, stage: Stage) -> DoitTask:
@@ -88,49 +77,28 @@ def _build_task(session: Session, stage: Stage) -> DoitTask:
 def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
     if stage.uptodate_check == "always":
         return [False]
-    checks = [
-        config_changed(convert_to_redacted_json(stage.fingerprint)),
-        lambda: _has_intact_manifests(stage),
-    ]
-    if (
-        stage.optional_inputs
-    ):  # doit does not track files that may be missing, or the tasks that write them
-        checks.append(
-            lambda: (
-                not _list_reasons(stage) and not any(map(is_due, list_optional_stages(plan, stage)))
-            )
-        )
+
+    def has_intact_manifests() -> bool:
+        from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
+
+        return stage_record_io.has_intact_manifests(stage)
+
+    def has_same_optional_inputs() -> bool:
+        from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
+
+        has_reasons = bool(stage_record_io.find_rebuild_reasons(stage))
+        return not has_reasons and not any(map(is_due, list_optional_stages(plan, stage)))
+
+    checks = [config_changed(convert_to_redacted_json(stage.fingerprint)), has_intact_manifests]
+    if stage.optional_inputs:  # doit tracks no missing files, and not the tasks that write them
+        checks.append(has_same_optional_inputs)
     if stage.uptodate_check == "stale":
         checks.append(lambda: not load_stage_module(stage, "up_to_date").is_stale(stage.job))
     return checks
 
 
-def _has_intact_manifests(stage: Stage) -> bool:
-    from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
-
-    return stage_record_io.has_intact_manifests(stage)
-
-
-def _list_reasons(stage: Stage) -> tuple[str, ...]:
-    from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
-
-    return stage_record_io.find_rebuild_reasons(stage)
-
-
-def _build_absent_task(session: Session, name: str, reason: str) -> DoitTask:
-    return {
-        "basename": name,
-        "doc": f"not part of this profile: {reason}",
-        "actions": [(session.console.print_line, [f"{name}: not part of this profile: {reason}"])],
-        "uptodate": [False],
-    }
-
-
 def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
-    """Return the files that `doit clean` removes: manifests, and the JUnit file of validate.
-
-    Work trees, environments and wheels are kept.
-    """
+    """Return the files that `doit clean` removes: manifests, and the JUnit file of validate."""
     return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
 
 

@@ -9,7 +9,7 @@ import errno
 import importlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,8 +38,8 @@ def load_stage_module(stage: Stage, module: str) -> Any:
 
 
 StageAction = Callable[[Any], tuple[Any, ...]]
-
-_MAX_PARALLEL = 4  # extensions at once
+StageAttempt = Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]]
+_MAX_PARALLEL = 4  # extensions at once: each is a Python process that has torch loaded
 _INCOMPLETE_MESSAGE = "an extension failed; this stage ran without it"
 _TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # tasks that need every extension
 _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -61,10 +61,7 @@ class Session:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
-    attempt: Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]] = lambda stage, run: (
-        run(stage.job),
-        "",
-    )
+    attempt: StageAttempt = lambda stage, run: (run(stage.job), "")
     lock_stack: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     gate_passed: bool = False
@@ -79,10 +76,7 @@ class Session:
 
     @cached_property
     def record(self) -> RunRecorder:
-        """Return the recorder of the run, which writes to the folder `records`.
-
-        The run header is written first.
-        """
+        """Return the recorder of the run, which writes the run header first."""
         from tasks.runlog.run_record_io import RunRecorder  # noqa: PLC0415 - only where something is done
 
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
@@ -97,8 +91,7 @@ def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
         return _run_despite_failures(session, stage)
     if stage.kind != "extensions":
         return _capture_failure(lambda: _run_stage(session, stage))
-    session.parallel = session.parallel or _create_parallel_stages(session)
-    return session.parallel.wait_for_stage(stage)
+    return _find_parallel_stages(session).wait_for_stage(stage)
 
 
 def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
@@ -106,10 +99,9 @@ def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
 
     If one of these failed, fail the stage afterwards, so that the exit code is 1.
     """
-    session.parallel = session.parallel or _create_parallel_stages(session)
-    failed: set[PurePath] = set()
+    parallel, failed = _find_parallel_stages(session), set[PurePath]()
     for other in list_optional_stages(session.plan, stage):
-        if failed & set(other.inputs) or (is_due(other) and session.parallel.wait_for_stage(other)):
+        if failed & set(other.inputs) or (is_due(other) and parallel.wait_for_stage(other)):
             failed.update(other.outputs)
     failure = _capture_failure(lambda: _run_stage(session, stage))
     return failure or (TaskFailed(_INCOMPLETE_MESSAGE, report=False) if failed else None)
@@ -127,7 +119,21 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
     """
     if session.refusal and (session.busy or _needs_gate(session, stage)):
         return TaskFailed(session.refusal, report=False)
-    failure = _capture_failure(lambda: _prepare_stage(session, stage))
+
+    def prepare_stage() -> None:
+        with add_profile_to_errors(session.layout.profile):
+            if _needs_gate(session, stage):
+                try:
+                    session.gate()
+                except TorchyardError as error:
+                    session.refusal = str(error)
+                    raise
+                session.gate_passed = True
+            _enter_build_folder(session, stage)
+        if session.entered:
+            session.record.start_record()
+
+    failure = _capture_failure(prepare_stage)
     if failure and session.busy:  # report the run: no stage failed, none could start
         session.refusal = failure.get_msg()
         session.console.report_failure(session.layout.profile, session.refusal, "Busy")
@@ -135,19 +141,8 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
     return failure
 
 
-def _prepare_stage(session: Session, stage: Stage) -> None:
-    with add_profile_to_errors(session.layout.profile):
-        _check_gate(session, stage)
-        _enter_build_folder(session, stage)
-    if session.entered:
-        session.record.start_record()
-
-
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
-    """Turn a `TorchyardError` or a disk error into a failed task.
-
-    Anything else is a bug and raised.
-    """
+    """Turn a `TorchyardError` or a disk error into a failed task; anything else is a bug."""
     try:
         act()
     except TorchyardError as error:
@@ -161,25 +156,23 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
 
 
 def _run_stage(session: Session, stage: Stage) -> None:
-    """Run one stage and record it."""
     from tasks.cli.running import rebuild_reason  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
 
-    if stage.kind == "extensions" and not session.rebuild_all and _is_current(stage):
+    may_skip = stage.kind == "extensions" and not session.rebuild_all
+    if may_skip and stage_record_io.read_last_record(stage) is not None and not is_due(stage):
         return  # doit drops the state of tasks behind a failed one; other stages take seconds
     reason = rebuild_reason.format_rebuild_reason(stage)
     session.console.begin_stage(stage, reason)
     label, entry = output.label_output(stage.name), session.record.record_stage(stage.name, reason)
     with label, entry as record, add_profile_to_errors(session.layout.profile):
-        outputs, outcome, auto_fix = _run_action(session, stage, reason)
-        record.outcome, record.outputs, record.auto_fix = outcome, outputs[0], auto_fix
-    session.console.end_stage(stage, reason, outcome)
+        outputs, record.outcome, record.auto_fix = _run_action(session, stage, reason)
+        record.outputs = outputs[0]
+    session.console.end_stage(stage, reason, record.outcome)
 
 
 def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Remove the stage's manifests, run its action and write the new ones.
-
-    Return the outputs, the outcome, and the automatic fix of a failure, if any.
-    """
+    """Replace the stage's manifests; return the outputs, the outcome and the automatic fix."""
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
 
@@ -190,37 +183,36 @@ def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outco
     outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
     for path, content in zip(stage.outputs, outputs, strict=True):
         manifests.write_manifest(path, content)
-    stage_record_io.write_stage_record(
-        stage, reason, time.monotonic() - start, __version__, auto_fix
-    )
+    seconds = time.monotonic() - start
+    stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
+    if getattr(outputs[0], "status", "") == "unreachable":
+        return outputs, "skipped", auto_fix
     has_changed = old_contents != [_read_bytes(path) for path in stage.outputs]
-    return outputs, _classify_outcome(outputs, changed=has_changed), auto_fix
+    return outputs, "changed" if has_changed else "unchanged", auto_fix
 
 
-def _create_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
-    """Return the runner of the requested extensions.
-
-    At most one per core and at most `_MAX_PARALLEL` run at once: each is a Python process that has
-    torch loaded.
-    """
+def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
+    """Return the runner of the requested extensions, which is created once."""
+    if session.parallel:
+        return session.parallel
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
     def run_extension(stage: Stage) -> TaskFailed | None:
         failure = _capture_failure(lambda: _run_stage(session, stage))
         if failure is None or session.console.interrupted:
             return failure
-        session.console.report_failure(
-            stage.name, failure.get_msg()
-        )  # now, not when doit reaches this stage
+        # now, not when doit reaches this stage
+        session.console.report_failure(stage.name, failure.get_msg())
         return TaskFailed(failure.get_msg(), report=False)
 
-    return ParallelStages(
+    session.parallel = ParallelStages(
         stages=tuple(_list_selected_extensions(session)),
         act=run_extension,
         is_due=is_due,
         stopped=lambda: session.console.interrupted,
         most=min(capacity.count_usable_cores(), _MAX_PARALLEL),
     )
+    return session.parallel
 
 
 def _list_selected_extensions(session: Session) -> Iterator[Stage]:
@@ -251,53 +243,24 @@ def is_due(stage: Stage) -> bool:
     )
 
 
-def _is_current(stage: Stage) -> bool:
-    """Return True if the last result matches the current request, judged by files only."""
-    from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
-
-    return stage_record_io.read_last_record(stage) is not None and not is_due(stage)
-
-
 def _translate_disk_error(error: OSError) -> TorchyardError | None:
     """Return an error that the user can act on, or None if the `OSError` is a bug."""
     location = str(error.filename)
     if error.errno == errno.ENOSPC:
         return NoSpaceError("the disk is full", location=location, hint="free some room")
     if error.errno in _NOT_WRITABLE_ERRNOS:
-        hint = "see that this place can be written to, or choose another one in the settings"
+        hint = "make this path writable, or choose another one in the settings"
         return TorchyardError(str(error.strerror).lower(), location=location, hint=hint)
     return None
 
 
-def _classify_outcome(outputs: Any, *, changed: bool) -> Outcome:
-    if getattr(outputs[0], "status", "") == "unreachable":
-        return "skipped"
-    return "changed" if changed else "unchanged"
-
-
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
-    """Run the action of a command. Expected failures are reported as those of a stage are."""
+    """Run the action of a command. Its expected failures are reported like those of a stage."""
     return _capture_failure(lambda: act(**params))
 
 
-def _check_gate(session: Session, stage: Stage) -> None:
-    """Call the gate unless it has been passed or the stage does not need it."""
-    if not _needs_gate(session, stage):
-        return
-    try:
-        session.gate()
-    except TorchyardError as error:
-        session.refusal = str(error)
-        raise
-    session.gate_passed = True
-
-
 def _needs_gate(session: Session, stage: Stage) -> bool:
-    """Return True if the gate must pass before the stage starts.
-
-    Not once the gate is passed, not for validate, and not for a stage that only inspects what
-    exists (a source tree on every run, an existing build).
-    """
+    """Return True unless the gate was passed or the stage only inspects what exists."""
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
@@ -334,8 +297,7 @@ _Failure = TypeVar("_Failure")
 class ParallelStages(Generic[_Failure]):
     """Runs `stages`, the requested ones in plan order, at most `most` at once.
 
-    `act` runs one and returns None or its failure. `is_due` returns True if doit would run the
-    stage. `stopped` returns True if the user interrupted the run.
+    `act` runs one and returns None or its failure. `stopped`: the user interrupted the run.
     """
 
     stages: tuple[Stage, ...]
@@ -351,8 +313,7 @@ class ParallelStages(Generic[_Failure]):
     def wait_for_stage(self, stage: Stage) -> _Failure | None:
         """Start a stage that doit has reached, wait for it, and return its failure or None.
 
-        Exceptions of its action are raised here. An interrupt is raised once all threads have
-        ended.
+        Raises the exceptions of its action; an interrupt is raised after all threads have ended.
         """
         with self._lock:
             if stage.name not in self._at_work:
@@ -382,29 +343,26 @@ class ParallelStages(Generic[_Failure]):
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where stages run
 
             self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="stage")
-        future = self._threads.submit(self._run_in_thread, stage)
+
+        def run_in_thread() -> _Failure | None:
+            with output.label_output(stage.name), shell.stop_commands_when(self.stopped):
+                return self.act(stage)
+
+        future = self._threads.submit(run_in_thread)
         self._at_work[stage.name] = future
         future.add_done_callback(lambda _: self._begin_others())
 
-    def _run_in_thread(self, stage: Stage) -> _Failure | None:
-        with output.label_output(stage.name), shell.stop_commands_when(self.stopped):
-            return self.act(stage)
-
     def _is_blocked(self, stage: Stage) -> bool:
         """Return True if the stage waits for outputs of another stage that is running or failed."""
-        return any(not self._is_satisfied(other) for other in self._list_predecessors(stage))
+        predecessors = (other for other in self.stages if set(other.outputs) & set(stage.inputs))
+        return not all(map(self._is_satisfied, predecessors))
 
     def _is_due(self, stage: Stage) -> bool:
         """Call `is_due` once per unblocked stage and cache a False: it reads a source folder."""
-        if stage.name in self._idle:
-            return False
-        needs_run = self.is_due(stage)
-        if not needs_run:
-            self._idle.add(stage.name)
-        return needs_run
-
-    def _list_predecessors(self, stage: Stage) -> Iterable[Stage]:
-        return (other for other in self.stages if set(other.outputs) & set(stage.inputs))
+        if stage.name not in self._idle and self.is_due(stage):
+            return True
+        self._idle.add(stage.name)
+        return False
 
     def _is_satisfied(self, stage: Stage) -> bool:
         future = self._at_work.get(stage.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import PurePath
 
 from tasks.cli.running.execute import load_stage_module
@@ -9,7 +10,6 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import Stage
 from tasks.core.text_formatting import format_short_reasons
 from tasks.runlog import stage_record_io
-from tasks.runlog.stage_record_io import ChangeExplainer
 
 
 def format_rebuild_reason(stage: Stage) -> str:
@@ -19,39 +19,28 @@ def format_rebuild_reason(stage: Stage) -> str:
     """
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
-    if stage.uptodate_check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(
-        stage.job
-    ):
+    check = stage.uptodate_check
+    if check == "stale" and not load_stage_module(stage, "up_to_date").is_stale(stage.job):
         return stage_record_io.UNFINISHED
-    return stage_record_io.DEFAULT_REASONS[stage.uptodate_check]
+    return stage_record_io.DEFAULT_REASONS[check]
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
     """Return what torchyard.lock pins for a stage and the build lacks; () without a result."""
-    if stage.uptodate_check != "stale":
-        return ()
-    up_to_date = load_stage_module(stage, "up_to_date")
-    if not hasattr(up_to_date, "list_unlocked"):
-        return ()
-    try:
-        unlocked: tuple[str, ...] = up_to_date.list_unlocked(stage.job)
-    except TorchyardError:
-        return ()
+    unlocked: tuple[str, ...] = ()
+    if stage.uptodate_check == "stale":
+        module = load_stage_module(stage, "up_to_date")
+        with suppress(TorchyardError):
+            unlocked = module.list_unlocked(stage.job) if hasattr(module, "list_unlocked") else ()
     return unlocked
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
     """Return the reasons of `find_rebuild_reasons`, with changed manifests explained."""
-    return stage_record_io.find_rebuild_reasons(stage, _build_manifest_explainer(stage))
 
-
-def _build_manifest_explainer(stage: Stage) -> ChangeExplainer:
     def explain_manifest(path: PurePath) -> tuple[str, ...]:
-        lines: tuple[str, ...] = (
-            load_stage_module(stage, "explain_changes").list_changes(stage.job)
-            if path in stage.explained_inputs
-            else ()
-        )
-        return lines
+        if path not in stage.explained_inputs:
+            return ()
+        return tuple(load_stage_module(stage, "explain_changes").list_changes(stage.job))
 
-    return explain_manifest
+    return stage_record_io.find_rebuild_reasons(stage, explain_manifest)

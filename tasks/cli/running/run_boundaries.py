@@ -1,21 +1,15 @@
-"""Write the header and the end of a run's record, and notify the user.
-
-The header holds what is known before the run starts: the host, the requested settings, the
-resolution and the stages of the plan.
-"""
+"""Write the header and the end of a run's record, and notify the user."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections.abc import Collection, Iterator
-from pathlib import PurePath
 
 from tasks.cli.running.execute import Session
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import TorchyardError
-from tasks.core.model import Host, Json, Plan, Stage
-from tasks.core.resolution import Resolution
+from tasks.core.model import Json, Plan
 from tasks.core.text_formatting import format_duration
 from tasks.lock.opened_profile_io import Profile
 from tasks.settings.loaded_settings import list_nondefault_settings
@@ -26,49 +20,37 @@ from tasks.system.output import print_warning
 
 def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> dict[str, Json]:
     """Return the facts of the `begin` line; `selected` are the tasks that the user requested."""
+    host, choice = profile.host, profile.choice
     return {
         "command": sorted(selected),
         "profile": name,
-        "host": _describe_host(profile.host),
+        "host": {
+            "system": host.system,
+            "machine": host.machine,
+            "cores": capacity.count_usable_cores(),
+            "memory_mib": capacity.find_memory_limit(capacity.find_control_groups()),
+            "python": host.python.version,
+            "gpus": [{"name": gpu.name, "capability": gpu.capability} for gpu in host.gpus],
+        },
         "asked": convert_to_json(list_nondefault_settings(profile.loaded)),
-        "decided": _describe_resolution(profile.choice),
+        "decided": {
+            "strategy": choice.strategy,
+            "why": [choice.strategy_why, choice.targets_why],
+            "torch": choice.torch,
+            "cuda": choice.cuda,
+            "targets": [str(arch) for arch in choice.targets],
+            "toolkit": choice.toolkit.reason,
+        },
         "stages": list(_build_stage_graph(profile.plan, selected)),
-    }
-
-
-def _describe_host(host: Host) -> Json:
-    return {
-        "system": host.system,
-        "machine": host.machine,
-        "cores": capacity.count_usable_cores(),
-        "memory_mib": capacity.find_memory_limit(capacity.find_control_groups()),
-        "python": host.python.version,
-        "gpus": [{"name": gpu.name, "capability": gpu.capability} for gpu in host.gpus],
-    }
-
-
-def _describe_resolution(choice: Resolution) -> Json:
-    return {
-        "strategy": choice.strategy,
-        "why": [choice.strategy_why, choice.targets_why],
-        "torch": choice.torch,
-        "cuda": choice.cuda,
-        "targets": [str(arch) for arch in choice.targets],
-        "toolkit": choice.toolkit.reason,
     }
 
 
 def _build_stage_graph(plan: Plan, selected: Collection[str]) -> Iterator[Json]:
     stages = [*plan.stages, *([plan.validate] if plan.validate.name in selected else [])]
-    producers: dict[PurePath, str] = {
-        path: stage.name for stage in stages for path in stage.outputs
-    }
+    producers = {path: stage.name for stage in stages for path in stage.outputs}
     for stage in stages:
-        yield {"name": stage.name, "after": _find_predecessors(stage, producers)}
-
-
-def _find_predecessors(stage: Stage, left: dict[PurePath, str]) -> list[Json]:
-    return list(dict.fromkeys(left[path] for path in stage.inputs if path in left))
+        predecessors = (producers[path] for path in stage.inputs if path in producers)
+        yield {"name": stage.name, "after": list(dict.fromkeys(predecessors))}
 
 
 _LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be away
@@ -77,20 +59,20 @@ _LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be 
 def finalize_run(session: Session, code: int) -> None:
     """Record the end of the run, print the summary and notify. `code` is doit's exit code."""
     console = session.console
-    seconds, has_run = time.monotonic() - console.started, console.ran > 0
-    was_interrupted = console.interrupted
-    _record_end(session, "interrupted" if was_interrupted else "failed" if code else "done", code)
+    seconds = time.monotonic() - console.started
+    outcome = "interrupted" if console.interrupted else "failed" if code else "done"
+    _record_end(session, outcome, code)
     console.print_summary()
-    if (has_run or (code and session.entered)) and not was_interrupted:
+    if (console.ran or (code and session.entered)) and outcome != "interrupted":
         session.lock_stack.close()  # first: the notified user may start another build
         _notify_user(session, seconds, code)
 
 
 def _record_end(session: Session, outcome: str, code: int) -> None:
-    """Record the end of the run, also of one that had nothing to do, if there is a build folder.
+    """Record the end of the run.
 
-    Such a run locks the folder only while it writes, and writes nothing if another run holds the
-    lock.
+    A run that had nothing to do locks its build folder, if any, only while it writes, and writes
+    nothing if another run holds the lock.
     """
     if session.entered:
         session.record.finish_record(outcome, code)
@@ -105,18 +87,17 @@ def _record_end(session: Session, outcome: str, code: int) -> None:
             session.record.warn_incomplete(error)
 
 
-def _notify_user(session: Session, took: float, code: int) -> None:
+def _notify_user(session: Session, seconds: float, code: int) -> None:
     profile, outcome = session.layout.profile, "failed" if code else "done"
-    if session.notify.bell and took > _LONG_RUN_SECONDS:
+    if session.notify.bell and seconds > _LONG_RUN_SECONDS:
         session.console.screen.ring_bell()
     if not session.notify.command:
         return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # all is saved: Ctrl-C may end the wait
-    message = (
-        f"torchyard: {profile} {'failed' if code else 'is done'} after {format_duration(took)}"
-    )
+    state = "failed" if code else "is done"
+    message = f"torchyard: {profile} {state} after {format_duration(seconds)}"
     try:
-        shell.run_notification(session.notify.command, outcome, profile, took, message)
+        shell.run_notification(session.notify.command, outcome, profile, seconds, message)
     except TorchyardError as error:
         print_warning(f"notify.command: {error}")

@@ -117,8 +117,8 @@ def test_help_of_a_stage_tells_what_it_is_in_this_profile() -> None:
 
 def test_what_to_type_names_the_folder_and_the_profile_that_is_taken() -> None:
     told = " ".join(" ".join(render_overview(200, "quickstart")).split())
-    assert "build/quickstart/run python … use it" in told
-    assert "without it that is quickstart." in told
+    assert "build/quickstart/run python … run any" in told
+    assert "the default is quickstart." in told
 
 
 def test_a_subtask_is_told_with_its_group() -> None:

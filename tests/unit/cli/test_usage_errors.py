@@ -27,16 +27,24 @@ def line(*words: str) -> CommandLine:
         ("buidl profile=mine", "buidl", "→ doit build profile=mine;"),
         ("lits", "lits", "→ doit list;"),
         ("extensions:gsplatt", "extensions:gsplatt", "→ doit extensions:gsplat;"),
-        ("build mine", "mine", '"mine" is a profile and no task\n  → doit build profile=mine'),
+        ("build mine", "mine", '"mine" is a profile, not a task\n  → doit build profile=mine'),
         ("mine", "mine", "→ doit build profile=mine"),
         ("explain mine@cu128", "mine@cu128", "→ doit explain profile=mine@cu128"),
-        ("build profile mine", "profile", "named with profile=NAME\n  → doit build profile=mine"),
+        (
+            "build profile mine",
+            "profile",
+            "with profile=NAME\n  → doit build profile=mine",
+        ),
         ("build profile = mine", "profile", "→ doit build profile=mine"),
-        ("build profile", "profile", "→ doit build profile=NAME, NAME being one of: mine,"),
+        ("build profile", "profile", "→ doit build profile=NAME, NAME is one of: mine,"),
         ("build profile mnie", "profile", 'no profile "mnie"; did you mean "mine"?'),
         ("build rtx509", "rtx509", 'no task and no profile "rtx509"; did you mean "rtx5090"?'),
-        ("build qqq", "qqq", "→ doit list tells the tasks; profile=NAME chooses one of: mine,"),
-        ("diagnose b.log", "b.log", "→ doit help diagnose tells what it takes; doit list tells"),
+        (
+            "build qqq",
+            "qqq",
+            "doit list; choose a profile: profile=NAME, one of mine,",
+        ),
+        ("diagnose b.log", "b.log", "→ show its arguments: doit help diagnose; list the tasks"),
     ],
 )
 def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
@@ -46,18 +54,26 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
 @each_row(
     ("words", "name", "told"),
     [
-        ("build --profile mine", "profile", "--profile is no option: a profile is named with"),
+        ("build --profile mine", "profile", "--profile is not an option: choose a profile with"),
         ("build --profile mine", "profile", "→ doit build profile=mine"),
         ("build --profile=mine", "profile", "→ doit build profile=mine"),
         ("--profile mine build", "profile", "→ doit build profile=mine"),
         ("--profile mine", "profile", "→ doit build profile=mine"),
         ("build -p mine", "p", "→ doit build profile=mine"),
         ("build -profile mine", "p", "→ doit build profile=mine"),
-        ("build --profile", "profile", "→ doit build profile=NAME, NAME being one of"),
-        ("-p build", "p", "doit has no option -p\n  → doit help"),
-        ("-h", "h", "doit has no option -h\n  → doit help"),
-        ("build -aj4", "j", "doit build has no option -aj4\n  → doit help build; a setting goes"),
-        ("init --cards x", "cards", 'did you mean "--card"?\n  → doit help init tells'),
+        ("build --profile", "profile", "→ doit build profile=NAME, NAME is one of"),
+        ("-p build", "p", "doit has no option -p\n  → show what to type: doit help"),
+        ("-h", "h", "doit has no option -h\n  → show what to type: doit help"),
+        (
+            "build -aj4",
+            "j",
+            "no option -aj4\n  → show its arguments: doit help build; to set a",
+        ),
+        (
+            "init --cards x",
+            "cards",
+            '"--card"?\n  → show its arguments: doit help init',
+        ),
     ],
 )
 def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
@@ -87,7 +103,7 @@ def test_an_option_without_its_value_is_told_as_it_is() -> None:
         explain_rejected_option(line("init", "--card"), "card", "option --card requires argument")
     )
     assert (
-        told == "doit init: option --card requires argument\n  → doit help init tells what it takes"
+        told == "doit init: option --card requires argument\n  → show its arguments: doit help init"
     )
 
 

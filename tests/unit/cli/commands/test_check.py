@@ -32,13 +32,13 @@ def test_a_site_that_cannot_be_built_is_told(
     lacks: str, mocker: MockerFixture, heard: Heard
 ) -> None:
     assert ran(mocker, lacks) == ["ruff", "ruff", "mypy", "pytest"]
-    assert "not run: the site (pip install -e '.[docs]')" in heard.text
+    assert "site not built: to install mkdocs, run pip install -e '.[docs]'" in heard.text
 
 
 def test_a_tool_that_is_not_installed_is_told_before_anything_runs(
     mocker: MockerFixture,
 ) -> None:
-    with pytest.raises(MissingToolError, match="mypy not installed"):
+    with pytest.raises(MissingToolError, match="mypy: not installed"):
         ran(mocker, "mypy")
 
 

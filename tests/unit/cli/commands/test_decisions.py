@@ -67,7 +67,7 @@ def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
     assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
     assert rows["python"] == "3.12.4: /usr/bin/python3"
     assert rows["toolkit"] == "pypi: CUDA 13.2 from Python packages"
-    home = f"CUDA_HOME={yard / 'build' / 'mine' / 'cuda'} (deps will make it)"
+    home = f"CUDA_HOME={yard / 'build' / 'mine' / 'cuda'} (created by deps)"
     assert rows["environment"] == f"TORCH_CUDA_ARCH_LIST=12.0+PTX\n{home}"
 
 
@@ -109,25 +109,26 @@ def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None
 def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: Path) -> None:
     here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
     assert (
-        told(here)["compiler"] == "g++, else clang++: deps will look; CUDA 13.2 takes GCC up to 15"
+        told(here)["compiler"]
+        == "g++, else clang++: deps will search for it; CUDA 13.2 supports GCC up to 15"
     )
     assert told(here, DepsResults(DEPS))["compiler"] == (
-        "/usr/bin/g++-13 13.3.0: CUDA 13.2 takes GCC up to 15"
+        "/usr/bin/g++-13 13.3.0: CUDA 13.2 supports GCC up to 15"
     )
     asked = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
-    assert told(asked)["compiler"] == "g++-13: build.env CXX, which deps will look for"
+    assert told(asked)["compiler"] == "g++-13: set as CXX in build.env; deps will search for it"
 
 
 def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
     rows = told(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
-    assert rows["compiler"] == "cl.exe of Visual Studio: deps will look for it"
-    assert rows["jobs"].endswith("while it builds")
+    assert rows["compiler"] == "cl.exe of Visual Studio: deps will search for it"
+    assert rows["jobs"].endswith("free memory")
 
 
 def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
-    assert told(here)["jobs"] == "at most 3: build.jobs, and what memory allows while it builds"
+    assert told(here)["jobs"] == "at most 3: build.jobs, limited by free memory"
     assert told(here)["cache"] == "sccache: build.cache is sccache"
     found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
@@ -143,7 +144,9 @@ def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None
     through = "shared through redis://***@cache.lab:6379"
     assert told(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
     assert through in told(here)["cache"]
-    assert "of no use without one" in told(here, DepsResults(DEPS, CompilerCache()))["cache"]
+    assert (
+        "has no effect without a cache" in told(here, DepsResults(DEPS, CompilerCache()))["cache"]
+    )
 
 
 def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
@@ -205,10 +208,10 @@ def test_nothing_to_do_takes_no_time() -> None:
 
 def test_what_nobody_knows_is_said() -> None:
     assert str(estimate_cost([StageCost("deps", 30.0), StageCost("wheel", None)])) == (
-        "about 30 s (last time); and not known: wheel"
+        "about 30 s (last time); unknown: wheel"
     )
     assert str(estimate_cost([StageCost("deps", None)])) == (
-        "not known: no stage that runs has run here before"
+        "unknown: none of the stages that run has run here before"
     )
 
 

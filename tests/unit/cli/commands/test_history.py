@@ -71,7 +71,7 @@ def test_each_run_is_a_line_the_newest_last(subject: SelectedProfile, heard: Hea
         f"{local(3)}  build  up to date     2.4 s",
         f"{local(4)}  build  failed: wheel  1 min 10 s  source; wheel: new",
         f"{local(5)}  build  interrupted    9.0 s       wheel: first time",
-        f"{local(6)}  deps   cut off        1.0 s       deps: first time",
+        f"{local(6)}  deps   unfinished     1.0 s       deps: first time",
     ]
 
 
@@ -90,7 +90,7 @@ def test_the_run_that_is_at_work_is_said_to_be(subject: SelectedProfile, heard: 
     put(subject.root, 1, *told, pid=os.getpid(), when=begun.isoformat())
     with files.lock_folder(subject.root / "build" / "mine"):
         history.run(subject)
-    assert "  at work  1 h 30 min  deps: first time" in heard[0]
+    assert "  running  1 h 30 min  deps: first time" in heard[0]
 
 
 def test_it_is_readable_at_eighty_columns(subject: SelectedProfile, heard: Heard) -> None:
@@ -116,7 +116,7 @@ def test_programs_get_all_of_it(subject: SelectedProfile, heard: Heard) -> None:
 
 def test_without_any_run_it_says_what_to_do(subject: SelectedProfile, heard: Heard) -> None:
     history.run(subject)
-    assert heard == ["no run of mine is on record; to begin: doit build profile=mine"]
+    assert heard == ["no run of profile mine is recorded; start one: doit build profile=mine"]
 
 
 def test_a_broken_profile_opens_for_it(yard: Path) -> None:

@@ -91,10 +91,10 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
     assert "?" not in heard.text
     assert " ".join(heard.text.split()).startswith(
-        "nothing is asked (no terminal to answer in); the default for --card, --way, --extensions, "
-        "--into wrote"
+        "no question is asked because there is no terminal; defaults are used for --card, --way, "
+        "--extensions, --into wrote"
     )
-    assert "wrote config/local.yaml, which counts in every profile" in heard
+    assert "wrote config/local.yaml, which overrides every profile" in heard
     assert heard[-1] == "next: doit build profile=mine"
 
 
@@ -222,9 +222,9 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
     [
         ("card", "RTX 5900", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
         ("card", "RTX 509O", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
-        ("card", "RTX 5090,cpu", '"cpu" stands beside cards', "cpu alone is a build without CUDA"),
-        ("card", "auto,8.9", '"auto" stands beside cards', "auto alone is the cards of this"),
-        ("card", " , ", "no card is named", "cpu for none"),
+        ("card", "RTX 5090,cpu", '"cpu" cannot be combined', "only cpu means a build without CUDA"),
+        ("card", "auto,8.9", '"auto" cannot be combined', "only auto means the GPUs of this"),
+        ("card", " , ", "no GPU is named", "cpu for none"),
         ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
         ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
         ("extensions", "./nowhere", "there is no folder", "correct the path"),
@@ -255,7 +255,7 @@ def test_a_file_that_is_there_is_not_replaced_and_the_difference_is_shown(
 ) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text("notify: {bell: false}\n", encoding="utf-8")
-    with pytest.raises(TorchyardError, match="there already") as told:
+    with pytest.raises(TorchyardError, match="already exists") as told:
         init.run(subject)
     assert "doit init --force" in told.value.hint
     assert path.read_text(encoding="utf-8") == "notify: {bell: false}\n"
@@ -318,7 +318,7 @@ def test_a_link_stays_one_and_leads_to_what_was_written(
 def test_the_same_answers_again_change_nothing(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject)
     init.run(subject)
-    assert "config/local.yaml says that already" in heard
+    assert "config/local.yaml already has these settings" in heard
     assert [path.name for path in (subject.root / "config").glob("local*")] == ["local.yaml"]
 
 
@@ -341,9 +341,9 @@ def test_four_questions_are_asked_and_return_takes_the_default(
     answers("\n\n\n\n")
     init.run(subject)
     told = " ".join(heard.text.split())
-    assert "counts in every profile" in told
-    assert "there is no need of this: doit build profile=rtx5090" in told
-    assert "an environment of its own: build/mine" in told
+    assert "overrides every profile" in told
+    assert "you do not need this: doit build profile=rtx5090" in told
+    assert "a new environment in build/mine" in told
     asked = [line for line in heard if line[:1].isdigit()]
     assert [line[0] for line in asked] == ["1", "2", "3", "4"]
     assert all(line.endswith("?") for line in asked)
@@ -377,7 +377,7 @@ def test_answers_that_end_write_nothing(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n")
-    with pytest.raises(TorchyardError, match="not answered to the end"):
+    with pytest.raises(TorchyardError, match="ended before the last answer"):
         init.run(subject)
     assert not (subject.root / "config" / "local.yaml").exists()
 
@@ -387,7 +387,7 @@ def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
 ) -> None:
     (subject.root / "config" / "local.yaml").write_text("lock: false\n", encoding="utf-8")
     answers("\n\n\n\n")
-    with pytest.raises(TorchyardError, match="nothing was asked"):
+    with pytest.raises(TorchyardError, match="no question was asked"):
         init.run(subject)
     assert not heard
 
@@ -414,8 +414,8 @@ def test_the_ways_tell_what_the_planner_takes_and_why(
     answers("\n\n\n\n")
     init.run(subject)
     told = " ".join(heard.text.split())
-    assert "auto the planner chooses; now prebuilt: PyPI's torch 2.15.0" in told
-    assert "existing the torch that an interpreter of yours has already" in told
+    assert "auto chosen by the planner; now prebuilt: PyPI's torch 2.15.0" in told
+    assert "existing the torch that your own Python already has" in told
 
 
 def test_every_example_card_is_known(subject: SelectedProfile) -> None:

@@ -78,7 +78,7 @@ def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], hear
     held = parse_section(locked(yard), OLD)
     assert held is not None
     assert held.release == "2.6.0"
-    assert any(IMPOSSIBLE in line and "cannot be built here" in line for line in heard)
+    assert any(IMPOSSIBLE in line and "machine cannot build it" in line for line in heard)
     lock.run(of(yard), check=True)
 
 
@@ -86,7 +86,7 @@ def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built
     lock.run(of(yard, NEW))
     assert set(split_sections(locked(yard))) == {NEW}
     lock.run(of(yard, NEW), check=True)
-    with pytest.raises(TorchyardError, match=f"no section {OLD}"):
+    with pytest.raises(TorchyardError, match=f"no section for profile {OLD}"):
         lock.run(of(yard, OLD), check=True)
 
 
@@ -108,7 +108,7 @@ def test_a_difference_in_one_build_is_named_with_it(
     before = split_sections(locked(yard))[OLD][1]
     after = before.replace("1" * 64, "2" * 64)
     path.write_text(locked(yard).replace(before, after), encoding="utf-8")
-    with pytest.raises(TorchyardError, match=f"not what is locked: {OLD}\n"):
+    with pytest.raises(TorchyardError, match=f"different from the lock: {OLD}\n"):
         lock.run(of(yard), check=True)
     assert any("torch.sha256: 222222222222 → 111111111111" in line for line in heard)
     lock.run(of(yard))
@@ -135,14 +135,14 @@ def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
     monkeypatch.setattr("tasks.cli.commands.lock.FinishedBuild.left_out", away)
     lock.run(of(yard, NEW), check=True)
     assert "far is optional and was not built (its source could not be reached)" in heard.text
-    assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text
+    assert "it is not in torchyard.lock; a build fetches it as the settings say" in heard.text
     held = parse_section(locked(yard), NEW)
     assert held is not None
     made = LockedInputs(git="https://git.example/far", ref="main", commit="1" * 40)
     more = held.model_copy(update={"extensions": {"far": made}})
     (yard / "torchyard.lock").write_text(replace_section(locked(yard), NEW, more), encoding="utf-8")
     lock.run(of(yard, NEW))
-    assert "what torchyard.lock holds of it stays" in heard.text
+    assert "its entry in torchyard.lock is kept" in heard.text
     assert parse_section(locked(yard), NEW) == more
 
 
@@ -160,11 +160,11 @@ def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
     assert held is not None
     text = replace_section("", "mine", held.model_copy(update={"extensions": {"far": made}}))
     (yard / "torchyard.lock").write_text(text, encoding="utf-8")
-    with pytest.raises(TorchyardError, match="does not tell what main is"):
+    with pytest.raises(TorchyardError, match="did not report the commit of main"):
         lock.run(of(yard), update=True)
     write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
     lock.run(of(yard), update=True)
-    assert "far is optional, and what torchyard.lock holds of it stays" in heard.text
+    assert "far is optional; its entry in torchyard.lock is kept" in heard.text
     assert locked(yard) == text
 
 
@@ -185,7 +185,7 @@ def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
     assert set(split_sections(locked(yard))) == {OLD}
     told = next(line for line in heard if NEW in line)
     assert "companions: torchaudio 2.11.0 is the last release" in told
-    assert told.endswith("; matrix.exclude leaves out this build alone")
+    assert told.endswith("; or exclude only this build with matrix.exclude")
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -202,7 +202,7 @@ def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
     assert f"{OLD}.platform: field required" in heard.text
     assert f"{IMPOSSIBLE}.python: field required" in heard.text
     assert "matrix.exclude" not in heard.text
-    assert not any(OLD in line and "cannot be built here" in line for line in heard)
+    assert not any(OLD in line and "machine cannot build it" in line for line in heard)
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -215,9 +215,11 @@ def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
 ) -> None:
     write(yard, f"matrix: {{{axis}}}\ntorch: {{strategy: prebuilt}}\ntarget: {{gpus: []}}\n")
     what = "compared" if check else "locked"
-    with pytest.raises(TorchyardError, match=f"nothing was {what}: of the matrix"):
+    with pytest.raises(
+        TorchyardError, match=f"nothing was {what}: this machine cannot build any entry"
+    ):
         lock.run(of(yard), check=check)
-    assert any("cannot be built here" in line and why in line for line in heard)
+    assert any("machine cannot build it" in line and why in line for line in heard)
     assert not locked(yard)
 
 
@@ -226,5 +228,5 @@ def test_what_there_is_to_do_names_the_build(yard: Path, built: set[str], heard:
     built.remove(OLD)
     with pytest.raises(TorchyardError, match="3 of 4 builds"):
         lock.run(of(yard), check=True)
-    assert f"doit lock profile={NEW} writes it" in heard.text
+    assert f"add it: doit lock profile={NEW}" in heard.text
     assert f"doit build profile={OLD}, then the same command again" in heard.text

@@ -163,6 +163,6 @@ def test_what_is_left_is_named_with_what_helps() -> None:
         )
     assert str(told.value) == (
         "matrix: 3 of 4 builds of the matrix are not done: b, c, d\n"
-        "  → doit diagnose profile=p@b; matrix.exclude leaves out what cannot be built here; "
+        "  → doit diagnose profile=p@b; add the impossible builds to matrix.exclude; "
         "doit publish profile=p@d"
     )

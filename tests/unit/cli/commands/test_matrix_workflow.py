@@ -101,7 +101,7 @@ def test_no_value_of_the_matrix_is_part_of_a_command_line(checkout: Path, heard:
 def test_what_a_runner_would_not_have_is_a_warning(checkout: Path, heard: Heard) -> None:
     (checkout / "config" / "local.yaml").write_text("matrix: {cuda: ['13.2']}\n", encoding="utf-8")
     written(checkout, "github")
-    assert "matrix.cuda: from config/local.yaml or the environment" in heard.text
+    assert "matrix.cuda: set in config/local.yaml or the environment" in heard.text
     heard.clear()
     written(checkout, "slurm")
     assert "config/local.yaml" not in heard.text
@@ -116,7 +116,7 @@ def test_without_a_file_it_is_shown(checkout: Path, heard: Heard) -> None:
 def test_a_profile_whose_name_could_be_read_as_more_is_refused(checkout: Path, name: str) -> None:
     write(checkout, MATRIX, name)
     for kind in ("github", "slurm"):
-        with pytest.raises(TorchyardError, match="is no name for a workflow"):
+        with pytest.raises(TorchyardError, match="is not allowed in a workflow"):
             written(checkout, kind, name)
 
 

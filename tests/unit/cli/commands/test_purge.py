@@ -53,12 +53,12 @@ def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
     assert left(yard) == before
     assert heard[0] == f"would remove {yard / 'build' / 'mine'} (0 MiB)"
     assert heard[1] == f"would remove {yard / 'wheelhouse' / 'torch-1.whl'} (0 MiB)"
-    assert heard[-1] == "nothing was removed; to do it: doit purge --yes profile=mine"
+    assert heard[-1] == "nothing was removed; to remove it: doit purge --yes profile=mine"
 
 
 def test_where_nothing_was_built_there_is_nothing_to_remove(yard: Path, heard: Heard) -> None:
     purge.run(opened(yard))
-    assert heard == ["nothing of this profile is there to remove"]
+    assert heard == ["nothing to remove: this profile built nothing"]
 
 
 def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
@@ -67,7 +67,7 @@ def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
     built(yard, "mine", "torch-1.whl")
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
     purge.run(opened(yard))
-    assert heard[-1] == "nothing was removed; to do it: doit purge --yes"
+    assert heard[-1] == "nothing was removed; to remove it: doit purge --yes"
     assert format_profile_argument("quickstart") == " profile=quickstart"
     monkeypatch.delenv("TORCHYARD_PROFILE")
     assert format_profile_argument("quickstart") == ""
@@ -143,8 +143,8 @@ def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard
     wheel = built(yard, "mine", "torch-1.whl")
     stamp = replaced(yard)
     purge.run(opened(yard), yes=True)
-    told = f"but {stamp.parent} stays: it holds what was in /gs before; doit restore puts that back"
-    assert told in heard
+    reason = "it has the replaced packages of /gs; to restore them: doit restore"
+    assert f"{stamp.parent} is kept: {reason}" in heard
     assert install_journal_io.read_record(stamp)
     assert not wheel.exists()
     assert [path for path in left(yard) if ".lock" not in path] == [
@@ -165,7 +165,7 @@ def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
     own.touch()
     purge.run(opened(yard), yes=True)
     assert own.is_file()
-    assert any("holds files of your own" in line for line in heard)
+    assert any("it has files of yours" in line for line in heard)
     own.unlink()
     (stamp / "aside" / "2").rmdir()
     (stamp / "aside").rmdir()
@@ -184,8 +184,8 @@ def test_a_clone_in_which_somebody_worked_stays(yard: Path, heard: Heard, place:
     (clone.parent / "made").touch()
     purge.run(opened(yard), yes=True)
     kept = "src" if place.startswith("src") else place
-    told = f"{clone} holds commits of your own; push or copy them, and remove it yourself"
-    assert f"but {yard / 'build' / 'mine' / kept} stays: {told} once you need none" in heard
+    told = f"{clone} has your own commits; push or copy them, then remove the folder yourself"
+    assert f"{yard / 'build' / 'mine' / kept} is kept: {told}" in heard
     assert git(clone, "log", "--format=%s") == "mine"
     stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()
     assert [path for path in left(yard) if not path.startswith(stays) and ".lock" not in path] == []
@@ -214,7 +214,7 @@ def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, hea
     files.write_atomic(state / "seen.json", format_canonical_json(packed))
     (tree / "a").write_text("mine\n", "utf-8")
     purge.run(opened(yard), yes=True)
-    assert any(f"{tree} holds edits of your own" in line for line in heard)
+    assert any(f"{tree} has your own edits" in line for line in heard)
     (tree / "a").write_text("a\n", "utf-8")
     purge.run(opened(yard), yes=True)
     assert not (yard / "build" / "mine").exists()

@@ -188,7 +188,7 @@ def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
     for told in ("commit 2f81284b0e8e, with edits (dirty), 1 patch", "2.15.0", "12.0"):
         assert told in page
         assert told in text
-    for told in ("ef" * 32, "no GPU", "It looked at another torch"):
+    for told in ("ef" * 32, "no GPU", "The validation checked another torch"):
         assert told in page
 
 
@@ -252,9 +252,9 @@ def test_the_last_run_that_did_something_is_told_beside_the_one_before(
     idle = [begin, *stages, {"event": "end", "at": 1, "outcome": "done"}]
     runrecords.written(root / "build" / "trial" / "records" / "runs", iter(idle))
     page = report_of(root)[0]
-    assert "the run 20261121T000000Z-123, beside 20261120T000000Z-123" in capsys.readouterr().out
+    assert "run 20261121T000000Z-123, compared with 20261120T000000Z-123" in capsys.readouterr().out
     assert "40 outputs are in both" in page
-    assert "a later run may have changed it" not in page
+    assert "a later run may have changed them" not in page
     report_of(root, run="20261122T000000Z-123")
     assert "Up to date in 1.0 s" in capsys.readouterr().out
 
@@ -267,15 +267,15 @@ def test_a_run_and_the_one_beside_it_can_be_named(
     names = {"run": "20261121T000000Z-123.jsonl", "against": "20261122T000000Z-123"}
     page = report_of(root, **names, out=str(tmp_path / "elsewhere"))[0]
     said = capsys.readouterr().out
-    assert "the run 20261121T000000Z-123, beside 20261122T000000Z-123" in said
+    assert "run 20261121T000000Z-123, compared with 20261122T000000Z-123" in said
     assert str(tmp_path / "elsewhere" / "report.html") in said
-    assert "a later run may have changed it" in page
+    assert "a later run may have changed them" in page
 
 
 @pytest.mark.parametrize("param", ["run", "against"])
 def test_a_name_that_there_is_not_is_answered_with_those_there_are(root: Path, param: str) -> None:
     record(root)
-    with pytest.raises(TorchyardError, match='no run is called "x"') as error:
+    with pytest.raises(TorchyardError, match='there is no run "x"') as error:
         report.run(SelectedProfile(root, "trial", None), **{param: "x"})
     assert "20261122T034027Z-123" in error.value.hint
 
@@ -283,7 +283,7 @@ def test_a_name_that_there_is_not_is_answered_with_those_there_are(root: Path, p
 def test_without_a_record_it_says_what_to_run(root: Path) -> None:
     with pytest.raises(TorchyardError, match="no run of this profile is recorded") as error:
         report.run(SelectedProfile(root, "trial", None))
-    assert error.value.hint == "doit build"
+    assert error.value.hint == "record one: doit build"
 
 
 def test_a_record_that_was_cut_anywhere_makes_a_report(root: Path) -> None:

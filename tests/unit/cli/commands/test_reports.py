@@ -116,11 +116,11 @@ def test_doctor_tells_that_all_is_there(
     doctor.run(opened(yard), json=str(yard / "out.json"))
     passed = " ".join(" ".join(heard).split())
     assert "ok os, python, uv, git, compiler, toolkit, torch-checks, submodules," in passed
-    assert passed.endswith("names, trust nothing would stop this build; no warnings")
+    assert passed.endswith("names, trust no problem would stop a build; no warnings")
     assert "14.2.0 at" not in heard.text
     doctor.run(opened(yard), verbose=True)
     assert "ok           compiler       14.2.0 at /usr/bin/g++" in heard
-    assert heard[-1] == "nothing would stop this build; no warnings"
+    assert heard[-1] == "no problem would stop a build; no warnings"
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
     assert (found["profile"], found["problems"]) == ("mine", 0)
     assert {symptom["level"] for symptom in found["found"]} == {"ok"}
@@ -137,7 +137,7 @@ def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
     look_nowhere(monkeypatch)
     with pytest.raises(TorchyardError) as told:
         doctor.run(broken(yard, "python: 3.10\n"))
-    assert str(told.value) == "1 problem: settings\n  → each has its remedy above"
+    assert str(told.value) == "1 problem: settings\n  → follow the hint of each problem above"
     assert heard[0] == (
         "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
     )
@@ -153,7 +153,7 @@ def test_doctor_names_what_is_missing_with_the_command(
     write(yard, COMPILES)
     with pytest.raises(TorchyardError, match="1 problem: compiler") as told:
         doctor.run(opened(yard), json=str(yard / "out.json"))
-    assert "each has its remedy above" in str(told.value)
+    assert "follow the hint of each problem above" in str(told.value)
     at = heard.index("PROBLEM      compiler       there is none")
     assert heard[at + 1].strip() == "→ apt install g++"
     assert any(line.strip() == "→ pip install uv" for line in heard)
@@ -174,11 +174,11 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         "    → sudo apt install build-essential",
         "  disk: 100 MiB free for the build (/home/me); it needs at least 6.2 GiB",
         "    → free disk space, or move the checkout to a larger disk",
-        "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
+        "  → fix this, and check again: doit doctor",  # nothing goes on without a compiler
     ]
     assert wanted == [GATE_CHECK_IDS]
     look_nowhere(monkeypatch, disks=small, uv=Tool())
-    with pytest.raises(TorchyardError, match=r"all the same with doctor.ignore: \[disk\]"):
+    with pytest.raises(TorchyardError, match=r"build anyway, set doctor.ignore: \[disk\]"):
         doctor.check_before_build(opened(yard))
 
 
@@ -198,7 +198,7 @@ def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
     assert any(line.startswith("ignored      disk") for line in heard)
     assert "stop there" not in heard.text
     assert heard[-1] == (
-        "nothing would stop this build; no warnings; 3 ignored: compiler, disk, git-hosts"
+        "no problem would stop a build; no warnings; 3 ignored: compiler, disk, git-hosts"
     )
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
     assert found["problems"] == 0
@@ -282,8 +282,8 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
     host_probe.write_host_pin(build / "host.json", asked, old)
     doctor.run(subject, accept=True)
-    assert heard[0].startswith("accepted: no card, ")
-    assert heard[0].endswith("; the next doit build profile=mine goes by that")
+    assert heard[0].startswith("accepted: no GPU, ")
+    assert heard[0].endswith("; the next doit build profile=mine uses these")
     assert host_probe.read_host(asked, build / "host.json").gpus == ()
 
 
@@ -300,8 +300,8 @@ def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
     host_probe.write_host_pin(build / "host.json", asked, old)
     closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
     doctor.run(closed, accept=True)
-    assert heard[0].startswith("accepted: no card, ")
-    assert "look again with doit doctor" in heard[1]
+    assert heard[0].startswith("accepted: no GPU, ")
+    assert "run doit doctor" in heard[1]
     assert host_probe.read_host(asked, build / "host.json").toolkits != kits
 
 

@@ -261,10 +261,10 @@ def test_a_broken_profile_does_not_keep_a_wheel_from_being_looked_at(
 ) -> None:
     one = make(yard / "wheelhouse")
     verify.run(broken(yard, "torhc: {}\n"), wheel=str(one.wheel))
-    assert "this profile does not open" in heard.text
+    assert "cannot be opened" in heard.text
 
 
 def test_without_a_wheel_it_says_how_to_name_one(yard: Path, heard: Heard) -> None:
-    for named, told in (([], "no wheel is named"), (["gone.whl"], "there is no such wheel")):
+    for named, told in (([], "no wheel is named"), (["gone.whl"], "this wheel does not exist")):
         with pytest.raises(TorchyardError, match=told):
             verify.run(opened(yard), wheels=named)
