@@ -112,8 +112,8 @@ def _list_releases(trial: what_if.WhatIf) -> Iterator[Release]:
 def _set_torch_version(settings: Settings, torch: str) -> Settings:
     if not torch:
         return settings
-    changed = settings.torch.model_copy(update={"version": torch})
-    return settings.model_copy(update={"torch": changed})
+    changed = structs.replace(settings.torch, version=torch)
+    return structs.replace(settings, torch=changed)
 
 
 def _list_cuda_versions(settings: Settings, found: Release) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
+from tasks.settings.values import list_fields
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
@@ -156,7 +157,7 @@ def _list_unused_variables(settings: Settings) -> Iterator[str]:
 def _list_extension_warnings(loaded: LoadedSettings) -> Iterator[str]:
     for item in loaded.settings.extensions:
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
-        keys = [key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.model_fields_set]
+        keys = [key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.set_keys]
         if keys:
             origin = loaded.origin.get("extensions", "")
             yield f"nothing reads {', '.join(keys)} of {item.name} ({origin}): it comes by {kind}"
@@ -166,7 +167,7 @@ def _find_origin(loaded: LoadedSettings, key: str) -> str:
     """Return where a value other than the default was set for this profile, "" if it was not."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
-    if getattr(values, name) == type(values).model_fields[name].default:
+    if getattr(values, name) == dict(list_fields(type(values)))[name]:
         return ""
     matching_keys = (
         origin_key

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Host, InstalledToolkit
 from tasks.core.resolution import Resolution
@@ -56,10 +58,10 @@ class WhatIf:
         work.
         """
         changed = {
-            name: getattr(self.settings, name).model_copy(update=keys)
+            name: structs.replace(getattr(self.settings, name), **keys)
             for name, keys in sections.items()
         }
-        settings = self.settings.model_copy(update=changed)
+        settings = structs.replace(self.settings, **changed)
         target_host = host or self.host
         try:
             resolution = self.attempt(settings, target_host, self.knowledge)

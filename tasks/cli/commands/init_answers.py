@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from msgspec import structs
+
 from tasks.cli.session import build_host_query
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
 from tasks.core.model import Gpu, Host, Strategy
@@ -282,9 +284,9 @@ class InitFacts:
         return shorten_gpu_name(gpu.name) if str(entry.arch) == gpu.capability else gpu.capability
 
     def _override_settings(self, gpus: tuple[str, ...] | str) -> Settings:
-        target = self.settings.target.model_copy(update={"gpus": gpus})
-        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
-        return self.settings.model_copy(update={"target": target, "torch": torch})
+        target = structs.replace(self.settings.target, gpus=gpus)
+        torch = structs.replace(self.settings.torch, strategy="auto")
+        return structs.replace(self.settings, target=target, torch=torch)
 
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:

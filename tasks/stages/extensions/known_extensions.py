@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
@@ -37,7 +39,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
         _complete_extension(extension, knowledge) for extension in settings.extensions
     )
     _require_distinct(settings.companions, extensions, knowledge)
-    return settings.model_copy(update={"extensions": extensions})
+    return structs.replace(settings, extensions=extensions)
 
 
 def find_extension_fact(
@@ -120,10 +122,10 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
         return extension
     known_keys = dict(_list_default_keys(fact)) | ({} if has_source else _build_source_keys(fact))
     missing_keys = {
-        key: value for key, value in known_keys.items() if key not in extension.model_fields_set
+        key: value for key, value in known_keys.items() if key not in extension.set_keys
     }
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
-    completed = extension.model_copy(update={**missing_keys, "includes": includes})
+    completed = structs.replace(extension, **{**missing_keys, "includes": includes})
     _require_fitting_keys(extension, completed)
     return completed
 
@@ -132,7 +134,7 @@ def _require_fitting_keys(extension: Extension, completed: Extension) -> None:
     """Raise `SettingsError` for a key that applies to another kind of source."""
     kinds = {"ref": completed.git, "submodules": completed.git, "sha256": completed.sdist}
     for key, fits in kinds.items():
-        if key in extension.model_fields_set and not fits:
+        if key in extension.set_keys and not fits:
             source = completed.sdist or completed.git or completed.path
             raise SettingsError(
                 f"{key} says nothing of {source}, which {extension.name} is built from",

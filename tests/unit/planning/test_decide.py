@@ -12,7 +12,7 @@ from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, 
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.planning.resolve import resolve_settings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -35,7 +35,7 @@ def host(
 
 
 def chosen(on: Host, **asked: Any) -> Resolution:
-    return resolve_settings(Settings.model_validate(asked), on, KNOWLEDGE)
+    return resolve_settings(parse_settings(asked), on, KNOWLEDGE)
 
 
 def refused(on: Host, **asked: Any) -> str:
