@@ -10,21 +10,21 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from msgspec import Meta, ValidationError, convert, structs
 
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.lock import LOCK_NAME
 from tasks.settings import values
-from tasks.settings.setting_errors import find_key_location
-from tasks.settings.values import StrictModel
+from tasks.settings.setting_errors import find_key_location, find_problems
+from tasks.settings.values import StrictModel, dump_section
 from tasks.settings.yaml_tree import parse_yaml_tree, split_tree
 
-Sha256 = Annotated[str, Field(pattern=values.SHA256_PATTERN)]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-Packages = dict[Annotated[str, Field(pattern=values.SDIST_PATTERN)], tuple[Sha256, ...]]
+Sha256 = Annotated[str, Meta(pattern=values.SHA256_PATTERN)]
+Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}\Z")]
+Packages = dict[Annotated[str, Meta(pattern=values.SDIST_PATTERN)], tuple[Sha256, ...]]
 
 
-class LockedInputs(StrictModel):
+class LockedInputs(StrictModel, frozen=True):
     """The sources of torch, an extension or a companion package.
 
     One of git, sdist, wheel, tarball and path is set; a path has no pin. `requires` are the
@@ -34,20 +34,20 @@ class LockedInputs(StrictModel):
     git: str = ""
     ref: str = ""
     """The requested ref; `commit` is the commit that it resolved to."""
-    commit: Commit | Literal[""] = ""
+    commit: Annotated[str, Meta(pattern=r"^([0-9a-f]{40,64})?\Z")] = ""
     submodules: dict[str, Commit] = {}
     sdist: str = ""
     wheel: str = ""
     """The file name."""
     tarball: str = ""
     path: str = ""
-    sha256: Sha256 | Literal[""] = ""
+    sha256: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
     patches: tuple[Sha256, ...] = ()
     requires: Packages = {}
     packages: Packages = {}
 
 
-class LockSection(StrictModel):
+class LockSection(StrictModel, frozen=True):
     """The locked inputs of one profile.
 
     `python` is major and minor, `platform` system and machine; the locked files are for these.
@@ -73,7 +73,7 @@ def merge_kept_extensions(
     """Return the section `now` with the extensions `names` of `held` that it lacks."""
     locked = held.extensions if held else {}
     retained = {name: inputs for name, inputs in locked.items() if name in names}
-    return now.model_copy(update={"extensions": {**retained, **now.extensions}})
+    return structs.replace(now, extensions={**retained, **now.extensions})
 
 
 _FILE_HEADER = f"""\
@@ -114,13 +114,12 @@ def parse_section(text: str, profile: str) -> LockSection | None:
     tree = parse_yaml_tree("\n" * number + section_text, LOCK_NAME)
     values, _ = split_tree(tree)
     try:
-        return LockSection.model_validate(values[profile])
+        return convert(values[profile], LockSection)
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        path = (profile, *(part for part in problem["loc"] if part != "[key]"))
-        dotted = ".".join(map(str, path))
+        problem = next(find_problems(values[profile], LockSection, (profile,)))
+        dotted = ".".join(map(str, problem.keys))
         raise _build_lock_error(
-            find_key_location(path, tree), f"{dotted}: {problem['msg'].lower()}"
+            find_key_location(problem.keys, tree), f"{dotted}: {problem.message}"
         ) from error
 
 
@@ -142,7 +141,7 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
 
 
 def _render_section(profile: str, section: LockSection) -> str:
-    fields = _strip_empty(section.model_dump(mode="json"))
+    fields = _strip_empty(dump_section(section))
     yaml_text: str = yaml.dump(
         {profile: fields}, Dumper=_LockDumper, sort_keys=True, width=10_000, allow_unicode=True
     )
@@ -182,7 +181,7 @@ def compare_sections(held: LockSection, now: LockSection) -> Iterator[str]:
 
     Packages are compared by version, and by digest only if the versions are equal.
     """
-    yield from _compare_values(held.model_dump(mode="json"), now.model_dump(mode="json"), "")
+    yield from _compare_values(dump_section(held), dump_section(now), "")
 
 
 def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:

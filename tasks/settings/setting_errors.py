@@ -12,7 +12,7 @@ from msgspec import NODEFAULT, Meta, ValidationError, convert
 from tasks.core.errors import SettingsError
 from tasks.core.text_formatting import find_nearest_word, format_did_you_mean, format_short_list
 from tasks.settings.schema import Settings
-from tasks.settings.values import PATTERN_HINTS, InvalidKeyError, Section, list_fields
+from tasks.settings.values import PATTERN_HINTS, InvalidKeyError, Section, StrictModel, list_fields
 from tasks.settings.yaml_tree import Leaf, Tree, YamlNumber
 
 KeyPath = tuple[Any, ...]
@@ -100,7 +100,7 @@ def _is_valid(value: Any, variant: Any) -> bool:
 
 
 def _find_section_problems(
-    values: Mapping[str, Any], section: type[Section], path: KeyPath
+    values: Mapping[str, Any], section: type[StrictModel], path: KeyPath
 ) -> Iterator[Problem]:
     types = get_type_hints(section, include_extras=True)
     fields = dict(list_fields(section))
@@ -132,7 +132,7 @@ def _list_variants(annotation: Any) -> list[Any]:
 
 
 def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+    return isinstance(annotation, type) and issubclass(annotation, StrictModel)
 
 
 def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str]:
@@ -146,7 +146,7 @@ def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str
             return _REMOVED_VALUES[value], ""
         patterns = (meta.pattern for variant in variants for meta in _list_constraints(variant))
         if pattern := next(filter(None, patterns), None):
-            return f"{shown} does not have the right form", PATTERN_HINTS[pattern]
+            return f"{shown} does not have the right form", PATTERN_HINTS.get(pattern, "")
     accepts_text = any(_describe_type(variant) == "a text" for variant in variants)
     if accepts_text and isinstance(value, YamlNumber | bool | int) and len(variants) == 1:
         kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"

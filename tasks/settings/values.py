@@ -160,8 +160,12 @@ class InvalidKeyError(ValueError):
         self.keys = keys
 
 
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A group of keys of the settings. Unknown keys are rejected.
+class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys in a file of the user. Unknown keys are rejected."""
+
+
+class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys of the settings.
 
     `checks` has a function for each key that needs more than a type. It is called with the value,
     each item of a list, or each name of a mapping. It returns the value to use, or raises
@@ -189,7 +193,7 @@ def _check_value(value: Any, check: Callable[[str], str], path: tuple[str | int,
         raise InvalidKeyError(path, str(error)) from error
 
 
-def list_fields(section: type[Section]) -> Iterator[tuple[str, Any]]:
+def list_fields(section: type[StrictModel]) -> Iterator[tuple[str, Any]]:
     """Yield each key of a section with its default, `msgspec.NODEFAULT` if it is required."""
     for field in structs.fields(section):
         if field.name == field.encode_name:  # not a hidden field
@@ -197,7 +201,7 @@ def list_fields(section: type[Section]) -> Iterator[tuple[str, Any]]:
             yield field.name, field.default_factory() if is_empty else field.default
 
 
-def dump_section(section: Section, *, with_defaults: bool = True) -> dict[str, Any]:
+def dump_section(section: StrictModel, *, with_defaults: bool = True) -> dict[str, Any]:
     """Return the keys and values of a section as plain data for JSON or YAML."""
     return {
         key: _dump_value(value, with_defaults)
@@ -207,8 +211,10 @@ def dump_section(section: Section, *, with_defaults: bool = True) -> dict[str, A
 
 
 def _dump_value(value: Any, with_defaults: bool) -> Any:
-    if isinstance(value, Section):
+    if isinstance(value, StrictModel):
         return dump_section(value, with_defaults=with_defaults)
     if isinstance(value, tuple):
         return [_dump_value(item, with_defaults) for item in value]
+    if isinstance(value, dict):
+        return {key: _dump_value(item, with_defaults) for key, item in value.items()}
     return value

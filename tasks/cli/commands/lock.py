@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from msgspec import structs
+
 from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
 from tasks.core.resolution import UnsatisfiableError
@@ -183,7 +185,7 @@ def _update_section(profile: opened.Profile, held: lock_file.LockSection) -> loc
     updates = dict(_find_new_commits(profile, held))
     extensions = {name: updates.get(name, locked) for name, locked in held.extensions.items()}
     torch = updates.get("", held.torch)
-    return held.model_copy(update={"torch": torch, "extensions": extensions})
+    return structs.replace(held, torch=torch, extensions=extensions)
 
 
 def _find_new_commits(
@@ -206,7 +208,7 @@ def _find_new_commits(
             )
             continue
         if locked.commit and commit not in ("", locked.commit):
-            yield name, locked.model_copy(update={"commit": commit, "submodules": {}})
+            yield name, structs.replace(locked, commit=commit, submodules={})
 
 
 def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
