@@ -7,21 +7,21 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from msgspec import Meta, ValidationError, convert, structs
 
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.lock import LOCK_NAME
 from tasks.settings import values
-from tasks.settings.setting_errors import find_key_location
-from tasks.settings.values import StrictModel
+from tasks.settings.setting_errors import find_key_location, find_problems
+from tasks.settings.values import StrictModel, dump_section
 from tasks.settings.yaml_tree import parse_yaml_tree, split_tree
 
-Sha256 = Annotated[str, Field(pattern=values.SHA256_PATTERN)]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-Packages = dict[Annotated[str, Field(pattern=values.SDIST_PATTERN)], tuple[Sha256, ...]]
+Sha256 = Annotated[str, Meta(pattern=values.SHA256_PATTERN)]
+Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}\Z")]
+Packages = dict[Annotated[str, Meta(pattern=values.SDIST_PATTERN)], tuple[Sha256, ...]]
 
 
-class LockedInputs(StrictModel):
+class LockedInputs(StrictModel, frozen=True):
     """The sources of torch, an extension or a companion package.
 
     One of git, sdist, wheel, tarball and path is set; a path has no pin. `requires` are the
@@ -31,20 +31,20 @@ class LockedInputs(StrictModel):
     git: str = ""
     ref: str = ""
     """The requested ref; `commit` is the commit that it resolved to."""
-    commit: Commit | Literal[""] = ""
+    commit: Annotated[str, Meta(pattern=r"^([0-9a-f]{40,64})?\Z")] = ""
     submodules: dict[str, Commit] = {}
     sdist: str = ""
     wheel: str = ""
     """The file name."""
     tarball: str = ""
     path: str = ""
-    sha256: Sha256 | Literal[""] = ""
+    sha256: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
     patches: tuple[Sha256, ...] = ()
     requires: Packages = {}
     packages: Packages = {}
 
 
-class LockSection(StrictModel):
+class LockSection(StrictModel, frozen=True):
     """The locked inputs of one profile.
 
     `python` is major and minor, `platform` system and machine; the locked files are for these.
@@ -70,7 +70,7 @@ def merge_kept_extensions(
     """Return the section `now` with the extensions `names` of `previous` that it lacks."""
     locked = previous.extensions if previous else {}
     retained = {name: inputs for name, inputs in locked.items() if name in names}
-    return now.model_copy(update={"extensions": {**retained, **now.extensions}})
+    return structs.replace(now, extensions={**retained, **now.extensions})
 
 
 _FILE_HEADER = f"""\
@@ -107,12 +107,11 @@ def parse_section(text: str, profile: str) -> LockSection | None:
     tree = parse_yaml_tree("\n" * number + section_text, LOCK_NAME)
     values, _ = split_tree(tree)
     try:
-        return LockSection.model_validate(values[profile])
+        return convert(values[profile], LockSection)
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        path = (profile, *(part for part in problem["loc"] if part != "[key]"))
-        message = f"{'.'.join(map(str, path))}: {problem['msg'].lower()}"
-        raise _build_lock_error(find_key_location(path, tree), message) from error
+        problem = next(find_problems(values[profile], LockSection, (profile,)))
+        message = f"{'.'.join(map(str, problem.keys))}: {problem.message}"
+        raise _build_lock_error(find_key_location(problem.keys, tree), message) from error
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
@@ -120,7 +119,7 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
     sections = {name: lines.rstrip() for name, (_, lines) in split_sections(text).items()}
     sections.pop(profile, None)
     if section:
-        fields = {profile: _strip_empty(section.model_dump(mode="json"))}
+        fields = {profile: _strip_empty(dump_section(section))}
         options: dict[str, Any] = {"sort_keys": True, "width": 10_000, "allow_unicode": True}
         rendered: str = yaml.dump(fields, Dumper=_LockDumper, **options)
         sections[profile] = rendered.rstrip()
@@ -157,7 +156,7 @@ def compare_sections(locked: LockSection, now: LockSection) -> Iterator[str]:
 
     Packages are compared by version, and by digest only if the versions are equal.
     """
-    yield from _compare_values(locked.model_dump(mode="json"), now.model_dump(mode="json"), "")
+    yield from _compare_values(dump_section(locked), dump_section(now), "")
 
 
 def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:

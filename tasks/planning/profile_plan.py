@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from msgspec import structs
+
 from tasks.core.errors import SettingsError
 from tasks.core.model import STAGE_VERBS, Host, Layout, Plan, Stage
 from tasks.core.resolution import Resolution
@@ -56,8 +58,8 @@ def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
     """Add the named mirrors' replacements to source.mirrors, whose entries take precedence."""
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
     mirrors = {**presets, **settings.source.mirrors}
-    source = settings.source.model_copy(update={"mirrors": mirrors})
-    return settings.model_copy(update={"source": source})
+    source = structs.replace(settings.source, mirrors=mirrors)
+    return structs.replace(settings, source=source)
 
 
 def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:

@@ -81,8 +81,8 @@ def _list_changes(trial: what_if.WhatIf) -> Iterator[CombinedChange]:
     if not find_source_reason(settings) and settings.torch.index == "auto":
         releases += list_nearest_releases(trial.knowledge, version)
     for release in releases:
-        torch = settings.torch.model_copy(update={"version": release.patch})
-        changed = replace(trial, settings=settings.model_copy(update={"torch": torch}))
+        torch = structs.replace(settings.torch, version=release.patch)
+        changed = replace(trial, settings=structs.replace(settings, torch=torch))
         patch = "" if release.patch == version else release.patch
         cudas = dict.fromkeys(("", "auto", *release.cudas_built))
         cudas.pop(settings.toolkit.version, None)

@@ -19,6 +19,7 @@ from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
+from tasks.settings.values import list_fields
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
@@ -94,7 +95,7 @@ def list_unused_setting_warnings(
             yield f"nothing reads {', '.join(unused)}: {reason}"
     for item in loaded.settings.extensions:
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
-        unused = [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.model_fields_set]
+        unused = [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]
         if unused:
             names, origin = ", ".join(unused), loaded.origin.get("extensions", "")
             yield f"nothing reads {names} of {item.name} ({origin}): its source is its {kind}"
@@ -143,7 +144,7 @@ def _find_origin(loaded: LoadedSettings, key: str) -> str:
     """Return where a value other than the default was set for this profile, "" if it was not."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
-    if getattr(values, name) == type(values).model_fields[name].default:
+    if getattr(values, name) == dict(list_fields(type(values)))[name]:
         return ""
     origins = (
         origin

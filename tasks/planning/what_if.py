@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Host, InstalledToolkit
 from tasks.core.resolution import Resolution
@@ -54,10 +56,10 @@ class WhatIf:
         A build needs a toolkit that is requested or that torch is published with.
         """
         changed = {
-            name: getattr(self.settings, name).model_copy(update=keys)
+            name: structs.replace(getattr(self.settings, name), **keys)
             for name, keys in sections.items()
         }
-        settings, host = self.settings.model_copy(update=changed), host or self.host
+        settings, host = structs.replace(self.settings, **changed), host or self.host
         try:
             resolution = self.attempt(settings, host, self.knowledge)
             cuda = resolution.cuda if resolution.strategy == "source" else None

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.settings.loaded_settings import LoadedSettings
-from tasks.settings.schema import Settings
-from tasks.settings.setting_errors import ENV_PREFIX
+from tasks.settings.schema import Settings, parse_settings
+from tasks.settings.setting_errors import ENV_PREFIX, explain_invalid_settings
 from tasks.settings.yaml_tree import (
     Leaf,
     Tree,
@@ -61,11 +61,9 @@ def load_settings(
 def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
     values, origin = split_tree(merged)
     try:
-        settings = Settings.model_validate(values)
+        settings = parse_settings(values)
     except ValidationError as error:
-        from tasks.settings.setting_errors import explain_validation_error  # noqa: PLC0415 - only for a mistake
-
-        raise explain_validation_error(error, merged) from error
+        raise explain_invalid_settings(values, merged, str(error)) from error
     _require_no_password(settings, origin)
     return LoadedSettings(profile, settings, origin, {**origin, **dict(list_item_origins(merged))})
 
@@ -119,6 +117,12 @@ def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tre
     return trees if local is None else [*trees, parse_yaml_tree(local, "config/local.yaml")]
 
 
+_SWITCH_WORDS = {
+    **dict.fromkeys(("1", "yes", "on", "y", "t"), "true"),
+    **dict.fromkeys(("0", "no", "off", "n", "f"), "false"),
+}
+
+
 def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
     tree: Tree = {}
     for name, text in sorted(environ.items()):
@@ -133,8 +137,17 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
             branch = step
         if leaf_key in branch:
             raise _create_duplicate_error(name)
-        branch[leaf_key] = parse_variable_value(text, name)
+        is_switch = isinstance(_find_default(*parents, leaf_key), bool)
+        value = _SWITCH_WORDS.get(text.lower(), text) if is_switch else text
+        branch[leaf_key] = parse_variable_value(value, name)
     return tree
+
+
+def _find_default(*keys: str) -> Any:
+    value: Any = Settings()
+    for key in keys:
+        value = getattr(value, key, None)
+    return value
 
 
 def _split_variable_name(name: str) -> list[str]:

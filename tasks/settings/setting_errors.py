@@ -1,45 +1,173 @@
-"""Turn pydantic's errors into one sentence: file and line, dotted key, the problem, and the fix."""
+"""Explain a wrong setting in one sentence: file and line, dotted key, the problem, and the fix."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from msgspec import NODEFAULT, Meta, ValidationError, convert
 
 from tasks.core.errors import SettingsError
 from tasks.core.text_formatting import find_nearest_word, format_did_you_mean, format_short_list
 from tasks.settings.schema import Settings
-from tasks.settings.values import PATTERN_HINTS, Section
+from tasks.settings.values import PATTERN_HINTS, InvalidKeyError, Section, StrictModel, list_fields
 from tasks.settings.yaml_tree import Leaf, Tree, YamlNumber
 
-ValidationProblem = Mapping[str, Any]  # one of pydantic's ErrorDetails
+KeyPath = tuple[Any, ...]
+
+_MAX_OTHER_PROBLEMS = 5  # that are named in addition to the first
+
+# Former names of keys that are too different from the current name to be guessed
+_RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
+_REMOVED_VALUES = {
+    "sccache-dist": "sccache-dist is no longer supported: set build.distribute: distcc or icecream "
+    "(docs/distribute.md)"
+}
 
 
-def describe_problem(
-    problem: ValidationProblem, alike: Sequence[ValidationProblem]
-) -> tuple[str, str]:
-    """Return what is wrong and what to write.
+@dataclass(frozen=True)
+class Problem:
+    """A wrong value, or a key that is unknown or missing. `keys` lead to it."""
 
-    `alike` has all problems of the same value: one for each accepted form.
+    keys: KeyPath
+    value: Any
+    message: str
+    hint: str = ""
+    is_unknown_key: bool = False
+
+
+def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
+    """Return the first problem of the values as a `SettingsError`; its hint lists the others.
+
+    `error` is the message if no problem is found.
     """
-    value = problem["input"]
-    match problem["type"]:
-        case "missing":
-            return "this key must be there", "add it"
-        case "value_error":
-            return str(problem["ctx"]["error"]), ""
-        case "string_pattern_mismatch":
-            return f"{format_yaml_value(value)} does not have the right form", PATTERN_HINTS[
-                problem["ctx"]["pattern"]
-            ]
+    problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
+    problem = _select_main_problem(problems)
+    message, hint = problem.message, problem.hint
+    if problem.is_unknown_key:
+        message, hint = _describe_unknown_key(problem.keys, find_key_location(problem.keys, tree))
+    other_keys = sorted(
+        f"{_join_key_path(other.keys)} ({find_key_location(other.keys, tree)})"
+        for other in problems
+        if other.keys != problem.keys
+    )
+    if other_keys:
+        other_problems = f"wrong as well: {format_short_list(other_keys, _MAX_OTHER_PROBLEMS)}"
+        hint = "; ".join(part for part in (hint, other_problems) if part)
+    return SettingsError(
+        f"{_join_key_path(problem.keys)}: {message}",
+        location=find_key_location(problem.keys, tree),
+        hint=hint,
+    )
+
+
+def _join_key_path(path: KeyPath) -> str:
+    return ".".join(map(str, path))
+
+
+def find_problems(value: Any, annotation: Any, path: KeyPath = ()) -> Iterator[Problem]:
+    """Yield each problem of a value and of the values inside it. `annotation` is its type."""
+    variants = _list_variants(annotation)
+    section = next((variant for variant in variants if _is_section(variant)), None)
+    if section and isinstance(value, Mapping):
+        yield from _find_section_problems(value, section, path)
+        return
+    for variant in variants:
+        match get_origin(variant), value:
+            case origin, list() | tuple() if origin is tuple and value:
+                for index, item in enumerate(value):
+                    yield from find_problems(item, get_args(variant)[0], (*path, index))
+                return
+            case origin, Mapping() if origin is dict:
+                key_type, value_type = get_args(variant)
+                for key, item in value.items():
+                    yield from find_problems(key, key_type, (*path, key))
+                    yield from find_problems(item, value_type, (*path, key))
+                return
+    accepts_none = type(None) in get_args(annotation)
+    if not (value is None and accepts_none) and not any(_is_valid(value, v) for v in variants):
+        yield Problem(path, value, *_describe_wrong_value(value, variants))
+
+
+def _is_valid(value: Any, variant: Any) -> bool:
+    try:
+        convert(value, variant, strict=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _find_section_problems(
+    values: Mapping[str, Any], section: type[StrictModel], path: KeyPath
+) -> Iterator[Problem]:
+    types = get_type_hints(section, include_extras=True)
+    fields = dict(list_fields(section))
+    problems: list[Problem] = []
+    for key, default in fields.items():
+        if key in values:
+            problems += find_problems(values[key], types[key], (*path, key))
+        elif default is NODEFAULT:
+            problems.append(Problem((*path, key), None, "this key must be there", "add it"))
+    problems += (
+        Problem((*path, key), values[key], "unknown key", is_unknown_key=True)
+        for key in values
+        if key not in fields
+    )
+    yield from problems
+    if not problems:
+        try:
+            convert(values, section, strict=False)
+        except ValidationError as error:
+            keys = error.__cause__.keys if isinstance(error.__cause__, InvalidKeyError) else ()
+            yield Problem((*path, *keys), None, str(error.__cause__ or error))
+
+
+def _list_variants(annotation: Any) -> list[Any]:
+    """Return the members of a union in their order, without None, or the annotation itself."""
+    if get_origin(annotation) in {Literal, Annotated, tuple, dict, None}:
+        return [annotation]
+    return [variant for variant in get_args(annotation) if variant is not type(None)]
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, StrictModel)
+
+
+def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str]:
+    """Return what is wrong and what to write."""
+    expected = f"write {' or '.join(dict.fromkeys(map(_describe_type, variants)))}"
+    shown = format_yaml_value(value)
     if value is None:
-        return "it has no value", f"{_format_expected_values(alike)}, or leave the key out"
-    if any(candidate["type"] == "string_type" for candidate in alike) and _is_scalar(value):
+        return "it has no value", f"{expected}, or leave the key out"
+    if isinstance(value, str):
+        if value in _REMOVED_VALUES:
+            return _REMOVED_VALUES[value], ""
+        patterns = (meta.pattern for variant in variants for meta in _list_constraints(variant))
+        if pattern := next(filter(None, patterns), None):
+            return f"{shown} does not have the right form", PATTERN_HINTS.get(pattern, "")
+    accepts_text = any(_describe_type(variant) == "a text" for variant in variants)
+    if accepts_text and isinstance(value, YamlNumber | bool | int) and len(variants) == 1:
         kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
-        return f"{format_yaml_value(value)} is {kind}", f'quote it: "{format_yaml_value(value)}"'
-    return f"{format_yaml_value(value)} is not accepted", _format_expected_values(alike)
+        return f"{shown} is {kind}", f'quote it: "{shown}"'
+    return f"{shown} is not accepted", expected
+
+
+def _list_constraints(annotation: Any) -> tuple[Any, ...]:
+    return tuple(part for part in get_args(annotation) if isinstance(part, Meta))
+
+
+def _describe_type(annotation: Any) -> str:
+    """Return what a value of this type looks like in YAML."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        *words, last = get_args(annotation)
+        return f"{', '.join(words)} or {last}" if words else str(last)
+    names = {str: "a text", bool: "true or false", int: "a whole number from 1"}
+    lists = 'a list: ["…"]' if get_origin(annotation) is tuple else "keys and values"
+    return names.get(annotation, lists)
 
 
 def format_yaml_value(value: Any) -> str:
@@ -58,32 +186,48 @@ def format_yaml_value(value: Any) -> str:
     return str(value)
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, YamlNumber | bool | int)
-
-
-def _format_expected_values(alike: Iterable[ValidationProblem]) -> str:
-    return (
-        "write "
-        f"{' or '.join(dict.fromkeys(_describe_expected_value(problem) for problem in alike))}"
+def _select_main_problem(problems: Sequence[Problem]) -> Problem:
+    """Return the problem to report first: of the first wrong key, the deepest."""
+    first = problems[0].keys[:2]
+    return max(
+        (problem for problem in problems if problem.keys[:2] == first),
+        key=lambda problem: (
+            isinstance(problem.value, YamlNumber),
+            problem.is_unknown_key,
+            len(problem.keys),
+        ),
     )
 
 
-def _describe_expected_value(problem: ValidationProblem) -> str:
-    kind = str(problem["type"])
-    limits = problem.get("ctx", {})
-    match kind.partition("_")[0]:
-        case "literal":
-            return str(limits["expected"]).replace("'", "")
-        case "tuple":
-            return 'a list: ["…"]'
-        case "int" | "greater":
-            return f"a whole number from {limits.get('ge', 1)}"
-        case "bool":
-            return "true or false"
-        case "model" | "dict":
-            return "keys and values"
-    return "a text"
+def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
+    if (
+        len(path) == 1
+        and where.upper().startswith(ENV_PREFIX)
+        and (nearest := find_nearest_variable(where))
+    ):
+        return "unknown key", f"did you mean {nearest}?"
+    known_keys = _list_known_keys(path[:-1])
+    current_name = _RENAMED_KEYS.get(path, str(path[-1]))
+    return (
+        f"unknown key{format_did_you_mean(current_name, known_keys)}",
+        f"known here: {', '.join(known_keys)}",
+    )
+
+
+def _list_known_keys(path: KeyPath) -> list[str]:
+    """Return the keys of the section that the path leads to, sorted."""
+    section: Any = Settings
+    for key in path:
+        if isinstance(key, str):
+            section = _find_section(get_type_hints(section, include_extras=True)[key])
+    return sorted(key for key, _ in list_fields(section))
+
+
+def _find_section(annotation: Any) -> Any:
+    """Return the section in the annotation of a key or of a list's items, None if it has none."""
+    if _is_section(annotation):
+        return annotation
+    return next(filter(None, map(_find_section, get_args(annotation))), None)
 
 
 ENV_PREFIX = "TORCHYARD__"
@@ -122,140 +266,14 @@ def find_nearest_variable(name: str) -> str:
 
 
 def _list_setting_variables() -> Iterator[str]:
-    for name, field in Settings.model_fields.items():
-        is_section = isinstance(field.default, Section)
-        keys = type(field.default).model_fields if is_section else ("",)
+    for name, default in list_fields(Settings):
+        keys = dict(list_fields(type(default))) if isinstance(default, Section) else ("",)
         yield from (f"{ENV_PREFIX}{name}__{key}".rstrip("_").upper() for key in keys)
 
 
 def _normalize_variable_name(name: str) -> str:
     """Return the name without the common prefix and with single underscores."""
     return re.sub(r"_+", "_", name.lower().removeprefix("torchyard")).strip("_")
-
-
-KeyPath = tuple[Any, ...]
-
-_MAX_OTHER_PROBLEMS = 5  # that are named in addition to the first
-
-# Former names of keys that are too different from the current name to be guessed
-_RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
-
-
-def explain_validation_error(error: ValidationError, tree: Tree) -> SettingsError:
-    """Return the first problem as a `SettingsError`; its hint lists the others."""
-    problems: Sequence[ValidationProblem] = error.errors(include_url=False)
-    problem = _select_main_problem(problems)
-    path = _find_key_path(problem)
-    if problem["type"] == "extra_forbidden":
-        message, hint = _describe_unknown_key(path, find_key_location(path, tree))
-    else:
-        message, hint = describe_problem(
-            problem, [candidate for candidate in problems if _find_key_path(candidate) == path]
-        )
-    if other_keys := [
-        _format_key_location(key, tree) for key in _find_wrong_keys(problems) if key != path
-    ]:
-        other_problems = (
-            f"wrong as well: {format_short_list(sorted(other_keys), _MAX_OTHER_PROBLEMS)}"
-        )
-        hint = "; ".join(part for part in (hint, other_problems) if part)
-    return SettingsError(
-        f"{_join_key_path(path)}: {message}", location=find_key_location(path, tree), hint=hint
-    )
-
-
-def _format_key_location(path: KeyPath, tree: Tree) -> str:
-    return f"{_join_key_path(path)} ({find_key_location(path, tree)})"
-
-
-def _join_key_path(path: KeyPath) -> str:
-    return ".".join(map(str, path))
-
-
-def _select_main_problem(problems: Sequence[ValidationProblem]) -> ValidationProblem:
-    """Return the problem to report first.
-
-    A value with several accepted forms fails each of them. The problem at the deepest key belongs
-    to the form that was meant.
-    """
-    first_path = problems[0]["loc"]
-    return max(
-        (problem for problem in problems if problem["loc"][:2] == first_path[:2]), key=_rank_problem
-    )
-
-
-def _rank_problem(problem: ValidationProblem) -> tuple[bool, bool, int]:
-    unknown_key = problem["type"] == "extra_forbidden"
-    return isinstance(problem.get("input"), YamlNumber), unknown_key, len(_find_key_path(problem))
-
-
-def _find_wrong_keys(problems: Sequence[ValidationProblem]) -> set[KeyPath]:
-    """Return the keys to fix; a list is left out if one of its items is wrong."""
-    paths = {_find_key_path(problem) for problem in problems}
-    return {
-        path
-        for path in paths
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in paths)
-    }
-
-
-def _find_key_path(problem: ValidationProblem) -> KeyPath:
-    subkeys = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of an `InvalidKeyError`
-    return (*(part for part in problem["loc"] if not _is_union_variant(part)), *subkeys)
-
-
-def _is_union_variant(part: Any) -> bool:
-    """Return True for a path part that pydantic adds for a member of a union.
-
-    Examples: "literal['auto']", "tuple[str, ...]".
-    """
-    return isinstance(part, str) and (
-        any(character in part for character in "[(")
-        or part in {"str", "int", "bool", "constrained-int"}
-    )
-
-
-def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
-    if (
-        len(path) == 1
-        and where.upper().startswith(ENV_PREFIX)
-        and (nearest := find_nearest_variable(where))
-    ):
-        return "unknown key", f"did you mean {nearest}?"
-    known_keys = _list_known_keys(path[:-1])
-    current_name = _RENAMED_KEYS.get(path, str(path[-1]))
-    return (
-        f"unknown key{format_did_you_mean(current_name, known_keys)}",
-        f"known here: {', '.join(known_keys)}",
-    )
-
-
-def _list_known_keys(path: KeyPath) -> list[str]:
-    model: type[BaseModel] = Settings
-    for part in path:
-        if isinstance(part, int):
-            continue
-        field = model.model_fields.get(part)
-        model = _find_section_model(field.annotation) if field else model
-    return sorted(model.model_fields)
-
-
-def _find_section_model(annotation: Any) -> type[BaseModel]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(
-        (
-            _find_section_model(arg)
-            for arg in get_args(annotation)
-            if arg is not Ellipsis and _has_model(arg)
-        ),
-        Settings,
-    )
-
-
-def _has_model(annotation: Any) -> bool:
-    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return is_model or any(_has_model(arg) for arg in get_args(annotation))
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:

@@ -18,23 +18,25 @@ from itertools import pairwise
 from typing import Any
 
 import yaml
+from msgspec import json as msgspec_json
 
 from tasks.core.canonical_json import format_canonical_json
 from tasks.settings import values
 from tasks.settings.schema import Settings
-from tasks.settings.values import Section
+from tasks.settings.values import Section, list_fields
 
 
 def render_json_schema() -> str:
     """Return the content of config/schema.json."""
-    schema = Settings.model_json_schema()
+    definitions = msgspec_json.schema(Settings)["$defs"]
     for model in _list_models(Section):
-        model_schema = schema if model is Settings else schema["$defs"][model.__name__]
-        for name, docstring in _read_field_docstrings(model):
-            model_schema["properties"][model.model_fields[name].alias or name]["description"] = (
-                docstring
-            )
-    schema = _normalize_schema_node(schema)
+        properties = definitions[model.__name__]["properties"]
+        docstrings = dict(_read_field_docstrings(model))
+        definitions[model.__name__]["properties"] = {
+            key: properties[key] | ({"description": docstrings[key]} if key in docstrings else {})
+            for key, _ in list_fields(model)
+        }
+    schema = _normalize_schema_node(definitions.pop("Settings") | {"$defs": definitions})
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "torchyard settings"
     return format_canonical_json(schema)
@@ -59,16 +61,16 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Join each description into one line, and reject names that match no pattern."""
-    if isinstance(node, list):
+    """Join each description into one line, and write the end of a pattern as JSON Schema does."""
+    if isinstance(node, list | tuple):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
         return node
     normalized = {key: _normalize_schema_node(value) for key, value in node.items()}
     if isinstance(normalized.get("description"), str):
         normalized["description"] = " ".join(normalized["description"].split())
-    if "patternProperties" in normalized:
-        normalized["additionalProperties"] = False
+    if isinstance(normalized.get("pattern"), str):
+        normalized["pattern"] = normalized["pattern"].replace(r"\Z", "$")
     return normalized
 
 
@@ -232,25 +234,20 @@ def render_settings_page() -> str:
 def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys that are not in a section."""
     yield "## Without a section\n\n"
-    for name, info in Settings.model_fields.items():
-        if not isinstance(info.default, Section):
+    for name, default in list_fields(Settings):
+        if not isinstance(default, Section):
             yield _render_key(name, schema["properties"][name], SETTING_EXAMPLES[name])
 
 
 def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
-    for name, info in Settings.model_fields.items():
-        if not isinstance(info.default, Section):
+    for name, default in list_fields(Settings):
+        if not isinstance(default, Section):
             continue
         section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
         yield f"## {name}\n\n{section['description']}\n\n"
-        for key in _list_section_fields(name):
+        for key, _ in list_fields(type(default)):
             dotted = f"{name}.{key}"
             yield _render_key(dotted, section["properties"][key], SETTING_EXAMPLES[dotted])
-
-
-def _list_section_fields(section: str) -> Iterator[str]:
-    """Yield the fields in the order of the model; the schema is sorted."""
-    yield from type(Settings.model_fields[section].default).model_fields
 
 
 def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -299,10 +296,11 @@ def _describe_type(described: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(map(_describe_type, described["anyOf"])))
     if "$ref" in described:
         return _MODEL_DESCRIPTIONS[described["$ref"].rpartition("/")[2]]
-    if "const" in described:
-        return f"`{described['const']}`"
+    if "enum" in described and len(described["enum"]) == 1:
+        return f"`{described['enum'][0]}`"
     if "enum" in described:
         return "one of " + ", ".join(f"`{word}`" for word in described["enum"])
     if described["type"] == "array":
         return f"list ({_describe_type(described['items'])})"
-    return _PATTERN_DESCRIPTIONS.get(described.get("pattern", ""), _TYPE_NAMES[described["type"]])
+    pattern = described.get("pattern", "").removesuffix("$") + r"\Z"
+    return _PATTERN_DESCRIPTIONS.get(pattern, _TYPE_NAMES[described["type"]])

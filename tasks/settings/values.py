@@ -1,38 +1,39 @@
-"""Define the types and validators of single setting values, and the base classes of sections."""
+"""Define the types and checks of single setting values, and the base class of sections."""
 
 import os
 import re
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from msgspec import NODEFAULT, Meta, Struct, structs
 
 from tasks.core.check_ids import CHECK_IDS
 from tasks.core.errors import is_secret_name
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.settings.cache_urls import find_url_mistake
 
-SHA256_PATTERN = r"^[0-9a-f]{64}$"
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-MODULE_PATTERN = r"^[A-Za-z_][\w.]*$"
-SWITCH_PATTERN = r"^(USE|BUILD)_[A-Z0-9_]+$"
-VARIABLE_PATTERN = r"^[A-Za-z_]\w*$"
-HEADER_PATTERN = r"^[\w./+-]+$"
-RELEASE_PATTERN = r"^\d+\.\d+\.\d+[a-z0-9.]*$"
-CUDA_PATTERN = r"^(auto|\d+\.\d+)$"
-PYTHON_PATTERN = r"^\d+\.\d+(\.\d+)?$"
-GPU_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*$"
-LOCAL_VERSION_PATTERN = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
-LOCAL_PART_PATTERN = r"^[a-z0-9]+(\.[a-z0-9]+)*$"
-SIZE_PATTERN = r"^(auto|[1-9]\d*[MGT])$"
+SHA256_PATTERN = r"^[0-9a-f]{64}\Z"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+MODULE_PATTERN = r"^[A-Za-z_][\w.]*\Z"
+SWITCH_PATTERN = r"^(USE|BUILD)_[A-Z0-9_]+\Z"
+VARIABLE_PATTERN = r"^[A-Za-z_]\w*\Z"
+HEADER_PATTERN = r"^[\w./+-]+\Z"
+RELEASE_PATTERN = r"^\d+\.\d+\.\d+[a-z0-9.]*\Z"
+CUDA_PATTERN = r"^(auto|\d+\.\d+)\Z"
+PYTHON_PATTERN = r"^\d+\.\d+(\.\d+)?\Z"
+GPU_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*\Z"
+LOCAL_VERSION_PATTERN = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)\Z"
+LOCAL_PART_PATTERN = r"^[a-z0-9]+(\.[a-z0-9]+)*\Z"
+SIZE_PATTERN = r"^(auto|[1-9]\d*[MGT])\Z"
 REMOTE_PATTERN = (  # after the |: attributes, as ccache calls them
     r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
-    r"(/[^\s|]*)?(\|\S+)?$"
+    r"(/[^\s|]*)?(\|\S+)?\Z"
 )
-HOST_PATTERN = r"^([A-Za-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?(/[1-9]\d{0,2})?(,lzo)?$"
-SDIST_PATTERN = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
+HOST_PATTERN = r"^([A-Za-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?(/[1-9]\d{0,2})?(,lzo)?\Z"
+SDIST_PATTERN = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+\Z"
 REQUIREMENT_PATTERN = (
     r"^[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+"
-    r"(\s*,\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+)*)?$"
+    r"(\s*,\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+)*)?\Z"
 )
 
 PATTERN_HINTS = {
@@ -58,38 +59,48 @@ PATTERN_HINTS = {
 }
 
 
-def _reject_option(text: str) -> str:
+expand_user = os.path.expanduser
+
+
+def reject_option(text: str) -> str:
     """Reject a ref or URL that begins with a dash, which a program would read as an option."""
     if text.startswith("-"):
         raise ValueError("must not start with '-'")
     return text
 
 
-def _check_git_url(text: str) -> str:
+def check_git_url(text: str) -> str:
+    """Return the URL, or raise `ValueError` if git would run a command for it."""
     if text.startswith("ext::") or "\n" in text:
         raise ValueError("this kind of git URL runs commands and is not accepted")
-    return _reject_option(text)
+    return reject_option(text)
 
 
-def _reject_torch(text: str) -> str:
+def reject_torch(text: str) -> str:
     """Reject torch in a package list: everything is built against the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
         raise ValueError("torch is that of this profile (torch.version), never a package beside it")
     return text
 
 
-UserPath = Annotated[str, AfterValidator(os.path.expanduser)]
-"""A file or folder; ~ is expanded to the user's home."""
-GitRef = Annotated[str, AfterValidator(_reject_option)]
-GitUrl = Annotated[str, AfterValidator(_check_git_url)]
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-ModuleName = Annotated[str, Field(pattern=MODULE_PATTERN)]
-Requirement = Annotated[str, Field(pattern=REQUIREMENT_PATTERN), AfterValidator(_reject_torch)]
+UserPath = str  # a file or folder; `expand_user` expands ~
+GitRef = str
+GitUrl = str
+Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+ModuleName = Annotated[str, Meta(pattern=MODULE_PATTERN)]
+Requirement = Annotated[str, Meta(pattern=REQUIREMENT_PATTERN)]
 CompanionName = Literal["torchvision", "torchaudio", "triton"]
-BuildSwitch = Annotated[str, Field(pattern=SWITCH_PATTERN)]
+BuildSwitch = Annotated[str, Meta(pattern=SWITCH_PATTERN)]
 
 
-def _reject_secret_name(name: str) -> str:
+def check_gpu_name(name: str) -> str:
+    """Return the name, or raise `ValueError` if it has characters that no GPU has."""
+    if not re.match(GPU_PATTERN, name):
+        raise ValueError(f'"{name}" does not have the right form: {PATTERN_HINTS[GPU_PATTERN]}')
+    return name
+
+
+def reject_secret_name(name: str) -> str:
     """Reject a variable with a secret name, because env is written to scripts and manifests."""
     if is_secret_name(name):
         raise ValueError(
@@ -99,45 +110,24 @@ def _reject_secret_name(name: str) -> str:
     return name
 
 
-def expand_extension_name(value: object) -> object:
-    """Expand the name of a known extension to a mapping."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-def _parse_off_word(value: object) -> object:
-    """Return "off" for False, because YAML parses an unquoted off as false."""
-    return "off" if value is False else value
-
-
-def _check_distributor(value: object) -> object:
-    if value == "sccache-dist":
-        raise ValueError(
-            "sccache-dist is no longer supported: set build.distribute: distcc or icecream "
-            "(docs/distribute.md)"
-        )
-    return _parse_off_word(value)
-
-
-def _check_cache_port(url: str) -> str:
+def check_cache_port(url: str) -> str:
+    """Return the URL of a remote cache, or raise `ValueError` for a wrong port or attribute."""
     if mistake := find_url_mistake(url):
         raise ValueError(mistake)
     return url
 
 
-def _require_known_check(name: str) -> str:
+def require_known_check(name: str) -> str:
+    """Return the name of a check of `doit doctor`, or raise `ValueError`."""
     if name not in CHECK_IDS:
         raise ValueError(f'there is no check "{name}"{format_did_you_mean(name, CHECK_IDS)}')
     return name
 
 
-DoctorCheckName = Annotated[
-    str, AfterValidator(_require_known_check), Field(json_schema_extra={"enum": list(CHECK_IDS)})
-]
-CacheMode = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_parse_off_word)]
-CacheUrl = Annotated[str, Field(pattern=REMOTE_PATTERN), AfterValidator(_check_cache_port)]
-DistributionMode = Annotated[
-    Literal["off", "distcc", "icecream"], BeforeValidator(_check_distributor)
-]
+DoctorCheckName = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_IDS)})]
+CacheMode = Literal["auto", "ccache", "sccache", "off"]
+CacheUrl = Annotated[str, Meta(pattern=REMOTE_PATTERN)]
+DistributionMode = Literal["off", "distcc", "icecream"]
 ValidationCheckName = Literal[
     "import",
     "version",
@@ -155,26 +145,76 @@ ValidationCheckName = Literal[
     "nccl",
     "extensions",
 ]
-VariableName = Annotated[str, Field(pattern=VARIABLE_PATTERN), AfterValidator(_reject_secret_name)]
+VariableName = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
 EnvironmentVariables = dict[VariableName, str]
 
 
-class StrictModel(BaseModel):
-    """A group of keys that rejects unknown keys, in the settings or in another file of the user."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Section(StrictModel):
-    """A group of keys of the settings."""
-
-
 class InvalidKeyError(ValueError):
-    """A problem that the validation of a whole section found in one of its keys.
+    """A value that has the right type and is still wrong.
 
-    `keys` are the keys below the section that lead to it.
+    `keys` are the keys and list positions below the section that lead to it.
     """
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
         super().__init__(why)
         self.keys = keys
+
+
+class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys in a file of the user. Unknown keys are rejected."""
+
+
+class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys of the settings.
+
+    `checks` has a function for each key that needs more than a type. It is called with the value,
+    each item of a list, or each name of a mapping. It returns the value to use, or raises
+    `ValueError`.
+    """
+
+    checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}
+
+    def __post_init__(self) -> None:
+        for key, check in self.checks.items():
+            structs.force_setattr(self, key, _check_value(getattr(self, key), check, (key,)))
+
+
+def _check_value(value: Any, check: Callable[[str], str], path: tuple[str | int, ...]) -> Any:
+    match value:
+        case None:
+            return None
+        case tuple():
+            return tuple(_check_value(item, check, (*path, i)) for i, item in enumerate(value))
+        case dict():
+            return {_check_value(name, check, (*path, name)): value[name] for name in value}
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidKeyError(path, str(error)) from error
+
+
+def list_fields(section: type[StrictModel]) -> Iterator[tuple[str, Any]]:
+    """Yield each key of a section with its default, `msgspec.NODEFAULT` if it is required."""
+    for field in structs.fields(section):
+        if field.name == field.encode_name:  # not a hidden field
+            is_empty = field.default is NODEFAULT and field.default_factory is not NODEFAULT
+            yield field.name, field.default_factory() if is_empty else field.default
+
+
+def dump_section(section: StrictModel, *, with_defaults: bool = True) -> dict[str, Any]:
+    """Return the keys and values of a section as plain data for JSON or YAML."""
+    return {
+        key: _dump_value(value, with_defaults)
+        for key, default in list_fields(type(section))
+        if (value := getattr(section, key)) != default or with_defaults
+    }
+
+
+def _dump_value(value: Any, with_defaults: bool) -> Any:
+    if isinstance(value, StrictModel):
+        return dump_section(value, with_defaults=with_defaults)
+    if isinstance(value, tuple):
+        return [_dump_value(item, with_defaults) for item in value]
+    if isinstance(value, dict):
+        return {key: _dump_value(item, with_defaults) for key, item in value.items()}
+    return value

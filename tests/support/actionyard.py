@@ -12,7 +12,7 @@ from typing import Any
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Arch, Interpreter, Layout
 from tasks.core.resolution import Resolution, ToolkitResolution
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.compile.model import CompileJob
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.env.model import CacheEnvironment, Environment
@@ -60,7 +60,7 @@ class Yard:
 
     def job(self, **build: object) -> CompileJob:
         """compile, with settings of `build`; two jobs where nothing else is asked for."""
-        settings = Settings.model_validate({"build": {"jobs": 2, **build}})
+        settings = parse_settings({"build": {"jobs": 2, **build}})
         flags = {name: str(int(bool(value))) for name, value in settings.build.flags.items()}
         variables = {**flags, **settings.build.env, "CMAKE_BUILD_TYPE": settings.build.type}
         self._publish("source", SourceTree(str(self.tree), "path", "", {}, "", ""))
@@ -72,7 +72,7 @@ class Yard:
     def extension(self, folder: Path, jobs: object = "auto", **env: str) -> ExtensionJob:
         """The extension in `folder`, with variables of its own."""
         listed = [{"name": "toy", "path": str(folder), "imports": ["toyext"], "env": env}]
-        settings = Settings.model_validate({"build": {"jobs": jobs}, "extensions": listed})
+        settings = parse_settings({"build": {"jobs": jobs}, "extensions": listed})
         self._publish("extension-env", self._environment({}))
         self._publish("cache-env", CacheEnvironment(CompilerCache(), {}, {}, {}))
         (asked,) = settings.extensions

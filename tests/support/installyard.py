@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Layout, Stage
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.install import run
@@ -90,7 +90,7 @@ class InstallYard:
     def job(self, into: str = "") -> InstallJob:
         self.index.mkdir(exist_ok=True)
         python = into or self.theirs.python
-        asked = Settings.model_validate({"install": {"into": python}})
+        asked = parse_settings({"install": {"into": python}})
         scripts = {"PATH": (str(environments.find_scripts_folder(self.theirs.folder)),)}
         env = Environment(set={}, prepend=scripts, unset=(), separator=os.pathsep)
         manifests.write_manifest(self.layout.compute_manifest_path("extension-env"), env)

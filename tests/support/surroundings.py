@@ -23,7 +23,7 @@ from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import Profile
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.loaded_settings import LoadedSettings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tests.support.checkout import KNOWLEDGE
 
 WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
@@ -121,7 +121,7 @@ WINDOWS = replace(
 
 def profile_on(s: HostFacts, **asked: Any) -> Profile:
     """A profile that opens on that machine; it compiles an extension unless it says otherwise."""
-    settings = Settings.model_validate({"extensions": [EXTENSION], **asked})
+    settings = parse_settings({"extensions": [EXTENSION], **asked})
     layout = build_layout(s.root, "mine", settings)
     choice, plan = make_plan(settings, s.host, KNOWLEDGE, layout)
     return Profile(LoadedSettings("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)

@@ -7,6 +7,8 @@ from __future__ import annotations
 from pathlib import PureWindowsPath
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest, MsvcEnvironment, Program
 from tasks.core.model import Stage
 from tasks.planning.profile_plan import build_layout, make_plan
@@ -48,7 +50,7 @@ BASE = {"PATH": "C:\\Windows\\System32;C:\\Windows", "TEMP": "C:\\T", "SYSTEMROO
 def stages(profile: str, **changes: Any) -> dict[str, Stage]:
     """The plan of a shipped profile by the names of its stages; `changes` are settings."""
     settings = load_settings(ROOT / "config", profile, {}).settings
-    settings = settings.model_copy(update=changes)
+    settings = structs.replace(settings, **changes)
     layout = build_layout(CHECKOUT, profile, settings)
     plan = make_plan(settings, WINDOWS_HOST, KNOWLEDGE, layout)[1]
     return {stage.name: stage for stage in (*plan.stages, plan.validate)}

@@ -11,7 +11,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.settings.layers_io import load_settings
 from tasks.settings.matrix_entries import expand_matrix
-from tasks.settings.schema import Matrix
+from tasks.settings.schema import parse_settings
 from tests.support.checkout import write
 from tests.support.rows import each_row
 
@@ -19,7 +19,7 @@ TWO = {"torch": ["2.15.0", "2.14.1"], "python": ["3.12", "3.13"]}
 
 
 def names(**matrix: Any) -> list[str]:
-    return list(expand_matrix(Matrix.model_validate(matrix)))
+    return list(expand_matrix(parse_settings({"matrix": matrix}).matrix))
 
 
 def test_every_combination_has_a_name_in_the_order_of_the_axes() -> None:

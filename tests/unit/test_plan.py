@@ -15,7 +15,7 @@ from tasks.core.model import Host, Plan, Stage, System
 from tasks.core.resolution import Resolution
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.layers_io import list_profiles, load_settings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -45,7 +45,7 @@ def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Resolutio
 
 
 def plan_of(on: Host, **asked: Any) -> Plan:
-    return planned(on, Settings.model_validate(asked))[1]
+    return planned(on, parse_settings(asked))[1]
 
 
 def names(plan: Plan) -> list[str]:
@@ -261,7 +261,7 @@ def inputs_far() -> dict[str, Any]:
 
 
 def test_a_card_that_goes_and_a_driver_change_nothing_where_targets_are_named() -> None:
-    asked = Settings.model_validate({"target": {"gpus": ["12.0"]}})
+    asked = parse_settings({"target": {"gpus": ["12.0"]}})
     assert planned(host(), asked)[1] == planned(host(H200), asked)[1]
 
 

@@ -14,7 +14,7 @@ from tasks.core.resolution import Resolution
 from tasks.knowledge.arch_lists import parse_extension_archs, parse_torch_cmake_archs
 from tasks.knowledge.cuda_toolkits import require_toolkit
 from tasks.planning.profile_plan import make_plan
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import ArchLists, EnvJob
 from tests.support.checkout import HOST, KNOWLEDGE
 from tests.support.rows import each_row
@@ -44,9 +44,7 @@ def planned(
         "toolkit": {"version": cuda},
         "extensions": [EXTENSION] * extended,
     }
-    return make_plan(
-        Settings.model_validate(asked), replace(EVERYTHING, machine=machine), KNOWLEDGE, LAYOUT
-    )
+    return make_plan(parse_settings(asked), replace(EVERYTHING, machine=machine), KNOWLEDGE, LAYOUT)
 
 
 def archs_of(plan: Plan) -> ArchLists:

@@ -15,7 +15,7 @@ from tasks.cli.session import open_session
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_environment_io import (
     locate_build_requirements,
     prepare_build,
@@ -111,7 +111,7 @@ def test_a_build_requirement_that_brings_a_torch_ends_the_build(
     monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
-    asked = Settings.model_validate({"extensions": [extension]})
+    asked = parse_settings({"extensions": [extension]})
     layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
     job = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     none = Program("", "")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from msgspec import structs
+
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
 from tasks.core.model import Gpu, Host, Strategy
 from tasks.core.text_formatting import format_did_you_mean, format_rough_duration
@@ -225,9 +227,9 @@ class InitFacts:
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
         """Return the three strategies for these GPUs, with the profile's other settings."""
-        target = self.settings.target.model_copy(update={"gpus": gpus})
-        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
-        settings = self.settings.model_copy(update={"target": target, "torch": torch})
+        target = structs.replace(self.settings.target, gpus=gpus)
+        torch = structs.replace(self.settings.torch, strategy="auto")
+        settings = structs.replace(self.settings, target=target, torch=torch)
         return compare_strategies(settings, self.host, self.knowledge)
 
     def _name_gpu(self, gpu: Gpu) -> str:

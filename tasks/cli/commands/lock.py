@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Literal
 
+from msgspec import structs
+
 from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
 from tasks.core.resolution import UnsatisfiableError
@@ -119,7 +121,7 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
         updates = dict(_find_new_commits(profile, locked))
         torch = updates.get("", locked.torch)
         extensions = {name: updates.get(name, one) for name, one in locked.extensions.items()}
-        section = locked.model_copy(update={"torch": torch, "extensions": extensions})
+        section = structs.replace(locked, torch=torch, extensions=extensions)
     else:
         section = _collect_built_section(profile, locked)
     differences = list(lock_file.compare_sections(locked, section)) if locked else []
@@ -188,7 +190,7 @@ def _find_new_commits(
             print_warning(f"{name} is optional; its entry in {LOCK_NAME} is kept: {error.message}")
             continue
         if locked.commit and commit not in ("", locked.commit):
-            yield name, locked.model_copy(update={"commit": commit, "submodules": {}})
+            yield name, structs.replace(locked, commit=commit, submodules={})
 
 
 def _format_lock_counts(section: lock_file.LockSection) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
@@ -34,7 +36,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
         _complete_extension(extension, knowledge) for extension in settings.extensions
     )
     _require_distinct(settings.companions, extensions, knowledge)
-    return settings.model_copy(update={"extensions": extensions})
+    return structs.replace(settings, extensions=extensions)
 
 
 def find_extension_fact(
@@ -117,13 +119,13 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
         known_keys |= {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
         known_keys["subdirectory"] = fact.subdirectory or None
     missing_keys = {
-        key: value for key, value in known_keys.items() if key not in extension.model_fields_set
+        key: value for key, value in known_keys.items() if key not in extension.set_keys
     }
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
-    completed = extension.model_copy(update={**missing_keys, "includes": includes})
+    completed = structs.replace(extension, **{**missing_keys, "includes": includes})
     kinds = {"ref": "git", "submodules": "git", "sha256": "sdist"}
     for key, kind in kinds.items():
-        if key in extension.model_fields_set and not getattr(completed, kind):
+        if key in extension.set_keys and not getattr(completed, kind):
             source = completed.sdist or completed.git or completed.path
             raise SettingsError(
                 f"{key} does not apply to {source}, the source of {extension.name}",

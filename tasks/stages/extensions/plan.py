@@ -16,6 +16,7 @@ from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
 from tasks.settings import compile_workers
 from tasks.settings.schema import Extension, Settings
+from tasks.settings.values import dump_section
 from tasks.stages.companions import resolve_companions
 from tasks.stages.extensions.known_extensions import find_extension_fact, is_known_source
 from tasks.stages.extensions.model import ExtensionJob
@@ -268,7 +269,7 @@ def _build_settings_job(
         log=layout.logs / f"extension-{extension.name}.log",
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,
-        settings_entry=extension.model_dump(mode="json", exclude_defaults=True),
+        settings_entry=dump_section(extension, with_defaults=False),
         cache_remote=settings.build.cache_remote or "",
         workers=compile_workers.build_distribution_settings(
             settings.build.distribute, settings.build.hosts, layout.build

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
 from packaging.version import Version
 
 from tasks.core.errors import SettingsError
@@ -155,10 +156,10 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
             location=str(file),
             hint="set torch.version to the release that this tree is based on",
         )
-    torch = settings.torch.model_copy(update={"version": tree_version.public})
+    torch = structs.replace(settings.torch, version=tree_version.public)
     return replace(
         loaded,
-        settings=settings.model_copy(update={"torch": torch}),
+        settings=structs.replace(settings, torch=torch),
         origin={**loaded.origin, _VERSION_KEY: str(file)},
     )
 

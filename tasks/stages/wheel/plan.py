@@ -11,6 +11,7 @@ from tasks.core.resolution import Resolution, should_use_cuda_packages
 from tasks.knowledge import Knowledge
 from tasks.knowledge.torch_releases import find_release
 from tasks.settings.schema import Settings
+from tasks.settings.values import dump_section
 from tasks.stages.wheel.model import AbiReadOptions, BuiltJob, ExistingJob, PrebuiltJob
 
 RECIPE = 3
@@ -74,7 +75,13 @@ _FINGERPRINT_FIELDS = (
     "backend", "python", "folder", "version",
 )  # fmt: skip
 
-_RECORDED_SECTIONS = {"python", "target", "toolkit", "torch", "source", "build", "wheel"}
+
+def _dump_recorded_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that the wheel records: those that decide its content."""
+    sections = dump_section(settings)
+    del sections["source"]["mirrors"]
+    recorded = ("python", "target", "toolkit", "torch", "source", "build", "wheel")
+    return {name: sections[name] for name in recorded}
 
 
 def _build_prebuilt_job(
@@ -129,9 +136,7 @@ def _build_source_job(
         compiled=layout.compute_manifest_path("compile"),
         log=layout.logs / "wheel.log",
         wheel=layout.compute_manifest_path("wheel"),
-        settings=settings.model_dump(
-            mode="json", include=_RECORDED_SECTIONS, exclude={"source": {"mirrors"}}
-        ),
+        settings=_dump_recorded_settings(settings),
         targets=choice.targets,
         by_packages=should_use_cuda_packages(choice, settings.wheel.cuda),
     )

@@ -30,7 +30,7 @@ from tasks.settings.cache_urls import (
     parse_cache_address,
 )
 from tasks.settings.layers_io import load_settings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.compile import run as compile_action
 from tasks.stages.compile.build_folder_decision import FolderDecision
 from tasks.stages.compile.run import CompileStatistics
@@ -374,7 +374,7 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
 
 def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     layout = Layout(folder, "p", folder / "wheelhouse")
-    asked = Settings.model_validate({"extensions": [{"name": "toy", "path": str(folder)}]})
+    asked = parse_settings({"extensions": [{"name": "toy", "path": str(folder)}]})
     job: ExtensionJob = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     caching = CacheEnvironment(CCACHE, {}, {}, {})
     manifests.write_manifest(folder / "caching.json", caching)

@@ -7,12 +7,12 @@ from pathlib import PurePosixPath
 
 from tasks.core.model import Stage
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.settings.settings_page import SETTING_EXAMPLES
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
-SETTINGS = Settings.model_validate(
+SETTINGS = parse_settings(
     {
         "torch": {"strategy": "source"},
         "extensions": [{"name": "NAME", "path": "mine"}],

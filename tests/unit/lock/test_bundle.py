@@ -23,7 +23,7 @@ from tasks.lock.bundle_manifest import (
 )
 from tasks.lock.opened_profile_io import load_pinned_plan
 from tasks.lock.plan_pinning import identify_platform
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import environments, files, git, manifests
 from tasks.system.network import download, network_access
@@ -229,7 +229,7 @@ def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
     bundle = replace(BUNDLE, python="3.4", platform=platform)
     manifests.write_manifest(tmp_path / MANIFEST_NAME, bundle)
     layout = Layout(tmp_path, "mine", tmp_path / "wheels")
-    asked = Settings.model_validate({"offline": str(tmp_path), "extensions": ["simple-knn"]})
+    asked = parse_settings({"offline": str(tmp_path), "extensions": ["simple-knn"]})
     extension = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
     with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as told:
         load_pinned_plan(asked, layout, CHOICE, Plan((), extension, ()))
@@ -323,7 +323,7 @@ def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Pat
 
 def test_a_plan_is_redirected_whatever_opens_its_urls(tmp_path: Path) -> None:
     url = "https://me:secret@git.example/a"
-    asked = Settings.model_validate(
+    asked = parse_settings(
         {"extensions": [{"name": "a", "git": url}], "source": {"mirrors": {"https://x/": "/y/"}}}
     )
     stage = plan_extension(

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from tasks.core.model import Host, Interpreter, Plan
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection
 from tasks.lock.plan_pinning import pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 
 ROOT = Path(__file__).parents[3]
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"))
@@ -45,7 +47,7 @@ HELD = LockSection(
 
 def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
     """Without the lock, and with it."""
-    settings = Settings.model_validate({**ASKED, **asked})
+    settings = parse_settings({**ASKED, **asked})
     layout = build_layout(Path("/yard"), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
     return plan, pin_plan(plan, held, choice)
@@ -77,7 +79,7 @@ def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
 
 
 def test_another_torch_is_said_and_the_rest_is_taken() -> None:
-    older = HELD.model_copy(update={"release": "2.14.1"})
+    older = structs.replace(HELD, release="2.14.1")
     assert told(held=older) == ["torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"]
     _, plan = plans(held=older)
     assert job(plan, "wheel").locked_sha256 == ""
@@ -85,8 +87,8 @@ def test_another_torch_is_said_and_the_rest_is_taken() -> None:
 
 
 def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
-    made = HELD.torch.model_copy(update={"wheel": "torch-2.15.0+cu132.sm90-py3-none-any.whl"})
-    held = HELD.model_copy(update={"torch": made})
+    made = structs.replace(HELD.torch, wheel="torch-2.15.0+cu132.sm90-py3-none-any.whl")
+    held = structs.replace(HELD, torch=made)
     for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
         torch = {"strategy": "prebuilt", "local": local}
         assert not told(held=held, torch=torch)
@@ -100,8 +102,8 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
 
 
 def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
-    made = HELD.torch.model_copy(update={"wheel": "torch.whl"})
-    assert told(held=HELD.model_copy(update={"torch": made})) == [
+    made = structs.replace(HELD.torch, wheel="torch.whl")
+    assert told(held=structs.replace(HELD, torch=made)) == [
         "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
     ]
 
@@ -127,7 +129,7 @@ def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said(
 
 
 def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
-    old = HELD.model_copy(update={"packages": {**HELD.packages, "cmake==3.0": (DIGEST,)}})
+    old = structs.replace(HELD, packages={**HELD.packages, "cmake==3.0": (DIGEST,)})
     del old.packages["cmake==3.31.6"]
     (line,) = told(held=old)
     assert line.startswith("cmake 3.0 is locked, but cmake")
@@ -138,7 +140,7 @@ def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
 def test_a_source_tree_is_held_at_its_commit() -> None:
     git = "https://github.com/pytorch/pytorch.git"
     made = LockedInputs(git=git, ref="v2.15.0", commit=COMMIT)
-    held = HELD.model_copy(update={"strategy": "source", "torch": made})
+    held = structs.replace(HELD, strategy="source", torch=made)
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)
     assert job(plan, "source").checkout_ref == COMMIT

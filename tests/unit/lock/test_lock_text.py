@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tasks.core.errors import SettingsError
 from tasks.lock.lock_file import (
@@ -53,7 +54,7 @@ def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
     ("old", "new", "told"),
     [
         ("commit: '" + "1" * 40, "commit: 'main", "mine.extensions.toy.commit"),
-        ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: extra inputs"),
+        ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: unknown key"),
         ("python: '3.12'", "python: 3.12", "mine.python"),
         ("python: '3.12'", "python: &a '3.12'\n  b: *a", "alias"),
         ("  release: 2.15.0\n", "", "mine.release: field required"),
@@ -75,7 +76,7 @@ def test_differences_name_versions_commits_and_digests() -> None:
         "new": LockedInputs(path="new"),
     }
     packages = {"numpy==2.4.0": (OTHER,), "pip==25.3": (OTHER,)}
-    now = SECTION.model_copy(update={"extensions": extensions, "packages": packages})
+    now = structs.replace(SECTION, extensions=extensions, packages=packages)
     assert list(compare_sections(SECTION, SECTION)) == []
     assert list(compare_sections(SECTION, now)) == [
         "extensions.mine: locked, but not built",
@@ -87,7 +88,7 @@ def test_differences_name_versions_commits_and_digests() -> None:
 
 
 def test_what_is_locked_of_an_extension_that_was_left_out_stays() -> None:
-    now = SECTION.model_copy(update={"extensions": {"mine": LockedInputs(path="elsewhere")}})
+    now = structs.replace(SECTION, extensions={"mine": LockedInputs(path="elsewhere")})
     kept = merge_kept_extensions(now, SECTION, {"toy"})
     assert kept.extensions == {
         "toy": SECTION.extensions["toy"],

@@ -17,7 +17,7 @@ from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, InstalledToolkit, System
 from tasks.planning.resolve import resolve_settings, resolve_without_suggestions
 from tasks.planning.what_if import is_known_bad
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
 
 Given = dict[str, Any]
@@ -73,7 +73,7 @@ def sampled(count: int) -> Iterator[tuple[Given, Host]]:
 
 def plans(asked: Given, on: Host) -> bool:
     """Whether it is planned, and not known to fail."""
-    settings = Settings.model_validate(asked)
+    settings = parse_settings(asked)
     try:
         choice = resolve_without_suggestions(settings, on, KNOWLEDGE)
     except TorchyardError:
@@ -153,7 +153,7 @@ def any_combination(asked: Given, on: Host) -> bool:
 def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(asked: Given, on: Host) -> None:
     told = ""
     try:
-        resolve_settings(Settings.model_validate(asked), on, KNOWLEDGE)
+        resolve_settings(parse_settings(asked), on, KNOWLEDGE)
     except SettingsError as error:
         told = error.hint
     if not told:

@@ -9,7 +9,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Stage
 from tasks.planning.resolve import resolve_settings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.companions import Companion, resolve_companions
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
@@ -22,7 +22,7 @@ CUDA_13 = {"toolkit": {"provider": "pypi", "version": "13.0"}}
 
 
 def of(on: Host, *names: str, **asked: Any) -> tuple[Companion, ...]:
-    settings = Settings.model_validate({"companions": list(names), **asked})
+    settings = parse_settings({"companions": list(names), **asked})
     return resolve_companions(settings, resolve_settings(settings, on, KNOWLEDGE), KNOWLEDGE)
 
 
@@ -60,7 +60,7 @@ def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
 def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
     on = host(python=python_of(release))
     asked = prebuilt(release.patch)
-    settings = Settings.model_validate({"companions": ["torchvision"], **asked})
+    settings = parse_settings({"companions": ["torchvision"], **asked})
     index = resolve_settings(settings, on, KNOWLEDGE).index
     vision, triton = of(on, "torchvision", "triton", **asked)
     assert (vision.strategy, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
@@ -302,14 +302,14 @@ def test_validate_looks_at_them_and_only_at_those_that_have_a_stage() -> None:
 def test_what_is_built_needs_compilers_and_git() -> None:
     asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     on = there("2.6.0", "13.0")
-    settings = Settings.model_validate({**asked, **CUDA_13, "companions": ["torchvision"]})
+    settings = parse_settings({**asked, **CUDA_13, "companions": ["torchvision"]})
     assert resolve_settings(settings, on, KNOWLEDGE).needs_compiler
     deps = plan_of(on, **asked, **CUDA_13, companions=["torchvision"]).stages[0]
     assert deps.job.git_needed == "to fetch the extension torchvision"
     official = there("2.6.0+cu126", "12.6")
     asked["target"] = {"gpus": []}
     assert not resolve_settings(
-        Settings.model_validate({**asked, "companions": ["torchvision"]}), official, KNOWLEDGE
+        parse_settings({**asked, "companions": ["torchvision"]}), official, KNOWLEDGE
     ).needs_compiler
 
 

@@ -12,7 +12,7 @@ from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, 
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.planning.resolve import resolve_settings
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -35,7 +35,7 @@ def host(
 
 
 def chosen(on: Host, **asked: Any) -> Resolution:
-    return resolve_settings(Settings.model_validate(asked), on, KNOWLEDGE)
+    return resolve_settings(parse_settings(asked), on, KNOWLEDGE)
 
 
 def refused(on: Host, **asked: Any) -> str:
@@ -257,8 +257,8 @@ def test_targets_of_two_eras_are_built_apart() -> None:
 
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch is 5.0; "
-        "for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
+        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch "
+        "is 5.0; for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
     )
 
 

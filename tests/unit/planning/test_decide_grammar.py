@@ -44,8 +44,8 @@ def test_a_torch_too_old_for_the_arch_is_told_with_one_that_builds_for_it() -> N
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     asked = {"torch": {"version": "2.6.0"}, "extensions": [SMOKE]}
     assert refused(host(toolkits=(cuda_128,)), **asked) == (
-        "target.gpus: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
-        "for a build, torch 2.6.0 builds no extensions for 12.0: no smoke\n"
+        "target.gpus: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch "
+        "is 9.0; for a build, torch 2.6.0 builds no extensions for 12.0: no smoke\n"
         '  → set torch.version: "2.8.0": PyPI\'s torch 2.8.0 (CUDA 12.8) holds sm_120'
     )
 

@@ -25,7 +25,7 @@ from tasks.knowledge.known_problems import find_known_bad
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import format_wheel_alternatives, list_suggestions
 from tasks.planning.what_if import is_known_bad
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
 
@@ -59,7 +59,7 @@ ALL_TOOLKITS = tuple(InstalledToolkit(f"/cuda-{cuda}", f"{cuda}.1") for cuda in 
 def asking(torch: str, gpus: list[str], strategy: str, **more: Any) -> Settings:
     """A Python that the release has wheels for is `python_of`."""
     given = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}, **more}
-    return Settings.model_validate(given)
+    return parse_settings(given)
 
 
 def python_of(torch: str) -> str:
@@ -78,14 +78,14 @@ def tried(settings: Settings, on: Host) -> tuple[Resolution | None, str]:
 def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
     torch: dict[str, Any], told: str
 ) -> None:
-    asked = Settings.model_validate({"torch": torch, "target": {"gpus": ["12.0"]}})
+    asked = parse_settings({"torch": torch, "target": {"gpus": ["12.0"]}})
     on = host(toolkits=ALL_TOOLKITS)
     assert format_wheel_alternatives(asked, on, KNOWLEDGE, resolve_without_suggestions) == told
     for advice in told.split("; or "):
         keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
         changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
         again = {"torch": {**torch, **changed}, "target": {"gpus": ["12.0"]}}
-        choice, refused = tried(Settings.model_validate(again), on)
+        choice, refused = tried(parse_settings(again), on)
         assert choice, refused
 
 
@@ -146,7 +146,7 @@ def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -
 def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
     cards = (Gpu("NVIDIA GeForce GT 710", "3.5"), Gpu("NVIDIA GeForce RTX 5090", "12.0"))
     on = replace(host(python="3.12.1"), gpus=cards)
-    settings = Settings.model_validate({"extensions": [SMOKE]})
+    settings = parse_settings({"extensions": [SMOKE]})
     with pytest.raises(TorchyardError):
         resolve_without_suggestions(settings, on, KNOWLEDGE)
     told = {
@@ -261,5 +261,5 @@ def test_a_refusal_always_says_what_to_do(torch: str) -> None:
     on = host(python=python_of(torch))
     for gpu in PLAIN:
         asked = {"torch": {"version": torch}, "target": {"gpus": [gpu]}, "extensions": [SMOKE]}
-        if tried(Settings.model_validate(asked), on)[0] is None:
+        if tried(parse_settings(asked), on)[0] is None:
             assert "\n  → " in refused(on, **asked)

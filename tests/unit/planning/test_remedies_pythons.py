@@ -7,7 +7,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import list_suggestions
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tests.unit.planning.test_decide import KNOWLEDGE, host, refused
 
 
@@ -39,7 +39,7 @@ def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() ->
     for minor, found in KNOWLEDGE.releases.items():
         for python in found.python:
             given = {"torch": {"version": found.patch}, "target": {"gpus": ["12.0", "7.0"]}}
-            settings, on = Settings.model_validate(given), host(python=f"{python}.1")
+            settings, on = parse_settings(given), host(python=f"{python}.1")
             try:
                 resolve_without_suggestions(settings, on, KNOWLEDGE)
             except SettingsError:

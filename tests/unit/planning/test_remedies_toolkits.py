@@ -13,7 +13,7 @@ from tasks.core.model import InstalledToolkit
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import list_suggestions
 from tasks.planning.what_if import is_known_bad
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
@@ -106,7 +106,7 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list
     ):
         on = host(toolkits=(own(f"{version}.1"),))
         given = {"torch": {"strategy": strategy, "version": torch}, "target": {"gpus": [card]}}
-        settings = Settings.model_validate({**given, **at_path(), **more})
+        settings = parse_settings({**given, **at_path(), **more})
         try:
             resolve_without_suggestions(settings, on, KNOWLEDGE)
         except SettingsError:

@@ -8,16 +8,13 @@ from tasks.core.model import Host
 from tasks.knowledge.costs import Cost, estimate_cost
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
 
 def told(on: Host, **asked: Any) -> dict[str, StrategyOption]:
-    return {
-        way.strategy: way
-        for way in compare_strategies(Settings.model_validate(asked), on, KNOWLEDGE)
-    }
+    return {way.strategy: way for way in compare_strategies(parse_settings(asked), on, KNOWLEDGE)}
 
 
 def everywhere(cost: Cost) -> tuple[int, int]:

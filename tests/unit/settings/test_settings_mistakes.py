@@ -120,7 +120,8 @@ def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
         ("validation: {only: import}", ('1: validation.only: "import" is not accepted\n'
          '  → write all or a list: ["…"]')),
         ("extensions: a", '1: extensions: "a" is not accepted\n  → write a list: ["…"]'),
-        ("extensions: [5]", "1: extensions.0: 5 is not accepted\n  → write keys and values"),
+        ("extensions: [5]", ("1: extensions.0: 5 is not accepted\n"
+         "  → write a text or keys and values")),
         ("companions: [torchtext]", ('1: companions.0: "torchtext" is not accepted\n'
          "  → write torchvision, torchaudio or triton")),
         ("companions: [triton, triton]", '1: companions: the name "triton" is used twice'),
@@ -195,9 +196,9 @@ def test_only_plain_yaml_is_read(tmp_path: Path, text: str | bytes, message: str
         ("{name: a, git: https://x.org/a, ref: --all}",
          "extensions.0.ref: must not start with '-'"),
         ("{name: a, path: y, subdirectory: ../z}",
-         "extensions.0: subdirectory must lie inside the source"),
+         "extensions.0: subdirectory must be a path inside the source"),
         ("{name: a, path: y, subdirectory: /z}",
-         "extensions.0: subdirectory must lie inside the source"),
+         "extensions.0: subdirectory must be a path inside the source"),
         ("{name: a, path: x}, {name: a, path: y}", 'extensions: the name "a" is used twice'),
     ],
 )  # fmt: skip

@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel
-
 from tasks.core.model import Host, InstalledToolkit
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
-from tasks.settings.schema import Extension, Settings
+from tasks.settings.schema import Extension, Settings, parse_settings
 from tasks.settings.settings_page import (
     EXTENSION_EXAMPLES,
     SETTING_EXAMPLES,
     build_example_extension,
     render_settings_page,
 )
+from tasks.settings.values import Section, list_fields
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
@@ -40,9 +39,9 @@ BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-def sections() -> dict[str, type[BaseModel]]:
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
-    return {name: type(value) for name, value in defaults.items() if isinstance(value, BaseModel)}
+def sections() -> dict[str, type[Section]]:
+    defaults = dict(list_fields(Settings))
+    return {name: type(value) for name, value in defaults.items() if isinstance(value, Section)}
 
 
 def test_the_page_is_fresh() -> None:
@@ -51,26 +50,28 @@ def test_the_page_is_fresh() -> None:
 
 
 def test_every_key_of_the_model_has_an_example() -> None:
-    plain = Settings.model_fields.keys() - sections().keys()
-    dotted = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
+    plain = dict(list_fields(Settings)).keys() - sections().keys()
+    dotted = {
+        f"{name}.{key}" for name, model in sections().items() for key, _ in list_fields(model)
+    }
     assert SETTING_EXAMPLES.keys() == plain | dotted
-    assert EXTENSION_EXAMPLES.keys() == Extension.model_fields.keys()
+    assert EXTENSION_EXAMPLES.keys() == dict(list_fields(Extension)).keys()
 
 
 @each_row("dotted", SETTING_EXAMPLES)
 def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
-    changed = Settings.model_validate(with_value({}, dotted))
+    changed = parse_settings(with_value({}, dotted))
     assert changed != Settings()
 
 
 @each_row("key", EXTENSION_EXAMPLES)
 def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
-    assert Settings.model_validate({"extensions": [build_example_extension(key)]}).extensions
+    assert parse_settings({"extensions": [build_example_extension(key)]}).extensions
 
 
 def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     """What doit compares of each stage, in one value for all extensions."""
-    made = Settings.model_validate(settings)
+    made = parse_settings(settings)
     layout = build_layout(PurePosixPath("/yard"), "mine", made)
     _, plan = make_plan(made, host, KNOWLEDGE, layout)
     found: dict[str, Any] = {}

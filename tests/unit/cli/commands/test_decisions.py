@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tasks.cli.decisions import (
     CostEstimate,
@@ -20,7 +21,7 @@ from tasks.cli.decisions import (
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Host, InstalledToolkit, Interpreter
 from tasks.lock.opened_profile_io import Profile
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
 from tests.support.checkout import HOST, opened, write
 
@@ -74,8 +75,8 @@ def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
 def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yard: Path) -> None:
     own = profile(yard)
     assert "into" not in told(own)
-    install = own.loaded.settings.install.model_copy(update={"into": "/gs/bin/python"})
-    settings = own.loaded.settings.model_copy(update={"install": install})
+    install = structs.replace(own.loaded.settings.install, into="/gs/bin/python")
+    settings = structs.replace(own.loaded.settings, install=install)
     into = told(replace(own, loaded=replace(own.loaded, settings=settings)))["into"]
     assert into.startswith("/gs/bin/python: ")
     assert "doit restore" in into
@@ -138,7 +139,7 @@ def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
 def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None:
     opened = profile(yard)
     remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
-    settings = Settings.model_validate(remote)
+    settings = parse_settings(remote)
     here = replace(opened, loaded=replace(opened.loaded, settings=settings))
     found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     through = "shared through redis://***@cache.lab:6379"

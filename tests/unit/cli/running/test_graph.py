@@ -137,9 +137,7 @@ def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
 
 def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
     def no_torch() -> None:
-        raise TorchyardError(
-            "profile trial has no torch yet", hint="doit build profile=trial"
-        )
+        raise TorchyardError("profile trial has no torch yet", hint="doit build profile=trial")
 
     bench.acts["validate"] = no_torch
     assert bench.doit("validate") == 1

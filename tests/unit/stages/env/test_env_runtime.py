@@ -16,7 +16,7 @@ import pytest
 
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.deps_model import CompilerCache, CudaHome, MsvcEnvironment
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.environment_variables import resolve_runtime_environment
 from tasks.stages.env.model import Environment
 from tasks.stages.env.plan import plan
@@ -91,7 +91,7 @@ def test_what_a_person_wrote_into_runtime_env_wins_and_empty_is_unset_on_windows
 
 
 def stage(runtime: Mapping[str, Any], **changes: Any) -> Any:
-    asked = Settings.model_validate({"runtime": runtime})
+    asked = parse_settings({"runtime": runtime})
     return plan(asked, LAYOUT, choice(**changes), KNOWLEDGE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest
 from tasks.core.errors import SettingsError
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.env.environment_variables import resolve_environments, resolve_runtime_environment
 from tasks.stages.env.plan import plan
 from tasks.stages.env.variable_reasons import SET_REASONS
@@ -22,7 +22,7 @@ __all__ = ["shipped"]
 
 
 def refused(system: str, section: str, variables: dict[str, str]) -> SettingsError:
-    asked = Settings.model_validate({section: {"env": variables}})
+    asked = parse_settings({section: {"env": variables}})
     with pytest.raises(SettingsError) as caught:
         plan(asked, LAYOUT, choice(system=system), KNOWLEDGE)
     return caught.value
@@ -60,18 +60,18 @@ def test_two_names_that_are_one_on_windows_are_refused_there() -> None:
         "build.env.LIB",
         "Lib and LIB are the same variable on Windows",
     )
-    asked = Settings.model_validate({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
+    asked = parse_settings({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
     assert plan(asked, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
 
 
 def test_names_are_in_capitals_on_windows_as_python_has_them() -> None:
-    asked = Settings.model_validate({"runtime": {"env": {"Device": "auto"}}})
+    asked = parse_settings({"runtime": {"env": {"Device": "auto"}}})
     found = plan(asked, LAYOUT, choice(system="windows"), KNOWLEDGE)
     assert found.job.runtime == {"DEVICE": "auto"}
 
 
 def test_lines_are_no_matter_where_no_cmd_reads_them() -> None:
-    asked = Settings.model_validate({"runtime": {"env": {"V_A": "a\nb" * 9000}}})
+    asked = parse_settings({"runtime": {"env": {"V_A": "a\nb" * 9000}}})
     plan(asked, LAYOUT, choice(), KNOWLEDGE)
 
 

@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_sources_io import (
     fetch_source,
     resolve_wheel_requirement,
@@ -61,7 +61,7 @@ def job(folder: Path, tree: Path) -> ExtensionJob:
         layout.compute_manifest_path("source"), SourceTree(str(tree), "path", "", {}, "", "")
     )
     choice = replace(CHOICE, torch="2.16.0a0")
-    (stage,) = plan_extensions(Settings.model_validate(asked), layout, choice, KNOWLEDGE)
+    (stage,) = plan_extensions(parse_settings(asked), layout, choice, KNOWLEDGE)
     assert isinstance(stage.job, ExtensionJob)
     return replace(stage.job, knowledge=ROOT / "config" / "knowledge")
 

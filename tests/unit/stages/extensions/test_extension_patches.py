@@ -10,7 +10,7 @@ import pytest
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_checks_io import check_extensions
 from tasks.stages.extensions.extension_sources_io import fetch_source
 from tasks.stages.extensions.model import ExtensionJob
@@ -63,7 +63,7 @@ def job(folder: Path, *patches: str, git: bool = False) -> ExtensionJob:
     for name, text in zip(names, patches, strict=True):
         (folder / name).write_text(text, encoding="utf-8")
     listed = [{"name": "toy", **place, "patches": names}]
-    settings = Settings.model_validate({"extensions": listed})
+    settings = parse_settings({"extensions": listed})
     check_extensions(settings, folder)
     layout = Layout(folder, "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
@@ -126,7 +126,7 @@ def test_a_patch_that_is_not_there_is_refused_at_load(tmp_path: Path) -> None:
     make_extension(tmp_path / "toy")
     listed = [{"name": "toy", "path": "toy", "patches": ["gone.patch"]}]
     with pytest.raises(TorchyardError) as told:
-        check_extensions(Settings.model_validate({"extensions": listed}), tmp_path)
+        check_extensions(parse_settings({"extensions": listed}), tmp_path)
     assert str(told.value) == (
         f"extensions.0 (toy).patches: the patch {tmp_path / 'gone.patch'} does not exist\n"
         "  → correct the path"
@@ -136,12 +136,12 @@ def test_a_patch_that_is_not_there_is_refused_at_load(tmp_path: Path) -> None:
 def test_a_patch_is_among_what_the_stage_depends_on(tmp_path: Path) -> None:
     made = job(tmp_path, FIRST)
     settings = {"extensions": [{"name": "toy", "path": "toy", "patches": ["0.patch"]}]}
-    asked = Settings.model_validate(settings)
+    asked = parse_settings(settings)
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
     stage = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
     assert set(made.patches) <= set(stage.inputs)
     assert stage.fingerprint["patches"] == [str(tmp_path / "0.patch")]
-    bare = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
+    bare = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
     assert (
         "patches"
         not in plan_extension(bare.extensions[0], bare, layout, CHOICE, KNOWLEDGE).fingerprint

@@ -14,7 +14,7 @@ import pytest
 from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch, Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_code_io import (
     build_missing_code_error,
     needs_device_code,
@@ -31,7 +31,7 @@ RECORDED = {"toy/_C.so": "", "toy/__init__.py": ""}
 
 
 def job(folder: Path, target: Arch) -> ExtensionJob:
-    settings = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
+    settings = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
     choice = replace(CHOICE, torch="2.15.0", targets=(target,))
     layout = Layout(folder, "p", folder / "wheelhouse")
     made = plan_extension(settings.extensions[0], settings, layout, choice, KNOWLEDGE).job

@@ -18,7 +18,7 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import FetchError, TorchyardError
 from tasks.core.model import Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions import extension_sources_io
 from tasks.stages.extensions import run as action
@@ -100,7 +100,7 @@ def test_a_folder_without_git_is_named_by_what_it_holds(tmp_path: Path) -> None:
 
 
 def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
-    settings = Settings.model_validate({"extensions": [{"name": "toy", **asked}]})
+    settings = parse_settings({"extensions": [{"name": "toy", **asked}]})
     layout = Layout(folder, "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
     job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
@@ -129,7 +129,7 @@ def ready(folder: Path, **listed: Any) -> ExtensionJob:
     """The job of an extension with that entry, and what it reads."""
     layout = Layout(folder, "p", folder / "wheelhouse")
     asked = complete_extensions(
-        Settings.model_validate({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
+        parse_settings({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
     )
     job: ExtensionJob = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     job = replace(job, knowledge=ROOT / "config" / "knowledge")

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import CacheEnvironment
 from tasks.stages.extensions.extension_environment_io import (
     add_reproducible_flags,
@@ -41,7 +41,7 @@ def safe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
     listed = [{"name": "toy", "path": "toy", "env": env}]
-    settings = Settings.model_validate({"build": {"jobs": jobs}, "extensions": listed})
+    settings = parse_settings({"build": {"jobs": jobs}, "extensions": listed})
     layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
     job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(job, ExtensionJob)

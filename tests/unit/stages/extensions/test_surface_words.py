@@ -13,7 +13,7 @@ from tasks.cli.commands.explain import explain_stages
 from tasks.cli.running import rebuild_reason
 from tasks.core.model import Layout, Plan, Stage
 from tasks.runlog import stage_record_io
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages import abi_fingerprint_store_io
 from tasks.stages.extensions.explain_changes import find_abi_differences
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
@@ -86,7 +86,7 @@ def test_what_follows_from_another_release_goes_without_saying() -> None:
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     """An extension that was built for the surface BEFORE, and its record."""
-    listed = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
+    listed = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
     found = plan_extension(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
     for path in found.inputs:

@@ -15,7 +15,7 @@ import pytest
 from tasks.cli.session import open_session
 from tasks.core.errors import SettingsError
 from tasks.core.model import Interpreter, Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.install.target_interpreter_io import (
     InterpreterInfo,
     check_install_target,
@@ -41,7 +41,7 @@ def refused(
     root: Path, into: str, ours: Collection[str] = (), python: str = sys.executable
 ) -> SettingsError:
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
-    settings = Settings.model_validate({"install": {"into": into}})
+    settings = parse_settings({"install": {"into": into}})
     with pytest.raises(SettingsError) as told:
         check_install_target(settings, Layout(root, "p", root), choice, ours)
     assert told.value.location == "install.into"
@@ -54,7 +54,7 @@ def python_of(venv: Path) -> str:
 
 
 def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
-    settings = Settings.model_validate({"install": {"into": python_of(venvs["one"])}})
+    settings = parse_settings({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
     check_install_target(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
@@ -104,7 +104,7 @@ def test_a_path_starts_at_the_checkout_and_home_is_understood(
     assert find_interpreter("./env/bin/python", tmp_path) == place
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    into = Settings.model_validate({"install": {"into": "~/env/bin/python"}}).install.into
+    into = parse_settings({"install": {"into": "~/env/bin/python"}}).install.into
     assert into == str(tmp_path / "env" / "bin" / "python").replace("\\", "/")
 
 
@@ -122,7 +122,7 @@ def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_take
     told = refused(tmp_path, "python", ours=[folder])
     assert told.message.endswith("the Python that runs doit")
     assert python in told.hint
-    settings = Settings.model_validate({"install": {"into": python}})
+    settings = parse_settings({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
 

@@ -10,7 +10,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Interpreter, Layout, Stage
 from tasks.core.resolution import Resolution, ToolkitResolution
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.source.plan import plan
 from tasks.stages.source.source_checks_io import check_source_settings
@@ -32,7 +32,7 @@ CHOICE = Resolution(
 
 
 def settings(**source: Any) -> Settings:
-    return Settings.model_validate({"source": source})
+    return parse_settings({"source": source})
 
 
 def stage(**source: Any) -> Stage:
@@ -79,7 +79,7 @@ def test_ref_is_no_input_of_a_folder() -> None:
 
 def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
     def inputs(**build: Any) -> Any:
-        return plan_compile(Settings.model_validate({"build": build}), LAYOUT, CHOICE).fingerprint
+        return plan_compile(parse_settings({"build": build}), LAYOUT, CHOICE).fingerprint
 
     assert inputs(jobs=3) == inputs()
     for change in ({"flags": {"USE_MPI": False}}, {"target": "c10"}, {"type": "Debug"}):
@@ -105,7 +105,7 @@ def test_sources_that_nothing_reads_may_be_away(tmp_path: Path, strategy: str) -
     """They stand in local.yaml for the other profiles: a disk that is not mounted."""
     source = {"path": "nothing", "patches": ["nothing.patch"]}
     check_source_settings(
-        Settings.model_validate({"torch": {"strategy": strategy}, "source": source}), tmp_path
+        parse_settings({"torch": {"strategy": strategy}, "source": source}), tmp_path
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import Layout, Stage, ValidationResult
 from tasks.runlog import stage_record_io
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate.model import SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
@@ -261,7 +261,7 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
         "validation": {"only": ["matmul", "import"], "timeout": 5},
     }
     built = Stage("extensions:a", "extensions", "", SimpleNamespace(name="a"), {}, ())
-    stage = plan(Settings.model_validate(given), LAYOUT, PREBUILT, (built,))
+    stage = plan(parse_settings(given), LAYOUT, PREBUILT, (built,))
     assert stage.uptodate_check == "always"
     assert stage.outputs == (LAYOUT.compute_manifest_path("validate"),)
     assert stage.extra_outputs == (LAYOUT.build / "validate.xml",)
@@ -273,4 +273,4 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
 
 def test_the_checks_that_exist_are_those_of_the_settings() -> None:
     given = {"validation": {"only": list(CHECKS)}}
-    assert plan(Settings.model_validate(given), LAYOUT, PREBUILT, ()).job.checks == CHECKS
+    assert plan(parse_settings(given), LAYOUT, PREBUILT, ()).job.checks == CHECKS

@@ -11,7 +11,7 @@ import pytest
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import MissingCodeError
 from tasks.core.model import Arch, Layout
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.wheel import run
 from tasks.stages.wheel.model import PrebuiltJob
 from tasks.stages.wheel.plan import plan
@@ -29,7 +29,7 @@ NONE = Program("", "")
 def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
     """The job for torch 2.15.9 out of a folder of wheels, for CUDA 13.2."""
     files.create_owned_folder(folder / "build" / "p")
-    settings = Settings.model_validate({"torch": {"index": str(folder / "index")}})
+    settings = parse_settings({"torch": {"index": str(folder / "index")}})
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
     job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
     assert isinstance(job, PrebuiltJob)

@@ -14,7 +14,7 @@ from tasks.core.errors import BadArtifactError, SettingsError
 from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
-from tasks.settings.schema import Settings
+from tasks.settings.schema import parse_settings
 from tasks.stages.source.model import SourceTree
 from tasks.stages.wheel.model import AbiReadOptions
 from tasks.stages.wheel.plan import plan
@@ -39,7 +39,7 @@ TREE = SourceTree("/src", "git", "1a2b3c4d5e6f", {}, "", "abcdef0123456789")
 
 
 def stage(choice: Resolution = CHOICE, **asked: Any) -> Stage:
-    return plan(Settings.model_validate(asked), LAYOUT, choice, KNOWLEDGE)
+    return plan(parse_settings(asked), LAYOUT, choice, KNOWLEDGE)
 
 
 def version(asked: str = "auto", choice: Resolution = CHOICE, tree: SourceTree = TREE) -> str:
