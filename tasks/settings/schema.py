@@ -34,7 +34,7 @@ from tasks.settings.values import (
 )
 
 
-class Build(Section):
+class Build(Section, frozen=True):
     """How a source build is compiled."""
 
     type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
@@ -100,7 +100,7 @@ class Build(Section):
             raise InvalidKeyError(*mistake)
 
 
-class Smoke(Section):
+class Smoke(Section, frozen=True):
     """A check of an installed extension."""
 
     script: UserPath
@@ -111,7 +111,7 @@ class Smoke(Section):
     checks = {"script": expand_user}
 
 
-class Extension(Section):
+class Extension(Section, frozen=True):
     """A CUDA or C++ extension of torch, built against the torch of this profile. A name of
     docs/knowledge.md is enough; every key that is set goes before what is known of it, in `env`
     variable by variable.
@@ -204,7 +204,7 @@ def _wrap_single_name(names: Any) -> Any:
     return (names,) if isinstance(names, str) else names
 
 
-class MatrixCombination(Section):
+class MatrixCombination(Section, frozen=True):
     """Values of some axes."""
 
     torch: TorchVersion | None = None
@@ -225,7 +225,7 @@ class MatrixCombination(Section):
             raise ValueError("name a value of torch, python, cuda or gpus")
 
 
-class Matrix(Section):
+class Matrix(Section, frozen=True):
     """Every combination of these is built by itself, with the rest of the profile as it is: `doit
     matrix`. An axis without values leaves its key alone.
     """
@@ -252,7 +252,7 @@ class Matrix(Section):
         structs.force_setattr(self, "gpus", tuple(map(_wrap_single_name, self.gpus)))
 
 
-class Target(Section):
+class Target(Section, frozen=True):
     """What the machine code is for."""
 
     gpus: Literal["auto"] | tuple[str, ...] = "auto"
@@ -263,7 +263,7 @@ class Target(Section):
     """Also keep PTX of the newest target, which later cards can compile at load."""
 
 
-class Toolkit(Section):
+class Toolkit(Section, frozen=True):
     """The CUDA toolkit that compiles torch or the extensions."""
 
     provider: Literal["auto", "system", "pypi", "path"] = "auto"
@@ -278,7 +278,7 @@ class Toolkit(Section):
     checks = {"path": expand_user}
 
 
-class Torch(Section):
+class Torch(Section, frozen=True):
     """Which torch, and which of the three ways to it."""
 
     strategy: Literal["auto", "source", "prebuilt", "existing"] = "auto"
@@ -298,7 +298,7 @@ class Torch(Section):
     checks = {"index": expand_user}
 
 
-class Source(Section):
+class Source(Section, frozen=True):
     """PyTorch's own tree. The most local of path, tarball and git that is set is used."""
 
     git: GitUrl | None = "https://github.com/pytorch/pytorch.git"
@@ -327,7 +327,7 @@ class Source(Section):
     }
 
 
-class Runtime(Section):
+class Runtime(Section, frozen=True):
     """What programs run with under `build/PROFILE/run`."""
 
     env: EnvironmentVariables = {}
@@ -338,7 +338,7 @@ class Runtime(Section):
     checks = {"env": values.reject_secret_name}
 
 
-class Wheel(Section):
+class Wheel(Section, frozen=True):
     """What is made of the build."""
 
     local_version: Annotated[str, Meta(pattern=values.LOCAL_VERSION_PATTERN)] = "auto"
@@ -352,7 +352,7 @@ class Wheel(Section):
     checks = {"wheelhouse": expand_user}
 
 
-class Install(Section):
+class Install(Section, frozen=True):
     """What becomes of the wheels once they are made."""
 
     into: UserPath | None = None
@@ -368,7 +368,7 @@ class Install(Section):
     checks = {"into": expand_user}
 
 
-class Publish(Section):
+class Publish(Section, frozen=True):
     """The package index that `doit publish` puts the wheels on."""
 
     dest: str | None = None
@@ -381,7 +381,7 @@ class Publish(Section):
     """
 
 
-class Validation(Section):
+class Validation(Section, frozen=True):
     """What `doit validate` looks at."""
 
     only: Literal["all"] | Annotated[tuple[ValidationCheckName, ...], Meta(min_length=1)] = "all"
@@ -392,7 +392,7 @@ class Validation(Section):
     """Seconds after which a check that hangs has failed."""
 
 
-class Doctor(Section):
+class Doctor(Section, frozen=True):
     """What `doit doctor`, and a build before it starts, look at."""
 
     ignore: tuple[DoctorCheckName, ...] = ()
@@ -401,7 +401,7 @@ class Doctor(Section):
     checks = {"ignore": values.require_known_check}
 
 
-class Notify(Section):
+class Notify(Section, frozen=True):
     """Who is told when a build has finished or failed."""
 
     bell: bool = True
@@ -419,7 +419,7 @@ def _require_distinct(key: str, names: Iterable[str]) -> None:
             raise InvalidKeyError((key,), f'the name "{name}" is used twice')
 
 
-class Settings(Section):
+class Settings(Section, frozen=True):
     """Everything that can be asked for."""
 
     python: str = "auto"

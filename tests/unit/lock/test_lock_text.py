@@ -57,7 +57,7 @@ def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
         ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: unknown key"),
         ("python: '3.12'", "python: 3.12", "mine.python"),
         ("python: '3.12'", "python: &a '3.12'\n  b: *a", "alias"),
-        ("  release: 2.15.0\n", "", "mine.release: field required"),
+        ("  release: 2.15.0\n", "", "mine.release: this key must be there"),
         ("  platform", "<<<<<<< HEAD\n  platform", "does not begin a section"),
     ],
 )

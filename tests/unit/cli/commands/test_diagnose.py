@@ -89,7 +89,7 @@ def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a.cpp:7:1: error: expected ';'\n", "not known"),
+        ("a.cpp:7:1: error: expected ';'\n", "unknown"),
         ("[1/1] Linking a.so\n", "this log contains no known error"),
         (
             "FileNotFoundError: [WinError 3] x: 'C:\\third_party\\a'",
