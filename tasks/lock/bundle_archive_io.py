@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
 
-from pydantic import TypeAdapter, ValidationError
-
 from tasks.core.errors import (
     BadArtifactError,
     NotOwnedError,
@@ -50,8 +48,8 @@ class VerifiedFiles:
 def read_bundle(place: Path) -> Bundle:
     """Read the manifest of a bundle, a folder or a tar. Raises `SettingsError`."""
     try:
-        bundle: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
-    except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
+        bundle = manifests.parse_json(_read_manifest(place), Bundle)
+    except (OSError, KeyError, tarfile.TarError, ValueError) as error:
         path_hint = "correct the path"
         if place.exists():
             path_hint = f"set offline to a tar or to a folder with {MANIFEST_NAME}"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.stages.wheel.model import AbiDetails
-from tasks.system import files
+from tasks.system import files, manifests
 
 _MAX_STORED = 5  # about 2 MB each for a torch with CUDA
 _PARTS_SUFFIX = ".json.gz"
@@ -40,12 +40,10 @@ def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
 
 def read_stored_parts(folder: PurePath, name: str) -> AbiDetails | None:
     """Return the parts of a fingerprint, or None if they are not stored or cannot be read."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only where a fingerprint changed
-
     try:
         text = gzip.decompress(_resolve_parts_path(folder, name).read_bytes())
-        return TypeAdapter(AbiDetails).validate_json(text)
-    except (OSError, EOFError, zlib.error, ValidationError):
+        return manifests.parse_json(text, AbiDetails)
+    except (OSError, EOFError, zlib.error, ValueError):
         return None
 
 

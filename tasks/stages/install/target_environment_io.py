@@ -10,13 +10,12 @@ from pathlib import Path, PurePath
 
 import packaging
 from packaging.utils import canonicalize_name
-from pydantic import TypeAdapter, ValidationError
 
 from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command
 from tasks.stages.install import environment_report_io
 from tasks.stages.install.target_interpreter_io import SETTING_KEY
-from tasks.system import shell
+from tasks.system import manifests, shell
 
 _QUERY_TIMEOUT = 120.0  # seconds: there may be thousands of packages on a cold disk
 
@@ -108,12 +107,9 @@ def query_environment(python: PurePath) -> TargetEnvironment:
     prefix = environment_report_io.OUTPUT_PREFIX
     report = next((line for line in output.splitlines() if line.startswith(prefix)), "")
     try:
-        info = _INFO_ADAPTER.validate_json(report.removeprefix(prefix))
-    except ValidationError as error:
+        info = manifests.parse_json(report.removeprefix(prefix), EnvironmentInfo)
+    except ValueError as error:
         raise TorchyardError(
             f"{python} did not print its installed packages as JSON", location=location
         ) from error
     return TargetEnvironment(str(python), info)
-
-
-_INFO_ADAPTER: TypeAdapter[EnvironmentInfo] = TypeAdapter(EnvironmentInfo)

@@ -52,25 +52,25 @@ def test_a_withdrawn_manifest_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problems"),
+    "content",
     [
-        (b"", 1),
-        (b'{"version": "2', 1),
-        (b"\xff\xfe", 1),
-        (b"[]", 1),
-        (b'{"version": 2, "archs": [], "at": "/x", "notes": {}}', 1),
-        (b'{"version": "2.15.0"}', 3),
+        b"",
+        b'{"version": "2',
+        b"\xff\xfe",
+        b"[]",
+        b'{"version": 2, "archs": [], "at": "/x", "notes": {}}',
+        b'{"version": "2.15.0"}',
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_told_with_the_way_on(
-    tmp_path: Path, content: bytes, problems: int
+    tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "wheel.json"
     path.write_bytes(content)
     with pytest.raises(TorchyardError) as told:
         manifests.read_manifest(path, Outcome)
     assert str(told.value) == (
-        f"{path}: this manifest cannot be read ({problems} problems)\n"
+        f"{path}: this manifest cannot be read\n"
         "  → remove this file, then run doit build to create wheel again"
     )
 
