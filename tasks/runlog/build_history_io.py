@@ -34,6 +34,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
         ]
         yield {**run, "objects": objects, "killed": []}
     latest = dict.fromkeys(reversed([one["output"] for run in older for one in run["objects"]]))
+    facts: dict[str, Mapping[str, float]]
     facts = {"seconds": collect_costs(older), "peak_mib": collect_peaks(older)}
     yield {
         "when": older[-1].get("when", ""),
@@ -62,14 +63,11 @@ class NinjaLogEntry:
 
 
 def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
-    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory.
-
-    An unreadable log is only a warning: it must not hide why a build failed.
-    """
+    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory."""
     path = Path(folder) / ".ninja_log"
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    except OSError as error:
+    except OSError as error:  # must not hide why a build failed
         print_warning(f"cannot read {path}: {error.strerror}")
         return {}
     return dict(_parse_ninja_log(text.splitlines()))

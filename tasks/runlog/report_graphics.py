@@ -1,8 +1,4 @@
-"""Lay out the stage graph and the build timeline of a report.
-
-Each stage is a row with a slot for its line. A stage keeps its slot until the last stage that reads
-its outputs.
-"""
+"""Lay out the stage graph and the build timeline of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One stage of the graph.
+    """One stage of the graph, with a slot for its line until the last stage that reads its outputs.
 
     `rail` is its slot. `after` are the slots of the stages it depends on, `through` the slots that
     pass its row. `down` is True if another stage depends on it. `nearest` are the names of its

@@ -20,11 +20,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> Mapping[str, str]:
-    """Return the outcome of each stage.
-
-    A stage without an end in the record is "unfinished". A stage that did not run is "up to date",
-    or "not reached" if a stage that it depends on failed.
-    """
+    """Return the outcome of each stage: also "unfinished", "up to date" and "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):
@@ -92,26 +88,23 @@ def _format_gpu(gpu: Any) -> str:
 def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
     """Yield each failed stage with its error and diagnosis, in reading order."""
     for stage in run.stages:
-        if stage.outcome == "failed" or stage.error:
-            yield stage, tuple(_describe_failure(stage))
-
-
-def _describe_failure(stage: StageRun) -> Iterator[TextRow]:
-    error, diagnosis = stage.error, stage.diagnosis
-    first = parse_mapping(diagnosis.get("first_error"))
-    remedy, todo = diagnosis.get("remedy"), error.get("todo")
-    rows = [
-        ("what happened", error.get("what")),
-        ("where", error.get("where")),
-        ("first error", first.get("text")),
-        ("", first and f"{first.get('file', 'the log')}, line {first.get('line', 'unknown')}"),
-        ("cause", _format_cause(diagnosis)),
-        ("to do", remedy),
-        ("" if remedy else "to do", todo if todo != remedy else None),
-        ("evidence", diagnosis.get("evidence")),
-        ("full log", diagnosis.get("log")),
-    ]
-    yield from ((key, format_value(value)) for key, value in rows if value)
+        if stage.outcome != "failed" and not stage.error:
+            continue
+        error, diagnosis = stage.error, stage.diagnosis
+        first = parse_mapping(diagnosis.get("first_error"))
+        remedy, todo = diagnosis.get("remedy"), error.get("todo")
+        rows = [
+            ("what happened", error.get("what")),
+            ("where", error.get("where")),
+            ("first error", first.get("text")),
+            ("", first and f"{first.get('file', 'the log')}, line {first.get('line', 'unknown')}"),
+            ("cause", _format_cause(diagnosis)),
+            ("to do", remedy),
+            ("" if remedy else "to do", todo if todo != remedy else None),
+            ("evidence", diagnosis.get("evidence")),
+            ("full log", diagnosis.get("log")),
+        ]
+        yield stage, tuple((key, format_value(value)) for key, value in rows if value)
 
 
 def _format_cause(known: Mapping[str, Any]) -> str:
@@ -151,12 +144,12 @@ def format_value(value: Any) -> str:
 _MAX_WARNINGS = 5
 
 
-def format_markdown(run: Run, title: str, came: BuildResults) -> str:
+def format_markdown(run: Run, title: str, results: BuildResults) -> str:
     """Return the report as Markdown: versions, host, decisions, stages, failures, last warnings."""
-    return "".join(f"{line}\n" for line in _format_markdown_lines(run, title, came))
+    return "".join(f"{line}\n" for line in _format_markdown_lines(run, title, results))
 
 
-def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator[str]:
+def _format_markdown_lines(run: Run, title: str, results: BuildResults) -> Iterator[str]:
     yield from (f"## {_escape_markdown(title)}", "")
     command = ("command", " ".join(("doit", *run.command)))
     facts = [("torchyard", run.torchyard), command, ("profile", run.profile), ("when", run.when)]
@@ -164,7 +157,7 @@ def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator
     yield from _format_section("Host", describe_host(run))
     yield from _format_section("Settings", list_settings(run))
     yield from _format_section("Decisions", list_decisions(run))
-    yield from _format_section("Results", _format_results(came))
+    yield from _format_section("Results", _format_results(results))
     outcomes = describe_outcomes(run).items()
     stages = [(name, _format_stage(run, name, outcome)) for name, outcome in outcomes]
     yield from _format_section("Stages", stages)
@@ -192,23 +185,20 @@ def _format_stage(run: Run, name: str, outcome: str) -> str:
     return f"{outcome} in {format_duration(stage_run.seconds)}: {stage_run.full_reason}"
 
 
-def _format_results(came: BuildResults) -> Iterator[TextRow]:
-    if came.toolkit or came.python:
-        versions = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
+def _format_results(results: BuildResults) -> Iterator[TextRow]:
+    if results.toolkit or results.python:
+        versions = (f"CUDA {results.toolkit}" * bool(results.toolkit), f"Python {results.python}")
         yield "built with", ", ".join(filter(None, versions))
-    for part in came.parts:
+    for part in results.parts:
         facts = (part.version, part.made_of, part.archs, part.sha256[:12])
         yield part.name, "; ".join(filter(None, facts))
-    for check in came.checks:
+    for check in results.checks:
         if check.status == "failed":
             yield f"validate: {check.name}", check.detail
 
 
 def _format_inline_code(text: str) -> str:
-    """Return `text` as Markdown inline code, which shows every character unchanged.
-
-    The fence is longer than any run of backticks in the text.
-    """
+    """Return `text` as Markdown inline code; its fence is longer than any backticks in `text`."""
     text = " ".join(text.split())
     if not text:
         return "(empty)"
@@ -227,7 +217,7 @@ _BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 
 
 def build_page_values(
-    run: Run, title: str, came: BuildResults, compared: Comparison | None, *, newest: bool
+    run: Run, title: str, results: BuildResults, compared: Comparison | None, *, newest: bool
 ) -> dict[str, Any]:
     """Return the template values; `newest`: no later run can have changed the build results."""
     edges = run_statistics.list_edges(run)
@@ -242,12 +232,12 @@ def build_page_values(
             ("Decisions", list(list_decisions(run)), "not recorded"),
             ("Host", list(describe_host(run)), "not recorded"),
         ],
-        "came": came,
+        "results": results,
         "newest": newest,
-        "counts": Counter(check.status for check in came.checks),
+        "counts": Counter(check.status for check in results.checks),
         "stages": list(_build_stage_rows(run, outcomes, compared)),
         "ticks": _compute_ticks(run.seconds),
-        "made": _summarize_edges(run, edges) if edges else None,
+        "built": _summarize_edges(run, edges) if edges else None,
         "drawing": encode_embedded_json(build_timeline(run, edges)) if edges else "",
         "lost": run_statistics.find_slowest(one for one in edges if one.edge.failed),
         "slowest": run_statistics.find_slowest(edges),

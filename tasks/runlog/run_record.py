@@ -136,11 +136,6 @@ class StageRun:
         fix = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, fix)))
 
-    @property
-    def ended(self) -> float:
-        """Return the time of its end."""
-        return self.began + self.seconds
-
 
 @dataclass(frozen=True)
 class Run:
@@ -250,8 +245,8 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
     def select_events(kind: str) -> list[Mapping[str, Any]]:
         return [event for event in events if event["event"] == kind]
 
-    done = next(reversed(select_events("done")), {})
-    start = next(iter(select_events("stage")), {})
+    nothing: list[Mapping[str, Any]] = [{}]
+    done, start = (select_events("done") or nothing)[-1], (select_events("stage") or nothing)[0]
     seconds = parse_number(done.get("seconds"))
     began = _read_time(start) if start else max(0.0, _read_time(events[0]) - (seconds or 0.0))
     return StageRun(
@@ -339,7 +334,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 def trim_manifest(outputs: Any) -> Json:
     """Return a manifest without large values and without secrets."""
-    document = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
+    document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None
     sizes = {name: len(json.dumps(value)) for name, value in document.items()}

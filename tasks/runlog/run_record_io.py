@@ -65,10 +65,7 @@ def is_run_active(folder: PurePath, run: Run) -> bool:
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove the least useful records if there are too many, so that one more fits.
-
-    The caller holds the lock of the profile: no recorded run is active.
-    """
+    """Remove the least useful records if another would not fit. The profile must be locked."""
     known = _list_records(Path(folder))
     sizes = {path: _read_time_and_size(path)[1] for path in known}
     if _fits_limits(sizes.values()):
@@ -145,23 +142,20 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of this run's record in `folder`. Without `folder`, nothing is written.
-
-    `head` returns the facts for the first event.
-    """
+    """The writer of this run's record in `folder`, if any. `head` returns facts for its begin."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
     when: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     started: float = field(default_factory=time.monotonic)
     begun: bool = False
+    caches: dict[str, dict[str, Json]] = field(default_factory=dict)
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
     _file: FileIO | None = None
     _size: int = 0
     _has_warned: bool = False
     _refusals: dict[str, str] = field(default_factory=dict)
     _samples: dict[str, tuple[float, int]] = field(default_factory=dict)
-    _caches: dict[str, dict[str, Json]] = field(default_factory=dict)
-    _workers: dict[str, dict[str, int]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
@@ -194,14 +188,14 @@ class RunRecorder:
             done.diagnosis = getattr(error, "diagnosis", None)  # set if a log was read
             raise
         finally:
-            workers = self._workers.pop(name, None)
+            workers = self.workers.pop(name, None)
             self._write_event(
                 "done",
                 stage=name,
                 outcome=done.outcome,
                 seconds=round(self.compute_elapsed() - started, 3),
                 outputs=run_record.trim_manifest(done.outputs),
-                cache=self._caches.pop(name, None),
+                cache=self.caches.pop(name, None),
                 **({"workers": workers} if workers else {}),
                 error=done.error,
                 diagnosis=convert_to_json(done.diagnosis),
@@ -244,14 +238,6 @@ class RunRecorder:
         for first in range(0, len(entries), _EDGES_PER_LINE):
             part = entries[first : first + _EDGES_PER_LINE]
             self._write_event("edges", stage=output.read_output_stage(), edges=part)
-
-    def record_cache(self, hits: int, misses: int) -> None:
-        """Record the compiler cache's hits and misses for the running stage."""
-        self._caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
-
-    def record_workers(self, by_host: Mapping[str, int]) -> None:
-        """Record how many compilations each machine ran for the running stage."""
-        self._workers[output.read_output_stage()] = dict(by_host)
 
     def compute_elapsed(self) -> float:
         """Return the seconds since the start of the run."""
@@ -332,12 +318,12 @@ def record_edges(found: Iterable[Edge]) -> None:
 
 
 def record_cache(hits: int, misses: int) -> None:
-    """Record the compiler cache's hits and misses in the active record."""
+    """Record the compiler cache's hits and misses for the running stage in the active record."""
     for record in _active_recorders:
-        record.record_cache(hits, misses)
+        record.caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
 
 
 def record_workers(by_host: Mapping[str, int]) -> None:
-    """Record how many compilations each machine ran in the active record."""
+    """Record how many compilations each machine ran for the running stage."""
     for record in _active_recorders:
-        record.record_workers(by_host)
+        record.workers[output.read_output_stage()] = dict(by_host)

@@ -104,11 +104,7 @@ def _summarize_folder(path: str, built: list[Edge], total: float) -> FolderTime:
 
 
 def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """Return a slot for each edge, in the order of `edges`: the lowest that is free at its start.
-
-    A jobserver does not name its slots. The number of slots is the largest number of overlapping
-    edges.
-    """
+    """Return the slot of each edge, in the order of `edges`: the lowest free one at its start."""
     slots = [0] * len(edges)
     busy: list[tuple[float, int]] = []
     free: list[int] = []
@@ -188,8 +184,8 @@ class Comparison:
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Return the earlier run that compares best with this one.
 
-    `earlier` is sorted newest first. The result is the first run with half of this run's outputs,
-    otherwise the run with most of them, otherwise the first run in which a common stage completed.
+    Of `earlier`, newest first, the result is the first run with half of this run's outputs, else
+    the run with most of them, else the first run in which a common stage completed.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)

@@ -188,7 +188,7 @@ def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
     for told in ("commit 2f81284b0e8e, with edits (dirty), 1 patch", "2.15.0", "12.0"):
         assert told in page
         assert told in text
-    for told in ("ef" * 32, "no GPU", "It looked at another torch"):
+    for told in ("ef" * 32, "no GPU", "The validation checked another torch version"):
         assert told in page
 
 
@@ -254,7 +254,7 @@ def test_the_last_run_that_did_something_is_told_beside_the_one_before(
     page = report_of(root)[0]
     assert "the run 20261121T000000Z-123, beside 20261120T000000Z-123" in capsys.readouterr().out
     assert "40 outputs are in both" in page
-    assert "a later run may have changed it" not in page
+    assert "a later run may have changed them" not in page
     report_of(root, run="20261122T000000Z-123")
     assert "Up to date in 1.0 s" in capsys.readouterr().out
 
@@ -269,7 +269,7 @@ def test_a_run_and_the_one_beside_it_can_be_named(
     said = capsys.readouterr().out
     assert "the run 20261121T000000Z-123, beside 20261122T000000Z-123" in said
     assert str(tmp_path / "elsewhere" / "report.html") in said
-    assert "a later run may have changed it" in page
+    assert "a later run may have changed them" in page
 
 
 @pytest.mark.parametrize("param", ["run", "against"])
