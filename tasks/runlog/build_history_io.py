@@ -29,9 +29,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
     with the newest cost and peak of each output follows.
     """
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
-        objects = [
-            {name: one[name] for name in one if name != "peak_mib"} for one in run["objects"]
-        ]
+        objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
         yield {**run, "objects": objects, "killed": []}
     latest = dict.fromkeys(reversed([one["output"] for run in older for one in run["objects"]]))
     facts: dict[str, Mapping[str, float]]
@@ -146,15 +144,12 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def _compact_history(file: Path) -> None:
-    """Merge old runs when the history is too large.
-
-    The newest runs are kept unchanged while they take at most a quarter of the limit. The last run
-    is always kept.
-    """
+    """Merge old runs when the history is too large; a quarter of the limit is for the newest."""
     if file.stat().st_size <= MAX_HISTORY_BYTES:
         return
     past = list(read_history(file))
     lengths = accumulate(len(json.dumps(run)) for run in reversed(past))
+    # The last run is always kept
     kept = max(1, sum(length <= MAX_HISTORY_BYTES // 4 for length in lengths))
     older = past[:-kept]
     runs = [*(_merge_old_runs(older) if older else ()), *past[-kept:]]

@@ -46,7 +46,7 @@ class BuiltComponent:
 
     name: str
     version: str = ""
-    made_of: str = ""
+    origin: str = ""
     archs: str = ""
     file: str = ""
     sha256: str = ""

@@ -96,7 +96,7 @@ def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
     ]
     return {
         "folders": list(folders),
-        "stages": [_compute_stage_bounds(stage, built) for stage in stages],
+        "stages": [[stage, *_compute_stage_bounds(stage, built)] for stage in stages],
         "kinds": list(OUTPUT_KINDS),
         "lanes": max(slots, default=-1) + 1,
         "edges": rows,
@@ -120,9 +120,9 @@ def _encode_sample(one: Sample) -> list[int]:
     return [_convert_to_milliseconds(one.at), *map(_encode_optional, counts)]
 
 
-def _compute_stage_bounds(stage: str, built: Iterable[StageEdge]) -> list[Any]:
-    first, last = run_statistics.compute_span(one.edge for one in built if one.stage == stage)
-    return [stage, _convert_to_milliseconds(first), _convert_to_milliseconds(last)]
+def _compute_stage_bounds(stage: str, built: Iterable[StageEdge]) -> Iterable[int]:
+    span = run_statistics.compute_span(one.edge for one in built if one.stage == stage)
+    return map(_convert_to_milliseconds, span)
 
 
 def _split_output_path(output: str) -> tuple[str, str]:

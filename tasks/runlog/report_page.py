@@ -190,7 +190,7 @@ def _format_results(results: BuildResults) -> Iterator[TextRow]:
         versions = (f"CUDA {results.toolkit}" * bool(results.toolkit), f"Python {results.python}")
         yield "built with", ", ".join(filter(None, versions))
     for part in results.parts:
-        facts = (part.version, part.made_of, part.archs, part.sha256[:12])
+        facts = (part.version, part.origin, part.archs, part.sha256[:12])
         yield part.name, "; ".join(filter(None, facts))
     for check in results.checks:
         if check.status == "failed":
@@ -199,8 +199,7 @@ def _format_results(results: BuildResults) -> Iterator[TextRow]:
 
 def _format_inline_code(text: str) -> str:
     """Return `text` as Markdown inline code; its fence is longer than any backticks in `text`."""
-    text = " ".join(text.split())
-    if not text:
+    if not (text := " ".join(text.split())):
         return "(empty)"
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if text[0] == "`" or text[-1] == "`" else ""
@@ -228,7 +227,7 @@ def build_page_values(
         "when": run.when[:19].replace("T", " "),
         "failures": [(stage.name, rows) for stage, rows in list_failures(run)],
         "settings": [
-            ("Settings", list(list_settings(run)), "only defaults"),
+            ("Settings", list(list_settings(run)), "only default settings"),
             ("Decisions", list(list_decisions(run)), "not recorded"),
             ("Host", list(describe_host(run)), "not recorded"),
         ],
