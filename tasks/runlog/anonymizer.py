@@ -1,16 +1,13 @@
-"""Remove private data from what a report shows.
+"""Remove tokens, home directories, user and host names, and mail addresses from a report.
 
-Removed are tokens in URLs, home directories, user and host names, and mail addresses.
-
-Paths below the checkout are shown relative to the checkout. Generic names such as `root` or
-`runner` stay: they identify nobody, and as words they are in every other line of a log.
+Generic names such as `root` or `runner` stay: they identify nobody and are frequent words in logs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -42,10 +39,7 @@ _MAIL_ADDRESS = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{
 
 @dataclasses.dataclass(frozen=True)
 class Anonymizer:
-    """The private data to remove.
-
-    `homes` are directories, `users` and `hosts` are names. `root` is the checkout.
-    """
+    """The private data to remove. Paths in the checkout `root` become relative to the checkout."""
 
     root: str = ""
     homes: tuple[str, ...] = ()
@@ -68,66 +62,42 @@ class Anonymizer:
             case str():
                 return self.clean_text(value)
             case Mapping():
-                return {
-                    self._clean_nested(key): self._clean_nested(item) for key, item in value.items()
-                }
+                clean = self._clean_nested
+                return {clean(key): clean(item) for key, item in value.items()}
             case list() | tuple():
                 return type(value)(self._clean_nested(item) for item in value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = (item.name for item in dataclasses.fields(value))
-            return dataclasses.replace(
-                value, **{name: self._clean_nested(getattr(value, name)) for name in names}
-            )
+            names = [item.name for item in dataclasses.fields(value)]
+            cleaned = {name: self._clean_nested(getattr(value, name)) for name in names}
+            return dataclasses.replace(value, **cleaned)
         return value
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        root = [
-            pattern
-            for path in _sort_by_length([self.root])
-            for pattern in _build_checkout_patterns(path)
-        ]
-        homes = [(_compile_folder_pattern(path), "~") for path in _sort_by_length(self.homes)]
-        users = [
-            (_compile_name_pattern(name), "USER") for name in _select_specific_names(self.users)
-        ]
-        hosts = [
-            (_compile_name_pattern(name), "HOST") for name in _select_specific_names(self.hosts)
-        ]
-        return (*root, *homes, (_OTHER_HOMES, "~"), *hosts, *users, (_MAIL_ADDRESS, "MAIL"))
-
-
-def _build_checkout_patterns(path: str) -> Iterator[tuple[re.Pattern[str], str]]:
-    yield _compile_folder_pattern(path, _PATH_SEPARATOR), ""
-    yield _compile_folder_pattern(path), "."
+        patterns = []
+        for path in _sort_by_length([self.root]):
+            patterns.append((_compile_folder_pattern(path, _PATH_SEPARATOR), ""))
+            patterns.append((_compile_folder_pattern(path), "."))
+        patterns += [(_compile_folder_pattern(path), "~") for path in _sort_by_length(self.homes)]
+        patterns.append((_OTHER_HOMES, "~"))
+        for names, replacement in ((self.hosts, "HOST"), (self.users, "USER")):
+            for name in _sort_by_length(names):
+                if name.lower() not in _GENERIC_NAMES:
+                    patterns.append((_compile_name_pattern(name), replacement))
+        return (*patterns, (_MAIL_ADDRESS, "MAIL"))
 
 
 def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[str]:
-    """Return a pattern for a directory at the beginning of a path.
-
-    Either slash separates its parts, single or doubled.
-    """
-    parts = _PATH_SEPARATOR.join(
-        re.escape(part) for part in re.split(_PATH_SEPARATOR, path.rstrip("\\/"))
-    )
-    return re.compile(rf"{_PATH_START}{parts}{then}", re.IGNORECASE)
+    """Return a pattern for a directory at the beginning of a path, with any path separators."""
+    parts = map(re.escape, re.split(_PATH_SEPARATOR, path.rstrip("\\/")))
+    return re.compile(rf"{_PATH_START}{_PATH_SEPARATOR.join(parts)}{then}", re.IGNORECASE)
 
 
 def _compile_name_pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern for a whole name.
-
-    A name of one or two letters matches only inside a path or before the `@` of an address.
-    """
-    escaped_name = re.escape(name)
-    if len(name) < 3:
-        return re.compile(
-            rf"(?<=[\\/]){escaped_name}(?=[\\/]|$)|(?<![A-Za-z0-9]){escaped_name}(?=@)"
-        )
-    return re.compile(rf"(?<![A-Za-z0-9]){escaped_name}(?![A-Za-z0-9])", re.IGNORECASE)
-
-
-def _select_specific_names(names: Iterable[str]) -> list[str]:
-    return [name for name in _sort_by_length(names) if name.lower() not in _GENERIC_NAMES]
+    word = re.escape(name)
+    if len(name) < 3:  # such a short name matches only in a path or before the `@` of an address
+        return re.compile(rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)")
+    return re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def _sort_by_length(names: Iterable[str]) -> list[str]:

@@ -1,7 +1,4 @@
-"""Read Ninja's log, and keep the build history: append runs, and merge old ones.
-
-Merging keeps the newest cost and peak of each output.
-"""
+"""Read Ninja's log, and keep the build history: append runs, and merge old ones."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -24,56 +22,28 @@ _FULL_BUILD_DECISIONS = ("configure", "wipe")  # decisions that rebuild every ob
 _MAX_OUTPUTS = 20_000  # in a merged run; a PyTorch build has 8,000
 
 
-def find_first_kept(past: Sequence[Mapping[str, Any]], most: int) -> int:
-    """Return the index of the first run that is kept unchanged.
-
-    The newest runs are kept while their JSON takes at most `most` characters. The last run is
-    always kept.
-    """
-    length = 0
-    for index in range(len(past) - 1, -1, -1):
-        length += len(json.dumps(past[index]))
-        if length > most and index < len(past) - 1:
-            return index + 1
-    return 0
-
-
-def merge_old_runs(
-    older: Sequence[Mapping[str, Any]], cost: Mapping[str, float], peak: Mapping[str, int]
-) -> Iterator[Mapping[str, Any]]:
+def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the runs that replace `older`, oldest first.
 
     The last full build comes first: its duration predicts how long a full build takes. A merged run
     with the newest cost and peak of each output follows.
     """
-    if not older:
-        return
-    full_builds = [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]
-    yield from map(_strip_peaks, full_builds)
+    for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
+        objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
+        yield {**run, "objects": objects, "killed": []}
     latest = dict.fromkeys(reversed([one["output"] for run in older for one in run["objects"]]))
-    outputs = reversed(list(latest)[:_MAX_OUTPUTS])
+    facts: dict[str, Mapping[str, float]]
+    facts = {"seconds": collect_costs(older), "peak_mib": collect_peaks(older)}
     yield {
         "when": older[-1].get("when", ""),
         "seconds": 0.0,
         "decision": "put together",
         "runs": sum(run.get("runs", 1) for run in older),
-        "objects": [_build_merged_entry(output, cost, peak) for output in outputs],
+        "objects": [
+            {"output": output, **{name: by[output] for name, by in facts.items() if output in by}}
+            for output in reversed(list(latest)[:_MAX_OUTPUTS])
+        ],
     }
-
-
-def _strip_peaks(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the run without its peaks: the merged run has them."""
-    entries = [
-        {name: entry[name] for name in entry if name != "peak_mib"} for entry in run["objects"]
-    ]
-    return {**run, "objects": entries, "killed": []}
-
-
-def _build_merged_entry(
-    output: str, cost: Mapping[str, float], peak: Mapping[str, int]
-) -> dict[str, Any]:
-    seconds = {"seconds": cost[output]} if output in cost else {}
-    return {"output": output, **seconds, **({"peak_mib": peak[output]} if output in peak else {})}
 
 
 @dataclass(frozen=True)
@@ -91,15 +61,12 @@ class NinjaLogEntry:
 
 
 def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
-    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory.
-
-    An unreadable log is only a warning: it must not hide why a build failed.
-    """
+    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory."""
     path = Path(folder) / ".ninja_log"
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    except OSError as error:
-        print_warning(f"{path} cannot be read: {error.strerror}")
+    except OSError as error:  # must not hide why a build failed
+        print_warning(f"cannot read {path}: {error.strerror}")
         return {}
     return dict(_parse_ninja_log(text.splitlines()))
 
@@ -121,9 +88,8 @@ class NinjaLogFollower:
 
     def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
         """Return all new entries so far."""
-        self._new_entries |= find_new_entries(
-            self._before, dict(_parse_ninja_log(self._tail.read_new_lines()))
-        )
+        now = dict(_parse_ninja_log(self._tail.read_new_lines()))
+        self._new_entries |= find_new_entries(self._before, now)
         return self._new_entries
 
 
@@ -131,10 +97,8 @@ def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]
     for parts in (line.split("\t") for line in lines if not line.startswith("#")):
         if len(parts) == 5:  # skip a line that an interruption truncated
             start, end, mtime, output, command = parts
-            yield (
-                output,
-                NinjaLogEntry(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}"),
-            )
+            mark = f"{start} {mtime} {command}"
+            yield output, NinjaLogEntry(int(start) / 1000, int(end) / 1000, mark)
 
 
 MAX_HISTORY_BYTES = 8 * 2**20
@@ -144,27 +108,20 @@ _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
     """Append a run with its duration, its outputs and further facts to the history."""
-    run = {
-        "when": manifests.format_current_time(),
-        "seconds": round(seconds, 3),
-        **facts,
-        "objects": list(objects),
-    }
+    start = {"when": manifests.format_current_time(), "seconds": round(seconds, 3)}
+    run = {**start, **facts, "objects": list(objects)}
     try:
         _append_line(Path(path), redact_secrets(json.dumps(run, ensure_ascii=False)))
         _compact_history(Path(path))
     except OSError as error:  # must not hide why a build failed
-        print_warning(f"this run is not in {path}: {error.strerror}")
+        print_warning(f"cannot add this run to the build history {path}: {error.strerror}")
 
 
 def build_object_entries(
-    made: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
+    built: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> Iterator[Json]:
-    """Yield an entry for each compiled output, in order of start.
-
-    The peak in MiB is included if it was measured.
-    """
-    for output, one in sorted(select_compiled(made), key=lambda item: item[1].began):
+    """Yield an entry for each compiled output in order of start, with its peak in MiB if known."""
+    for output, one in sorted(select_compiled(built), key=lambda item: item[1].began):
         peak = {"peak_mib": peaks[output]} if output in peaks else {}
         yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
@@ -187,46 +144,41 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def _compact_history(file: Path) -> None:
-    """Merge old runs when the history is too large.
-
-    The runs that are kept unchanged take at most a quarter of the limit.
-    """
+    """Merge old runs when the history is too large; a quarter of the limit is for the newest."""
     if file.stat().st_size <= MAX_HISTORY_BYTES:
         return
     past = list(read_history(file))
-    first = find_first_kept(past, MAX_HISTORY_BYTES // 4)
-    older = past[:first]
-    runs = [*merge_old_runs(older, collect_costs(older), collect_peaks(older)), *past[first:]]
+    lengths = accumulate(len(json.dumps(run)) for run in reversed(past))
+    # The last run is always kept
+    kept = max(1, sum(length <= MAX_HISTORY_BYTES // 4 for length in lengths))
+    older = past[:-kept]
+    runs = [*(_merge_old_runs(older) if older else ()), *past[-kept:]]
     write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in runs))
 
 
-def collect_durations(made: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
+def collect_durations(built: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
     """Return the seconds of each compiled or linked output."""
-    return {output: one.seconds for output, one in select_compiled(made)}
+    return {output: one.seconds for output, one in select_compiled(built)}
 
 
-def select_compiled(made: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
+def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
     """Return the entries of compiled or linked outputs."""
-    return (item for item in made.items() if _COMPILED_OUTPUT.search(item[0]))
+    return (item for item in built.items() if _COMPILED_OUTPUT.search(item[0]))
 
 
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the peak in MiB of each output, from the last run that measured it.
 
-    If a compiler cache served a run, the measured memory is that of the cache: a peak does not
-    decrease because of such a run. A process that was killed needs more than was measured: its peak
-    is doubled.
+    A run that a compiler cache served measured only the cache: it decreases no peak. The peak of a
+    process that was killed is doubled: it needs more than was measured.
     """
     peaks: dict[str, int] = {}
     for run in past:
-        measured = {
-            item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item
-        }
+        measured = {one["output"]: one["peak_mib"] for one in run["objects"] if "peak_mib" in one}
         if run.get("cache", {}).get("hits"):
             measured = {name: max(peak, peaks.get(name, peak)) for name, peak in measured.items()}
-        peaks |= measured | {
-            name: 2 * peaks[name] for name in run.get("killed", ()) if name in peaks
-        }
+        killed = [name for name in run.get("killed", ()) if name in peaks]
+        peaks |= measured | {name: 2 * peaks[name] for name in killed}
     return peaks
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tasks.runlog.run_record import Run, parse_mapping, parse_mappings, parse_text
@@ -23,10 +23,7 @@ class ManifestDocuments:
 
 
 def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
-    """Return the manifests, with those of `run` taken from its record.
-
-    A later run may have replaced the files.
-    """
+    """Return the manifests, those of `run` from its record: a later run may have replaced them."""
     outputs = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
     extensions |= {
@@ -49,7 +46,7 @@ class BuiltComponent:
 
     name: str
     version: str = ""
-    made_of: str = ""
+    origin: str = ""
     archs: str = ""
     file: str = ""
     sha256: str = ""
@@ -68,10 +65,7 @@ class ValidationCheck:
 
 @dataclass(frozen=True)
 class BuildResults:
-    """The components and the validation of a build.
-
-    `toolkit` and `python` are versions, "" if unknown.
-    """
+    """The components and the validation of a build; an unknown version is ""."""
 
     parts: tuple[BuiltComponent, ...]
     toolkit: str
@@ -89,15 +83,15 @@ class BuildResults:
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
     """Return the results in the manifests, and mark those that are not of this run."""
-    parts = [_build_torch_component(found, run)] if found.wheel else []
-    parts += [
-        _build_extension_component(document, run) for document in found.extensions if document
-    ]
-    checks = tuple(_parse_check(row) for row in parse_mappings(found.validation.get("checks")))
-    toolkit = parse_mapping(found.deps.get("toolkit"))
+    checks = tuple(
+        ValidationCheck(*(parse_text(row.get(item.name)) for item in fields(ValidationCheck)))
+        for row in parse_mappings(found.validation.get("checks"))
+    )
+    parts = [_build_torch_component(found, checks, run)] if found.wheel else []
+    parts += [_build_extension_component(one, run) for one in found.extensions if one]
     return BuildResults(
         parts=tuple(parts),
-        toolkit=parse_text(toolkit.get("version")),
+        toolkit=parse_text(parse_mapping(found.deps.get("toolkit")).get("version")),
         python=parse_text(found.deps.get("python_version")),
         validated=parse_text(found.validation.get("torch")),
         checks=checks,
@@ -105,23 +99,18 @@ def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
     )
 
 
-def _build_torch_component(found: ManifestDocuments, run: Run) -> BuiltComponent:
-    wheel = found.wheel
+def _build_torch_component(
+    found: ManifestDocuments, checks: Iterable[ValidationCheck], run: Run
+) -> BuiltComponent:
+    version = found.wheel.get("version")
     codes = [
         check.detail
-        for check in map(_parse_check, parse_mappings(found.validation.get("checks")))
+        for check in checks
         if check.name in {"machine_code", "archs"} and check.status == "passed"
     ]
-    same = found.validation.get("torch") == wheel.get("version")
-    return _add_artifact(
-        BuiltComponent(
-            name="torch",
-            version=parse_text(wheel.get("version")),
-            made_of=_note_earlier_run(_describe_torch_origin(found, run), run, "wheel"),
-            archs=codes[-1] if codes and same else "",
-        ),
-        parse_mapping(wheel.get("artifact")),
-    )
+    archs = codes[-1] if codes and found.validation.get("torch") == version else ""
+    origin = _note_earlier_run(_describe_torch_origin(found, run), run, "wheel")
+    return _build_component("torch", parse_text(version), origin, archs, found.wheel)
 
 
 def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
@@ -129,28 +118,20 @@ def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
 
     If this run fetched new sources, a torch from an earlier run was not built from them.
     """
-    kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
+    kinds = {"existing": "already installed", "libtorch": "C++ libraries"}
     prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
     kind = kinds.get(parse_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
     if _has_outputs("wheel", run):
-        return (
-            kind
-            if prebuilt or found.wheel.get("kind") == "existing"
-            else _describe_built_torch(found, kind)
-        )
-    if fetched and fetched.outputs and fetched.outcome == "changed":
+        if prebuilt or found.wheel.get("kind") == "existing":
+            return kind
+    elif fetched and fetched.outputs and fetched.outcome == "changed":
         return ""
-    return _describe_built_torch(found, kind)
+    return describe_source(found.source) or kind
 
 
-def _describe_built_torch(found: ManifestDocuments, otherwise: str) -> str:
-    return describe_source(found.source) or otherwise
-
-
-def _note_earlier_run(made: str, run: Run, stage: str) -> str:
-    return ", ".join(
-        filter(None, (made, "" if _has_outputs(stage, run) else "from an earlier run"))
-    )
+def _note_earlier_run(origin: str, run: Run, stage: str) -> str:
+    note = "" if _has_outputs(stage, run) else "from an earlier run"
+    return ", ".join(filter(None, (origin, note)))
 
 
 def _has_outputs(stage: str, run: Run) -> bool:
@@ -164,17 +145,11 @@ def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltCo
         for row in parse_mapping(document.get("archs")).values()
         for arch in _ensure_list(row)
     }
-    status = parse_text(document.get("status"))
-    name = parse_text(document.get("name"))
-    part = BuiltComponent(
-        name=name,
-        version="" if status == "built" else status,
-        made_of=_note_earlier_run(
-            describe_source(parse_mapping(document.get("source"))), run, f"extensions:{name}"
-        ),
-        archs=", ".join(archs),
-    )
-    return _add_artifact(part, parse_mapping(document.get("artifact")))
+    status, name = parse_text(document.get("status")), parse_text(document.get("name"))
+    source = describe_source(parse_mapping(document.get("source")))
+    origin = _note_earlier_run(source, run, f"{_EXTENSION_PREFIX}{name}")
+    version = "" if status == "built" else status
+    return _build_component(name, version, origin, ", ".join(archs), document)
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
@@ -191,24 +166,14 @@ def describe_source(source: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, words))
 
 
-def _add_artifact(part: BuiltComponent, artifact: Mapping[str, Any]) -> BuiltComponent:
+def _build_component(
+    name: str, version: str, origin: str, archs: str, manifest: Mapping[str, Any]
+) -> BuiltComponent:
+    artifact = parse_mapping(manifest.get("artifact"))
+    file, sha256 = (parse_text(artifact.get(key)) for key in ("name", "sha256"))
     size = artifact.get("size")
-    return BuiltComponent(
-        part.name,
-        part.version,
-        part.made_of,
-        part.archs,
-        file=parse_text(artifact.get("name")),
-        sha256=parse_text(artifact.get("sha256")),
-        mib=size / 2**20 if isinstance(size, int) else None,
-    )
-
-
-def _parse_check(row: Mapping[str, Any]) -> ValidationCheck:
-    name, status, detail, remedy = (
-        parse_text(row.get(key)) for key in ("name", "status", "detail", "remedy")
-    )
-    return ValidationCheck(name, status, detail, remedy)
+    mib = size / 2**20 if isinstance(size, int) else None
+    return BuiltComponent(name, version, origin, archs, file, sha256, mib)
 
 
 def _ensure_list(value: Any) -> Iterable[Any]:

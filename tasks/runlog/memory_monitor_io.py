@@ -1,11 +1,6 @@
 """Measure the available memory for the whole process, and keep the facts of a failed command.
 
-One thread measures for all running stages and builds. The governor measures at each tick with the
-same monitor; the progress display uses the last reading.
-
-Linux counts the processes that it killed for lack of memory, either in the control group of this
-process (`oom_kill` of memory.events, v1: memory.oom_control) or system-wide (/proc/vmstat). Without
-such a counter, the lowest available memory is the only evidence.
+One thread measures for all running stages and builds.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -32,10 +27,7 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """The last memory reading, and one thread that measures while there are observers.
-
-    Only tests pass another `proc`.
-    """
+    """The last memory reading, and one thread that measures while there are observers."""
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
         self.proc = proc
@@ -46,10 +38,7 @@ class MemoryMonitor:
         self._measured = -math.inf
 
     def read_memory(self, max_age: float = 0.0) -> capacity.MemoryReading:
-        """Return the available memory.
-
-        While there are observers, the reading may be up to `max_age` seconds old.
-        """
+        """Return the available memory: with observers, a reading of up to `max_age` seconds ago."""
         with self._lock:
             now = time.monotonic()
             if not self._observers or now - self._measured >= max_age:
@@ -84,7 +73,7 @@ class MemoryMonitor:
     def read_kill_counts(self) -> dict[Path, int]:
         """Return how many processes the kernel killed for lack of memory, by counter file.
 
-        With control groups v1, kills in child groups are not counted.
+        The counters are those of the control groups (v1: without child groups) and of the system.
         """
         counts = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
@@ -117,31 +106,24 @@ class ObservedMemory:
     limit_mib: int | None = None
     kills_before: Mapping[Path, int] = field(default_factory=dict)
 
-    def add_reading(self, there: capacity.MemoryReading) -> None:
+    def add_reading(self, reading: capacity.MemoryReading) -> None:
         """Keep the reading if it is the lowest so far."""
-        if self.lowest_mib is None or there.available_mib < self.lowest_mib:
-            self.lowest_mib, self.limit_mib = there.available_mib, there.limit_mib
+        if self.lowest_mib is None or reading.available_mib < self.lowest_mib:
+            self.lowest_mib, self.limit_mib = reading.available_mib, reading.limit_mib
 
     def collect_facts(self, log: Path) -> RunFacts:
         """Return the measured facts for the log of a failed command."""
-        return RunFacts(
-            size=log.stat().st_size,
-            kills=self._count_kills(),
-            lowest_mib=self.lowest_mib,
-            limit_mib=self.limit_mib,
-            free_mib=shutil.disk_usage(log.parent).free // _MIB,
-        )
+        free = shutil.disk_usage(log.parent).free // _MIB
+        return replace(self._collect_memory_facts(), size=log.stat().st_size, free_mib=free)
 
     def is_memory_short(self) -> bool | None:
         """Return whether memory was short so far, None if that is uncertain."""
-        facts = RunFacts(
-            kills=self._count_kills(), lowest_mib=self.lowest_mib, limit_mib=self.limit_mib
-        )
-        return assess_memory_pressure(facts)[0]
+        return assess_memory_pressure(self._collect_memory_facts())[0]
 
-    def _count_kills(self) -> int | None:
+    def _collect_memory_facts(self) -> RunFacts:
         now, before = self.monitor.read_kill_counts(), self.kills_before
-        return max((now[file] - before[file] for file in now.keys() & before), default=None)
+        kills = max((now[file] - before[file] for file in now.keys() & before), default=None)
+        return RunFacts(kills=kills, lowest_mib=self.lowest_mib, limit_mib=self.limit_mib)
 
 
 def write_facts(log: Path, facts: RunFacts) -> None:

@@ -6,17 +6,15 @@ in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasks.runlog import run_statistics
-from tasks.runlog.run_record import Run, Sample
+from tasks.runlog.run_record import Run
 
 _STAGE_PROCESS, _JOBS_PROCESS = 1, 2
-_COUNTER_FIELDS = {
-    "memory": ("used_mib", "limit_mib"),
-    "tokens": ("jobs", "held_back"),
-}
+_COUNTER_FIELDS = {"memory": ("used_mib", "limit_mib"), "tokens": ("jobs", "held_back")}
 
 
 def build_trace(run: Run) -> dict[str, Any]:
@@ -38,56 +36,46 @@ def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _STAGE_PROCESS, 0, f"torchyard {run.profile}: stages")
     for thread, stage in enumerate(run.stages, start=1):  # extensions run in parallel
         yield _build_name_event("thread_name", _STAGE_PROCESS, thread, stage.name)
-        args = {"outcome": stage.outcome or "cut off", "reason": stage.full_reason}
+        args = {"outcome": stage.outcome or "unfinished", "reason": stage.full_reason}
         event = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}
         yield event | _build_slice_fields(stage.began, stage.seconds) | {"args": args}
 
 
-def _trace_jobs(made: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str, Any]]:
-    yield _build_name_event("process_name", _JOBS_PROCESS, 0, "pool of jobs")
-    slots = run_statistics.assign_slots([one.edge for one in made])
+def _trace_jobs(built: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str, Any]]:
+    yield _build_name_event("process_name", _JOBS_PROCESS, 0, "job slots")
+    slots = run_statistics.assign_slots([one.edge for one in built])
     for slot in range(max(slots, default=-1) + 1):
         yield _build_name_event("thread_name", _JOBS_PROCESS, slot + 1, f"slot {slot + 1}")
-    for one, slot in zip(made, slots, strict=True):
+    for one, slot in zip(built, slots, strict=True):
         edge = one.edge
         args = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
         peak = {"peak_mib": edge.peak_mib} if edge.peak_mib is not None else {}
         event = {
-            "name": run_statistics.extract_output_name(edge.output),
+            "name": re.split(r"[\\/]", edge.output)[-1],
             "cat": run_statistics.classify_output(edge.output),
             "pid": _JOBS_PROCESS,
             "tid": slot + 1,
         }
         yield event | _build_slice_fields(edge.began, edge.seconds) | {"args": args | peak}
-    for at, jobs in run_statistics.compute_concurrency(one.edge for one in made):
-        yield _build_counter_event("edges at work", at, {"edges": jobs})
+    for at, jobs in run_statistics.compute_concurrency(one.edge for one in built):
+        yield _build_counter_event("running edges", at, {"edges": jobs})
 
 
 def _trace_counters(run: Run) -> Iterator[dict[str, Any]]:
     for stage in run.stages:
         for sample in stage.samples:
             for track, fields in _COUNTER_FIELDS.items():
-                if values := _select_known_values(sample, fields):
-                    yield _build_counter_event(track, sample.at, values)
-
-
-def _select_known_values(sample: Sample, fields: Sequence[str]) -> dict[str, int]:
-    values = {field: getattr(sample, field) for field in fields}
-    return {field: value for field, value in values.items() if value is not None}
+                values = {field: getattr(sample, field) for field in fields}
+                if known := {name: one for name, one in values.items() if one is not None}:
+                    yield _build_counter_event(track, sample.at, known)
 
 
 def _trace_warnings(run: Run) -> Iterator[dict[str, Any]]:
     for message in run.messages:
         if message.kind == "warn":
-            yield {
-                "name": message.text,
-                "cat": "warning",
-                "ph": "i",
-                "s": "g",
-                "ts": _convert_to_microseconds(message.at),
-                "pid": _STAGE_PROCESS,
-                "tid": 0,
-            }
+            event = {"name": message.text, "cat": "warning", "ph": "i", "s": "g"}
+            at = _convert_to_microseconds(message.at)
+            yield {**event, "ts": at, "pid": _STAGE_PROCESS, "tid": 0}
 
 
 def _build_name_event(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
@@ -99,14 +87,8 @@ def _build_slice_fields(at: float, seconds: float) -> dict[str, Any]:
 
 
 def _build_counter_event(text: str, at: float, values: dict[str, int]) -> dict[str, Any]:
-    return {
-        "name": text,
-        "ph": "C",
-        "ts": _convert_to_microseconds(at),
-        "pid": _JOBS_PROCESS,
-        "tid": 0,
-        "args": values,
-    }
+    event = {"name": text, "ph": "C", "ts": _convert_to_microseconds(at)}
+    return {**event, "pid": _JOBS_PROCESS, "tid": 0, "args": values}
 
 
 def _convert_to_microseconds(seconds: float) -> int:

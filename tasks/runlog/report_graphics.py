@@ -1,8 +1,4 @@
-"""Lay out the stage graph and the build timeline of a report.
-
-Each stage is a row with a slot for its line. A stage keeps its slot until the last stage that reads
-its outputs.
-"""
+"""Lay out the stage graph and the build timeline of a report."""
 
 from __future__ import annotations
 
@@ -11,19 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.runlog import run_statistics
 from tasks.runlog.run_record import Run, Sample, StageNode
-from tasks.runlog.run_statistics import (
-    OUTPUT_KINDS,
-    StageEdge,
-    assign_slots,
-    classify_output,
-    compute_span,
-)
+from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge
 
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One stage of the graph.
+    """One stage of the graph, with a slot for its line until the last stage that reads its outputs.
 
     `rail` is its slot. `after` are the slots of the stages it depends on, `through` the slots that
     pass its row. `down` is True if another stage depends on it. `nearest` are the names of its
@@ -52,16 +43,8 @@ def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
         column = next(number for number in range(len(occupied) + 1) if number not in occupied)
         if node.name in last:
             occupied[column] = node.name
-        rows.append(
-            GraphRow(
-                node.name,
-                column,
-                tuple(sorted(after)),
-                through,
-                node.name in last,
-                nearest[node.name],
-            )
-        )
+        slots, down = tuple(sorted(after)), node.name in last
+        rows.append(GraphRow(node.name, column, slots, through, down, nearest[node.name]))
     return tuple(rows)
 
 
@@ -87,20 +70,16 @@ def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
-    """Return the data of the timeline.
-
-    Times are whole milliseconds since the start of the run, memory is in MiB; -1 means unknown.
+def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
+    """Return the data of the timeline: times in ms since the start, memory in MiB, -1 for unknown.
 
     `edges` are rows of folder, name, begin, duration, lane, peak, kind, stage and failed; `samples`
     are rows of time, jobs, held back, used and limit.
     """
-    slots = assign_slots([one.edge for one in made])
-    parts = [_split_output_path(one.edge.output) for one in made]
-    folders, stages = (
-        _number_names(folder for folder, _ in parts),
-        _number_names(one.stage for one in made),
-    )
+    slots = run_statistics.assign_slots([one.edge for one in built])
+    parts = [_split_output_path(one.edge.output) for one in built]
+    folders = _number_names(folder for folder, _ in parts)
+    stages = _number_names(one.stage for one in built)
     rows = [
         [
             folders[folder],
@@ -109,19 +88,19 @@ def build_timeline(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
             _convert_to_milliseconds(one.edge.seconds),
             slot,
             _encode_optional(one.edge.peak_mib),
-            OUTPUT_KINDS.index(classify_output(one.edge.output)),
+            OUTPUT_KINDS.index(run_statistics.classify_output(one.edge.output)),
             stages[one.stage],
             int(one.edge.failed),
         ]
-        for one, slot, (folder, name) in zip(made, slots, parts, strict=True)
+        for one, slot, (folder, name) in zip(built, slots, parts, strict=True)
     ]
     return {
         "folders": list(folders),
-        "stages": [_compute_stage_bounds(stage, made) for stage in stages],
+        "stages": [[stage, *_compute_stage_bounds(stage, built)] for stage in stages],
         "kinds": list(OUTPUT_KINDS),
         "lanes": max(slots, default=-1) + 1,
         "edges": rows,
-        "samples": [_encode_sample(one) for one in list_samples(run)],
+        "samples": list(map(_encode_sample, list_samples(run))),
     }
 
 
@@ -141,9 +120,9 @@ def _encode_sample(one: Sample) -> list[int]:
     return [_convert_to_milliseconds(one.at), *map(_encode_optional, counts)]
 
 
-def _compute_stage_bounds(stage: str, made: Iterable[StageEdge]) -> list[Any]:
-    first, last = compute_span(one.edge for one in made if one.stage == stage)
-    return [stage, _convert_to_milliseconds(first), _convert_to_milliseconds(last)]
+def _compute_stage_bounds(stage: str, built: Iterable[StageEdge]) -> Iterable[int]:
+    span = run_statistics.compute_span(one.edge for one in built if one.stage == stage)
+    return map(_convert_to_milliseconds, span)
 
 
 def _split_output_path(output: str) -> tuple[str, str]:

@@ -10,14 +10,9 @@ from typing import Any
 from tasks.core.text_formatting import format_duration, format_size
 from tasks.runlog import report_graphics, run_statistics
 from tasks.runlog.build_results import BuildResults
-from tasks.runlog.run_record import Run, StageRun
-from tasks.runlog.run_statistics import (
-    Comparison,
-    StageEdge,
-    assign_slots,
-    compute_mean_jobs,
-    compute_span,
-)
+from tasks.runlog.report_graphics import build_timeline, encode_embedded_json
+from tasks.runlog.run_record import Run, StageRun, parse_mapping
+from tasks.runlog.run_statistics import Comparison, StageEdge
 
 TextRow = tuple[str, str]
 _FAILED_OUTCOMES = {"failed", "stopped", "", "not reached"}
@@ -25,53 +20,37 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> Mapping[str, str]:
-    """Return the outcome of each stage.
-
-    A stage without an end in the record is reported as interrupted. A stage that did not run is "up
-    to date", or "not reached" if a stage that it depends on failed.
-    """
+    """Return the outcome of each stage: also "unfinished", "up to date" and "not reached"."""
     outcomes: dict[str, str] = {}
-    predecessors = report_graphics.find_predecessors(run.graph)
-    for node in run.graph:
-        stage_run = run.find_stage(node.name)
-        if stage_run:
-            outcomes[node.name] = stage_run.outcome
+    for name, predecessors in report_graphics.find_predecessors(run.graph).items():
+        if stage_run := run.find_stage(name):
+            outcomes[name] = stage_run.outcome
         else:
-            unreached = run.outcome != "done" and any(
-                outcomes[name] in _FAILED_OUTCOMES for name in predecessors[node.name]
-            )
-            outcomes[node.name] = "not reached" if unreached else "up to date"
+            failed = any(outcomes[before] in _FAILED_OUTCOMES for before in predecessors)
+            outcomes[name] = "not reached" if failed and run.outcome != "done" else "up to date"
     outcomes |= {one.name: one.outcome for one in run.stages if one.name not in outcomes}
-    return {name: outcome or "cut off" for name, outcome in outcomes.items()}
+    return {name: outcome or "unfinished" for name, outcome in outcomes.items()}
 
 
-def format_headline(run: Run, at_work: bool = False) -> str:
-    """Return the headline: `Built in 6 min 20 s`, `compile failed after 6 min 20 s`.
-
-    `at_work` is True if the process of the run is still running.
-    """
+def format_headline(run: Run, is_running: bool = False) -> str:
+    """Return the headline: `Built in 6 min 20 s`, `compile failed after 6 min 20 s`."""
     failed = [one.name for one in run.stages if one.outcome == "failed"]
-    after = f"after {format_duration(run.seconds)}"
+    duration = format_duration(run.seconds)
     match run.outcome:
         case "done":
-            return (
-                f"{'Built' if run.active_stages else 'Up to date'} in "
-                f"{format_duration(run.seconds)}"
-            )
+            return f"{'Built' if run.active_stages else 'Up to date'} in {duration}"
         case "failed":
-            return f"{', '.join(failed) or 'The run'} failed {after}"
+            return f"{', '.join(failed) or 'The run'} failed after {duration}"
         case "interrupted":
-            return f"Interrupted {after}"
-    return f"At work, {format_duration(run.seconds)} so far" if at_work else f"Cut off {after}"
+            return f"Interrupted after {duration}"
+    return f"Running for {duration} so far" if is_running else f"Unfinished after {duration}"
 
 
 def list_decisions(run: Run) -> Iterator[TextRow]:
     """Yield the decisions of the plan, the strategy with its reasons."""
     for key, value in run.resolution.items():
-        text = (
-            "; ".join(map(format_value, value)) if isinstance(value, list) else format_value(value)
-        )
-        yield key, text or "CPU" * (key == "targets")
+        values = value if isinstance(value, list) else [value]
+        yield key, "; ".join(map(format_value, values)) or "CPU" * (key == "targets")
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
@@ -97,49 +76,35 @@ def describe_host(run: Run) -> Iterator[TextRow]:
         yield "memory", format_size(memory)
     gpus = run.host.get("gpus")
     if isinstance(gpus, list | tuple):
-        names = [_format_gpu(gpu) for gpu in gpus]
-        yield "cards", ", ".join(names) or "none seen"
+        yield "GPUs", ", ".join(map(_format_gpu, gpus)) or "none found"
 
 
-def _format_gpu(card: Any) -> str:
-    if not isinstance(card, Mapping):
-        return str(card)
-    return f"{card.get('name', 'unnamed')} ({card.get('capability', 'unknown')})"
+def _format_gpu(gpu: Any) -> str:
+    if not isinstance(gpu, Mapping):
+        return str(gpu)
+    return f"{gpu.get('name', 'unnamed')} ({gpu.get('capability', 'unknown')})"
 
 
 def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
     """Yield each failed stage with its error and diagnosis, in reading order."""
     for stage in run.stages:
-        if stage.outcome == "failed" or stage.error:
-            yield stage, tuple(_describe_failure(stage))
-
-
-def _describe_failure(stage: StageRun) -> Iterator[TextRow]:
-    error, diagnosis = stage.error, stage.diagnosis
-    first = diagnosis.get("first_error")
-    rows = [
-        ("what happened", error.get("what")),
-        ("where", error.get("where")),
-        ("first error", first.get("text") if isinstance(first, Mapping) else None),
-        ("", _format_location(first) if isinstance(first, Mapping) else None),
-        ("cause", _format_cause(diagnosis)),
-        ("to do", diagnosis.get("remedy")),
-        (
-            "" if diagnosis.get("remedy") else "to do",
-            _drop_duplicate_hint(error.get("todo"), diagnosis.get("remedy")),
-        ),
-        ("evidence", diagnosis.get("evidence")),
-        ("whole log", diagnosis.get("log")),
-    ]
-    yield from ((key, format_value(value)) for key, value in rows if value)
-
-
-def _drop_duplicate_hint(todo: Any, remedy: Any) -> Any:
-    return None if todo == remedy else todo
-
-
-def _format_location(first: Mapping[str, Any]) -> str:
-    return f"{first.get('file', 'the log')}, line {first.get('line', 'unknown')}"
+        if stage.outcome != "failed" and not stage.error:
+            continue
+        error, diagnosis = stage.error, stage.diagnosis
+        first = parse_mapping(diagnosis.get("first_error"))
+        remedy, todo = diagnosis.get("remedy"), error.get("todo")
+        rows = [
+            ("what happened", error.get("what")),
+            ("where", error.get("where")),
+            ("first error", first.get("text")),
+            ("", first and f"{first.get('file', 'the log')}, line {first.get('line', 'unknown')}"),
+            ("cause", _format_cause(diagnosis)),
+            ("to do", remedy),
+            ("" if remedy else "to do", todo if todo != remedy else None),
+            ("evidence", diagnosis.get("evidence")),
+            ("full log", diagnosis.get("log")),
+        ]
+        yield stage, tuple((key, format_value(value)) for key, value in rows if value)
 
 
 def _format_cause(known: Mapping[str, Any]) -> str:
@@ -148,8 +113,8 @@ def _format_cause(known: Mapping[str, Any]) -> str:
         return f"{explanation} ({slug})" if explanation else str(slug)
     candidates = known.get("candidates")
     if isinstance(candidates, list | tuple) and candidates:
-        return f"not sure; it could be {' or '.join(map(str, candidates))}"
-    return "not known" if known else ""
+        return f"not certain; possible causes: {', '.join(map(str, candidates))}"
+    return "unknown" if known else ""
 
 
 def list_warnings(run: Run) -> Iterator[TextRow]:
@@ -171,41 +136,35 @@ def format_value(value: Any) -> str:
         case list() | tuple():
             return ", ".join(map(format_value, value)) or "none"
         case Mapping():
-            return (
-                ", ".join(f"{key}: {format_value(item)}" for key, item in value.items()) or "none"
-            )
+            items = (f"{key}: {format_value(item)}" for key, item in value.items())
+            return ", ".join(items) or "none"
     return f"{value}"
 
 
 _MAX_WARNINGS = 5
 
 
-def format_markdown(run: Run, title: str, came: BuildResults) -> str:
+def format_markdown(run: Run, title: str, results: BuildResults) -> str:
     """Return the report as Markdown: versions, host, decisions, stages, failures, last warnings."""
-    return "\n".join(_format_markdown_lines(run, title, came)) + "\n"
+    return "".join(f"{line}\n" for line in _format_markdown_lines(run, title, results))
 
 
-def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator[str]:
-    yield f"## {_escape_markdown(title)}"
-    yield ""
-    yield from _format_list(
-        [("torchyard", run.torchyard), ("command", " ".join(("doit", *run.command)))]
-    )
-    yield from _format_list([("profile", run.profile), ("when", run.when)])
+def _format_markdown_lines(run: Run, title: str, results: BuildResults) -> Iterator[str]:
+    yield from (f"## {_escape_markdown(title)}", "")
+    command = ("command", " ".join(("doit", *run.command)))
+    facts = [("torchyard", run.torchyard), command, ("profile", run.profile), ("when", run.when)]
+    yield from _format_list(facts)
     yield from _format_section("Host", describe_host(run))
-    yield from _format_section("Asked", list_settings(run))
-    yield from _format_section("Decided", list_decisions(run))
-    yield from _format_section("Came out", _format_results(came))
+    yield from _format_section("Settings", list_settings(run))
+    yield from _format_section("Decisions", list_decisions(run))
+    yield from _format_section("Results", _format_results(results))
     outcomes = describe_outcomes(run).items()
-    yield from _format_section(
-        "Stages", [(name, _format_stage(run, name, outcome)) for name, outcome in outcomes]
-    )
+    stages = [(name, _format_stage(run, name, outcome)) for name, outcome in outcomes]
+    yield from _format_section("Stages", stages)
     for stage, rows in list_failures(run):
         yield from _format_section(f"{stage.name} failed", rows)
-    last = list(list_warnings(run))[-_MAX_WARNINGS:]
-    yield from _format_section(
-        "Last warnings", ((stage or "torchyard", text) for stage, text in last)
-    )
+    warnings = [(stage or "torchyard", text) for stage, text in list_warnings(run)]
+    yield from _format_section("Last warnings", warnings[-_MAX_WARNINGS:])
 
 
 def _format_section(title: str, rows: Iterable[TextRow]) -> Iterator[str]:
@@ -216,41 +175,31 @@ def _format_section(title: str, rows: Iterable[TextRow]) -> Iterator[str]:
 
 def _format_list(rows: Iterable[TextRow]) -> Iterator[str]:
     for key, value in rows:
-        yield (
-            f"- {_escape_markdown(key)}: {_format_inline_code(value)}"
-            if key
-            else f"  - {_format_inline_code(value)}"
-        )
+        code = _format_inline_code(value)
+        yield f"- {_escape_markdown(key)}: {code}" if key else f"  - {code}"
 
 
 def _format_stage(run: Run, name: str, outcome: str) -> str:
-    stage_run = run.find_stage(name)
-    return (
-        f"{outcome} in {format_duration(stage_run.seconds)}: {stage_run.full_reason}"
-        if stage_run
-        else outcome
-    )
+    if not (stage_run := run.find_stage(name)):
+        return outcome
+    return f"{outcome} in {format_duration(stage_run.seconds)}: {stage_run.full_reason}"
 
 
-def _format_results(came: BuildResults) -> Iterator[TextRow]:
-    if came.toolkit or came.python:
-        versions = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
-        yield "with", ", ".join(filter(None, versions))
-    for part in came.parts:
-        facts = (part.version, part.made_of, part.archs, part.sha256[:12])
+def _format_results(results: BuildResults) -> Iterator[TextRow]:
+    if results.toolkit or results.python:
+        versions = (f"CUDA {results.toolkit}" * bool(results.toolkit), f"Python {results.python}")
+        yield "built with", ", ".join(filter(None, versions))
+    for part in results.parts:
+        facts = (part.version, part.origin, part.archs, part.sha256[:12])
         yield part.name, "; ".join(filter(None, facts))
-    for check in came.checks:
+    for check in results.checks:
         if check.status == "failed":
             yield f"validate: {check.name}", check.detail
 
 
 def _format_inline_code(text: str) -> str:
-    """Return `text` as Markdown inline code, which shows every character unchanged.
-
-    The fence is longer than any run of backticks in the text.
-    """
-    text = " ".join(text.split())
-    if not text:
+    """Return `text` as Markdown inline code; its fence is longer than any backticks in `text`."""
+    if not (text := " ".join(text.split())):
         return "(empty)"
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if text[0] == "`" or text[-1] == "`" else ""
@@ -267,12 +216,9 @@ _BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 
 
 def build_page_values(
-    run: Run, title: str, came: BuildResults, compared: Comparison | None, *, newest: bool
+    run: Run, title: str, results: BuildResults, compared: Comparison | None, *, newest: bool
 ) -> dict[str, Any]:
-    """Return all values that the template needs.
-
-    `newest` is True if no later run can have changed the build results.
-    """
+    """Return the template values; `newest`: no later run can have changed the build results."""
     edges = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
     return {
@@ -281,19 +227,17 @@ def build_page_values(
         "when": run.when[:19].replace("T", " "),
         "failures": [(stage.name, rows) for stage, rows in list_failures(run)],
         "settings": [
-            ("Asked", list(list_settings(run)), "nothing but the defaults"),
-            ("Decided", list(list_decisions(run)), "nothing is known of it"),
-            ("Host", list(describe_host(run)), "nothing is known of it"),
+            ("Settings", list(list_settings(run)), "only default settings"),
+            ("Decisions", list(list_decisions(run)), "not recorded"),
+            ("Host", list(describe_host(run)), "not recorded"),
         ],
-        "came": came,
+        "results": results,
         "newest": newest,
-        "counts": Counter(check.status for check in came.checks),
+        "counts": Counter(check.status for check in results.checks),
         "stages": list(_build_stage_rows(run, outcomes, compared)),
         "ticks": _compute_ticks(run.seconds),
-        "made": _summarize_edges(run, edges) if edges else None,
-        "drawing": report_graphics.encode_embedded_json(report_graphics.build_timeline(run, edges))
-        if edges
-        else "",
+        "built": _summarize_edges(run, edges) if edges else None,
+        "drawing": encode_embedded_json(build_timeline(run, edges)) if edges else "",
         "lost": run_statistics.find_slowest(one for one in edges if one.edge.failed),
         "slowest": run_statistics.find_slowest(edges),
         "folders": run_statistics.summarize_folders(edges),
@@ -319,13 +263,14 @@ def _build_stage_rows(
     comparisons = {one.stage: one for one in compared.stages} if compared else {}
     for name, outcome in outcomes.items():
         stage_run = run.find_stage(name)
+        percent = 100 / run.seconds if run.seconds else 0  # of the run, for each second
         yield {
             "name": name,
             "outcome": outcome,
             "reason": stage_run.full_reason if stage_run else "",
             "seconds": stage_run.seconds if stage_run else None,
-            "left": 100 * stage_run.began / run.seconds if stage_run and run.seconds else 0,
-            "width": 100 * stage_run.seconds / run.seconds if stage_run and run.seconds else 0,
+            "left": percent * stage_run.began if stage_run else 0,
+            "width": percent * stage_run.seconds if stage_run else 0,
             "moved": comparisons.get(name),
             "rail": graph_rows.get(name, _BLANK_ROW),
         }
@@ -336,12 +281,8 @@ def _compute_ticks(seconds: float) -> list[tuple[float, str]]:
     if seconds <= 0:
         return []
     step = next((one for one in _TICK_STEPS if seconds / one <= _MAX_TICKS), seconds / _MAX_TICKS)
-    times = [place * step for place in range(int(seconds / step) + 1)]
-    return [
-        (100 * at / seconds, _format_tick(at, seconds))
-        for at in times
-        if at <= _LAST_TICK * seconds
-    ]
+    times = [place * step for place in range(int(_LAST_TICK * seconds / step) + 1)]
+    return [(100 * at / seconds, _format_tick(at, seconds)) for at in times]
 
 
 def _format_tick(at: float, seconds: float) -> str:
@@ -351,17 +292,17 @@ def _format_tick(at: float, seconds: float) -> str:
     return f"{minutes}:{rest:02}" if seconds < 3600 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
-def _summarize_edges(run: Run, made: Sequence[StageEdge]) -> dict[str, Any]:
-    edges = [one.edge for one in made]
-    first, last = compute_span(edges)
+def _summarize_edges(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
+    edges = [one.edge for one in built]
+    first, last = run_statistics.compute_span(edges)
     samples = report_graphics.list_samples(run)
     return {
         "edges": len(edges),
         "failed": sum(edge.failed for edge in edges),
         "seconds": sum(edge.seconds for edge in edges),
         "span": last - first,
-        "lanes": max(assign_slots(edges)) + 1,
-        "mean": compute_mean_jobs(edges),
+        "lanes": max(run_statistics.assign_slots(edges)) + 1,
+        "mean": run_statistics.compute_mean_jobs(edges),
         "peak": _compute_maximum(edge.peak_mib for edge in edges),
         "used": _compute_maximum(one.used_mib for one in samples),
         "limit": _compute_maximum(one.limit_mib for one in samples),

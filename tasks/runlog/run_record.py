@@ -20,10 +20,8 @@ from tasks.core.ninja_progress import Progress
 
 def parse_number(value: Any) -> float | None:
     """Return a finite number, None for anything else."""
-    is_finite = (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
-    return float(value) if is_finite else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
 
 
 def parse_integer(value: Any) -> int | None:
@@ -39,16 +37,14 @@ def parse_text(value: Any) -> str:
 
 def parse_texts(value: Any) -> tuple[str, ...]:
     """Return the strings in a list."""
-    return tuple(item for item in value if isinstance(item, str)) if _is_sequence(value) else ()
+    is_list = isinstance(value, list | tuple)
+    return tuple(item for item in value if isinstance(item, str)) if is_list else ()
 
 
 def parse_mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the objects in a list."""
-    return tuple(item for item in value if isinstance(item, dict)) if _is_sequence(value) else ()
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+    is_list = isinstance(value, list | tuple)
+    return tuple(item for item in value if isinstance(item, dict)) if is_list else ()
 
 
 def parse_mapping(value: Any) -> Mapping[str, Any]:
@@ -57,6 +53,7 @@ def parse_mapping(value: Any) -> Mapping[str, Any]:
 
 
 RECORD_SCHEMA = 1
+_MESSAGE_FIELDS = ("stage", "kind", "text")
 ALWAYS_CHECKED = "looked at every time"  # the reason of a stage without another
 
 
@@ -114,7 +111,6 @@ class StageRun:
 
     `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped". It is "" if the record
     ends before the stage; `seconds` then extend to the last event of the stage.
-
     `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers` the
     number of compilations by machine, `error` the message, location and hint, `diagnosis` the
     document of `doit diagnose`, `auto_fix` how a failure was fixed automatically.
@@ -139,11 +135,6 @@ class StageRun:
         """Return the reason, with the automatic fix of a failure."""
         fix = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, fix)))
-
-    @property
-    def ended(self) -> float:
-        """Return the time of its end."""
-        return self.began + self.seconds
 
 
 @dataclass(frozen=True)
@@ -180,16 +171,19 @@ class Run:
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
         """Return the stages that did work, without those that only checked or were skipped."""
-        return tuple(stage for stage in self.stages if _was_active(stage))
+        return tuple(
+            stage
+            for stage in self.stages
+            if stage.outcome != "skipped"
+            and (
+                stage.name == "validate"
+                or (stage.outcome, stage.reason) != ("unchanged", ALWAYS_CHECKED)
+            )
+        )
 
     def find_stage(self, name: str) -> StageRun | None:
         """Return the run of a stage, None if it did not run."""
         return next((one for one in self.stages if one.name == name), None)
-
-
-def _was_active(stage: StageRun) -> bool:
-    only_checked = stage.outcome == "unchanged" and stage.reason == ALWAYS_CHECKED
-    return stage.outcome != "skipped" and (not only_checked or stage.name == "validate")
 
 
 def parse_run(lines: Iterable[str]) -> Run:
@@ -197,10 +191,10 @@ def parse_run(lines: Iterable[str]) -> Run:
 
     Raises `ValueError` if the first line is not a `begin` event of this schema.
     """
-    events = [_parse_event(line) for line in lines]
+    events = list(map(_parse_event, lines))
     begin = events[0] if events else None
     if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
-        raise ValueError(f"the first line is no begin of schema {RECORD_SCHEMA}")
+        raise ValueError(f"the first line is not a begin event of schema {RECORD_SCHEMA}")
     valid_events = [event for event in events[1:] if event]
     end = next((event for event in valid_events if event.get("event") == "end"), {})
     return Run(
@@ -212,14 +206,19 @@ def parse_run(lines: Iterable[str]) -> Run:
         host=parse_mapping(begin.get("host")),
         settings=parse_mapping(begin.get("asked")),
         resolution=parse_mapping(begin.get("decided")),
-        graph=tuple(map(_parse_node, parse_mappings(begin.get("stages")))),
+        graph=tuple(
+            StageNode(parse_text(item.get("name")), parse_texts(item.get("after")))
+            for item in parse_mappings(begin.get("stages"))
+        ),
         stages=_parse_stages(valid_events),
         messages=tuple(
-            _parse_message(event) for event in valid_events if event.get("event") == "said"
+            LoggedMessage(_read_time(one), *(parse_text(one.get(name)) for name in _MESSAGE_FIELDS))
+            for one in valid_events
+            if one.get("event") == "said"
         ),
         outcome=parse_text(end.get("outcome")),
         code=parse_integer(end.get("code")),
-        seconds=max(map(_read_event_time, valid_events), default=0.0),
+        seconds=max(map(_read_time, valid_events), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # a kill truncates the last line
     )
 
@@ -235,10 +234,9 @@ def _parse_event(line: str) -> Mapping[str, Any] | None:
 def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
-        if event.get("event") in {"stage", "sample", "edges", "done"} and parse_text(
-            event.get("stage")
-        ):
-            by_name.setdefault(event["stage"], []).append(event)
+        name = parse_text(event.get("stage"))
+        if name and event.get("event") in {"stage", "sample", "edges", "done"}:
+            by_name.setdefault(name, []).append(event)
     stages = [_parse_stage(name, stage_events) for name, stage_events in by_name.items()]
     return tuple(sorted(stages, key=lambda one: one.began))
 
@@ -247,21 +245,16 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
     def select_events(kind: str) -> list[Mapping[str, Any]]:
         return [event for event in events if event["event"] == kind]
 
-    done = select_events("done")[-1] if select_events("done") else {}
+    nothing: list[Mapping[str, Any]] = [{}]
+    done, start = (select_events("done") or nothing)[-1], (select_events("stage") or nothing)[0]
     seconds = parse_number(done.get("seconds"))
-    began = (
-        _read_event_time(select_events("stage")[0])
-        if select_events("stage")
-        else max(0.0, _read_event_time(events[0]) - (seconds or 0.0))
-    )
+    began = _read_time(start) if start else max(0.0, _read_time(events[0]) - (seconds or 0.0))
     return StageRun(
         name=name,
         began=began,
-        reason=parse_text(select_events("stage")[0].get("reason"))
-        if select_events("stage")
-        else "",
+        reason=parse_text(start.get("reason")),
         outcome=parse_text(done.get("outcome")),
-        seconds=max(map(_read_event_time, events)) - began if seconds is None else seconds,
+        seconds=max(map(_read_time, events)) - began if seconds is None else seconds,
         outputs=parse_mapping(done.get("outputs")),
         cache=parse_mapping(done.get("cache")),
         workers=parse_mapping(done.get("workers")),
@@ -283,29 +276,17 @@ def _parse_edge(item: Mapping[str, Any]) -> Edge | None:
     first, last = parse_number(start), parse_number(end)
     if not isinstance(output, str) or first is None or last is None or last < first:
         return None
-    return Edge(
-        output, first, last, parse_integer(item.get("peak_mib")), item.get("failed") is True
-    )
+    peak = parse_integer(item.get("peak_mib"))
+    return Edge(output, first, last, peak, item.get("failed") is True)
 
 
 def _parse_sample(event: Mapping[str, Any]) -> Sample:
     names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
     counts = {name: parse_integer(event.get(name)) for name in names}
-    return Sample(_read_event_time(event), hit_rate=parse_number(event.get("hit_rate")), **counts)
+    return Sample(_read_time(event), hit_rate=parse_number(event.get("hit_rate")), **counts)
 
 
-def _parse_message(event: Mapping[str, Any]) -> LoggedMessage:
-    return LoggedMessage(
-        _read_event_time(event),
-        *(parse_text(event.get(name)) for name in ("stage", "kind", "text")),
-    )
-
-
-def _parse_node(item: Mapping[str, Any]) -> StageNode:
-    return StageNode(parse_text(item.get("name")), parse_texts(item.get("after")))
-
-
-def _read_event_time(event: Mapping[str, Any]) -> float:
+def _read_time(event: Mapping[str, Any]) -> float:
     return parse_number(event.get("at")) or 0.0
 
 
@@ -353,11 +334,8 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 def trim_manifest(outputs: Any) -> Json:
     """Return a manifest without large values and without secrets."""
-    document = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
+    document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None
-    return {
-        name: value
-        for name, value in document.items()
-        if len(json.dumps(value)) <= _MAX_VALUE_LENGTH
-    }
+    sizes = {name: len(json.dumps(value)) for name, value in document.items()}
+    return {name: value for name, value in document.items() if sizes[name] <= _MAX_VALUE_LENGTH}

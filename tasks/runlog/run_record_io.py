@@ -1,7 +1,6 @@
-"""Read and write the records of a profile's runs: one file per run in `build/PROFILE/records/runs`.
+"""Read and write the run records of a profile: one file per run in `build/PROFILE/records/runs`.
 
-The number and the size of the records are limited. An unreadable record is renamed and never stops
-a run. File names sort by time.
+Their number and size are limited. An unreadable record is renamed. File names sort by time.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import FileIO
@@ -25,7 +24,7 @@ from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import redact_secrets
 from tasks.core.model import Json
 from tasks.core.ninja_progress import Progress
-from tasks.runlog import run_record as runevents
+from tasks.runlog import run_record
 from tasks.runlog.run_record import RECORD_SCHEMA, Edge, Run, parse_run
 from tasks.system import output
 from tasks.system.files import read_lock_holder
@@ -35,7 +34,12 @@ MAX_RUNS, MAX_RECORDS_BYTES = 50, 64 * 2**20
 _RESERVED_BYTES = 9 * 2**20  # for the next record
 _ALWAYS_KEPT = 3
 _COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as written
-_RECORD_NAME = re.compile(r"\d{8}T\d{6}Z-(?P<pid>\d+)\.jsonl(?P<aside>\.corrupt)?")
+# Seconds between samples of a stage; doubled after each 1000 samples
+_SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = 2.0, 1000
+_EDGES_PER_LINE = 1000
+_MAX_RECORD_BYTES = 8 * 2**20  # a larger record omits the detail events
+_DETAIL_EVENTS = {"sample", "said", "edges"}
+_RECORD_NAME = re.compile(r"\d{8}T\d{6}Z-\d+\.jsonl(\.corrupt)?")
 
 
 def read_runs(folder: PurePath) -> Iterator[Run]:
@@ -44,15 +48,14 @@ def read_runs(folder: PurePath) -> Iterator[Run]:
         if not path.name.endswith(".jsonl"):
             continue
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield parse_run(
-                filter(None, text.split("\n"))
-            )  # not splitlines: a text may contain U+2028
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+            yield parse_run(filter(None, lines))  # not splitlines: a text may contain U+2028
         except OSError as error:
-            print_warning(f"{path} cannot be read: {error.strerror}")
+            print_warning(f"cannot read {path}: {error.strerror}")
         except ValueError as error:
-            if not _is_process_alive(_parse_pid(path)):  # it may still write its first line
-                _move_corrupt_record(path, error)
+            # The process may still write its first line
+            if not _is_process_alive(int(path.stem.rpartition("-")[2])):
+                _rename_corrupt_record(path, error)
 
 
 def is_run_active(folder: PurePath, run: Run) -> bool:
@@ -62,14 +65,18 @@ def is_run_active(folder: PurePath, run: Run) -> bool:
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove the least useful records if there are too many, so that one more fits.
-
-    The caller holds the lock of the profile: no recorded run is active.
-    """
-    sizes = {path: _read_size(path) for path in _list_records(Path(folder))}
+    """Remove the least useful records if another would not fit. The profile must be locked."""
+    known = _list_records(Path(folder))
+    sizes = {path: _read_time_and_size(path)[1] for path in known}
     if _fits_limits(sizes.values()):
         return
-    for path in _sort_for_removal(list(sizes)):
+    marks = {path: _read_marks(path) for path in known}
+    compiled = [path for path in known if _COMPILED_MARK in marks[path]]
+    # Otherwise many quick failures would displace the build that took hours
+    retained = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
+    removable = [path for path in reversed(known) if path not in retained]
+    # The oldest records without results first, then the oldest
+    for path in sorted(removable, key=lambda path: bool(marks[path])):
         with suppress(OSError):  # a record that cannot be removed must not prevent the next
             path.unlink()
         del sizes[path]
@@ -79,20 +86,6 @@ def prune_records(folder: PurePath) -> None:
 
 def _fits_limits(sizes: Collection[int]) -> bool:
     return len(sizes) < MAX_RUNS and sum(sizes) <= MAX_RECORDS_BYTES - _RESERVED_BYTES
-
-
-def _sort_for_removal(known: Sequence[Path]) -> list[Path]:
-    """Return the records in order of removal.
-
-    `known` is sorted newest first. The oldest records without results are removed first, then the
-    oldest. The last records are always kept, and so are the last that compiled something: otherwise
-    many quick failures would displace the build that took hours.
-    """
-    marks = {path: _read_marks(path) for path in known}
-    compiled = [path for path in known if _COMPILED_MARK in marks[path]]
-    retained = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
-    removable = [path for path in reversed(known) if path not in retained]
-    return sorted(removable, key=lambda path: bool(marks[path]))
 
 
 def _read_marks(path: Path) -> set[bytes]:
@@ -106,34 +99,19 @@ def _read_marks(path: Path) -> set[bytes]:
 
 def _list_records(folder: Path) -> list[Path]:
     """Return the records, newest first; within the same second, the last modified first."""
-    records = [path for path in _list_folder(folder) if _RECORD_NAME.fullmatch(path.name)]
-    return sorted(records, key=lambda path: (path.name[:16], _read_mtime(path)), reverse=True)
-
-
-def _list_folder(folder: Path) -> list[Path]:
     try:
-        return list(folder.iterdir())
+        records = [path for path in folder.iterdir() if _RECORD_NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return sorted(records, key=lambda one: (one.name[:16], _read_time_and_size(one)), reverse=True)
 
 
-def _read_mtime(path: Path) -> int:
+def _read_time_and_size(path: Path) -> tuple[int, int]:
     try:
-        return path.stat().st_mtime_ns
+        status = path.stat()
     except OSError:  # it was removed or renamed
-        return 0
-
-
-def _read_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _parse_pid(path: Path) -> int:
-    match = _RECORD_NAME.fullmatch(path.name)
-    return int(match["pid"]) if match else 0
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_process_alive(pid: int) -> bool:
@@ -142,23 +120,13 @@ def _is_process_alive(pid: int) -> bool:
     return psutil.pid_exists(pid)
 
 
-def _move_corrupt_record(path: Path, error: ValueError) -> None:
-    aside = path.with_name(f"{path.name}.corrupt")
+def _rename_corrupt_record(path: Path, error: ValueError) -> None:
     try:
-        path.replace(aside)
+        renamed = path.replace(path.with_name(f"{path.name}.corrupt"))
     except OSError:
-        print_warning(f"{path} is no record of a run, and cannot be moved away: {error}")
+        print_warning(f"{path} is not a valid run record and cannot be renamed: {error}")
     else:
-        print_warning(f"this is no record of a run ({error}); it is set aside: {aside}")
-
-
-_SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = (
-    2.0,
-    1000,
-)  # seconds between samples of a stage; doubled after each 1000 samples
-_EDGES_PER_LINE = 1000
-_MAX_RECORD_BYTES = 8 * 2**20  # a larger record omits the detail events
-_DETAIL_EVENTS = {"sample", "said", "edges"}
+        print_warning(f"renamed an invalid run record to {renamed}: {error}")
 
 
 @dataclass
@@ -173,48 +141,39 @@ class StageOutcome:
 
 
 @dataclass
-class _SampleState:
-    when: float = -_SAMPLE_INTERVAL
-    many: int = 0
-
-
-@dataclass
 class RunRecorder:
-    """The writer of this run's record in `folder`. Without `folder`, nothing is written.
-
-    `head` returns the facts for the first event.
-    """
+    """The writer of this run's record in `folder`, if any. `head` returns facts for its begin."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
     when: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     started: float = field(default_factory=time.monotonic)
     begun: bool = False
+    caches: dict[str, dict[str, Json]] = field(default_factory=dict)
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
     _file: FileIO | None = None
     _size: int = 0
     _has_warned: bool = False
     _refusals: dict[str, str] = field(default_factory=dict)
-    _sample_states: dict[str, _SampleState] = field(default_factory=dict)
-    _caches: dict[str, dict[str, Json]] = field(default_factory=dict)
-    _workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    _samples: dict[str, tuple[float, int]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Open the record once and remove old ones.
-
-        The build directory must be managed by torchyard, and locked.
-        """
+        """Open the record once and remove old ones. The build directory must be locked."""
         if self.begun or self.folder is None:
             return
         self.begun = True
         try:
-            self._file = self._open_file(Path(self.folder))
+            prune_records(self.folder)
+            (folder := Path(self.folder)).mkdir(parents=True, exist_ok=True)
+            while (path := folder / f"{self.when:%Y%m%dT%H%M%SZ}-{os.getpid()}.jsonl").exists():
+                self.when += datetime.timedelta(seconds=1)  # the clock was set back
+            self._file = FileIO(path, "x")
         except OSError as error:
             self.warn_incomplete(error)
         facts = {"schema": RECORD_SCHEMA, "when": self.when.isoformat(timespec="seconds")}
-        self._write_line(
-            "begin", {**facts, "torchyard": __version__, "pid": os.getpid(), **self.head()}
-        )
+        facts |= {"torchyard": __version__, "pid": os.getpid()}
+        self._write_line("begin", {**facts, **self.head()})
         output.set_listener(_RecordingListener(output.read_listener(), self))
         _active_recorders[:] = [self]
 
@@ -225,32 +184,26 @@ class RunRecorder:
         try:
             yield done
         except BaseException as error:
-            done.outcome, done.error = runevents.classify_error(error)
+            done.outcome, done.error = run_record.classify_error(error)
             done.diagnosis = getattr(error, "diagnosis", None)  # set if a log was read
             raise
         finally:
+            workers = self.workers.pop(name, None)
             self._write_event(
                 "done",
                 stage=name,
                 outcome=done.outcome,
                 seconds=round(self.compute_elapsed() - started, 3),
-                outputs=runevents.trim_manifest(done.outputs),
-                cache=self._caches.pop(name, None),
-                **self._pop_workers(name),
+                outputs=run_record.trim_manifest(done.outputs),
+                cache=self.caches.pop(name, None),
+                **({"workers": workers} if workers else {}),
                 error=done.error,
                 diagnosis=convert_to_json(done.diagnosis),
                 **({"auto_fix": done.auto_fix} if done.auto_fix else {}),
             )
 
-    def _pop_workers(self, stage: str) -> dict[str, Json]:
-        by_host = self._workers.pop(stage, {})
-        return {"workers": dict(by_host)} if by_host else {}
-
     def record_refusal(self, stage: str, why: str) -> None:
-        """Note that a stage could not start.
-
-        It is written at the end: the build directory may not exist yet.
-        """
+        """Keep for the end of the record that a stage could not start: the folder may not exist."""
         self._refusals.setdefault(stage, why.strip())
 
     def finish_record(self, outcome: str, code: int) -> None:
@@ -273,29 +226,18 @@ class RunRecorder:
         """Record the progress of the running stage, at most once per sample interval."""
         stage, now = output.read_output_stage(), self.compute_elapsed()
         with self._lock:
-            last = self._sample_states.setdefault(stage, _SampleState())
-            if now - last.when < _SAMPLE_INTERVAL * 2 ** (last.many // _SAMPLES_BEFORE_DOUBLING):
+            last, count = self._samples.get(stage, (-_SAMPLE_INTERVAL, 0))
+            if now - last < _SAMPLE_INTERVAL * 2 ** (count // _SAMPLES_BEFORE_DOUBLING):
                 return
-            last.when, last.many = now, last.many + 1
-        self._write_event("sample", stage=stage, **runevents.build_sample_event(progress))
+            self._samples[stage] = now, count + 1
+        self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
         """Record the outputs of the running stage, timed by the monotonic clock."""
-        entries = [runevents.build_edge_entry(one, self.started) for one in found]
+        entries = [run_record.build_edge_entry(one, self.started) for one in found]
         for first in range(0, len(entries), _EDGES_PER_LINE):
-            self._write_event(
-                "edges",
-                stage=output.read_output_stage(),
-                edges=entries[first : first + _EDGES_PER_LINE],
-            )
-
-    def record_cache(self, hits: int, misses: int) -> None:
-        """Record the compiler cache's hits and misses for the running stage."""
-        self._caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
-
-    def record_workers(self, by_host: Mapping[str, int]) -> None:
-        """Record how many compilations each machine ran for the running stage."""
-        self._workers[output.read_output_stage()] = dict(by_host)
+            part = entries[first : first + _EDGES_PER_LINE]
+            self._write_event("edges", stage=output.read_output_stage(), edges=part)
 
     def compute_elapsed(self) -> float:
         """Return the seconds since the start of the run."""
@@ -305,16 +247,7 @@ class RunRecorder:
         """Warn once that the record is incomplete."""
         if not self._has_warned:
             self._has_warned = True
-            output.print_warning(
-                f"the record of this run is not whole: {self.folder}: {error.strerror}"
-            )
-
-    def _open_file(self, folder: Path) -> FileIO:
-        prune_records(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        while (path := folder / f"{self.when:%Y%m%dT%H%M%SZ}-{os.getpid()}.jsonl").exists():
-            self.when += datetime.timedelta(seconds=1)  # the clock was set back
-        return FileIO(path, "x")
+            print_warning(f"the record of this run is incomplete: {self.folder}: {error.strerror}")
 
     def _write_event(self, event: str, **facts: Any) -> float:
         at = self.compute_elapsed()
@@ -374,24 +307,23 @@ _active_recorders: list[RunRecorder] = []
 def record_edges(found: Iterable[Edge]) -> None:
     """Record the outputs of the running stage in the active record, if any.
 
-    The caller may be handling a failed build. An exception of `found` is therefore only a warning:
-    it must not hide why the build failed.
+    An exception of `found` is only a warning: it must not hide why a build failed.
     """
     try:
         for record in _active_recorders:
             record.record_edges(found)
     except Exception as error:  # noqa: BLE001 - also for a bug in torchyard
         reason = f"{type(error).__name__}: {error}"
-        output.print_warning(f"what was made is not in the record of this run: {reason}")
+        print_warning(f"the record of this run omits the built outputs of a stage: {reason}")
 
 
 def record_cache(hits: int, misses: int) -> None:
-    """Record the compiler cache's hits and misses in the active record."""
+    """Record the compiler cache's hits and misses for the running stage in the active record."""
     for record in _active_recorders:
-        record.record_cache(hits, misses)
+        record.caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
 
 
 def record_workers(by_host: Mapping[str, int]) -> None:
-    """Record how many compilations each machine ran in the active record."""
+    """Record how many compilations each machine ran for the running stage."""
     for record in _active_recorders:
-        record.record_workers(by_host)
+        record.workers[output.read_output_stage()] = dict(by_host)

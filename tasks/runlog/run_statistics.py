@@ -22,10 +22,7 @@ _FOLDER_DEPTH = 3  # levels of the path that are distinguished
 
 
 def classify_output(output: str) -> OutputKind:
-    """Return the kind of an output by its suffix.
-
-    `a.cu.o` is CUDA, `a.cpp.o` is C and C++, `libc10.so` is linked.
-    """
+    """Return the kind of an output by its suffix: `a.cu.o` is CUDA, `a.cpp.o` is C and C++."""
     if _CUDA_OUTPUT.search(output):
         return "CUDA"
     if _OBJECT_OUTPUT.search(output):
@@ -48,11 +45,6 @@ def find_source_folder(output: str) -> str:
     return "/".join(parts[:_FOLDER_DEPTH]) or "."
 
 
-def extract_output_name(output: str) -> str:
-    """Return the last part of the path."""
-    return output.replace("\\", "/").rsplit("/", 1)[-1]
-
-
 MAX_SLOWEST, MAX_FOLDERS = 50, 25
 
 
@@ -71,11 +63,7 @@ class StageEdge:
 
 @dataclass(frozen=True)
 class FolderTime:
-    """The outputs of one directory.
-
-    `seconds` is the sum over its edges, `share` its share of the total, `peak_mib` the largest
-    peak.
-    """
+    """The outputs of one directory: their total seconds, share of the run and largest peak."""
 
     path: str
     edges: int
@@ -104,25 +92,19 @@ def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
     rows = [_summarize_folder(path, edges, total) for path, edges in by_path.items()]
     rows.sort(key=lambda row: (-row.seconds, row.path))
     rest = [edge for row in rows[MAX_FOLDERS:] for edge in by_path[row.path]]
-    others = (
-        [_summarize_folder(f"{len(rows) - MAX_FOLDERS} other folders", rest, total)] if rest else []
-    )
-    return rows[:MAX_FOLDERS] + others
+    label = f"{len(rows) - MAX_FOLDERS} other folders"
+    return rows[:MAX_FOLDERS] + ([_summarize_folder(label, rest, total)] if rest else [])
 
 
-def _summarize_folder(path: str, made: list[Edge], total: float) -> FolderTime:
-    seconds = sum(edge.seconds for edge in made)
-    peaks = (edge.peak_mib for edge in made if edge.peak_mib is not None)
+def _summarize_folder(path: str, built: list[Edge], total: float) -> FolderTime:
+    seconds = sum(edge.seconds for edge in built)
+    peaks = (edge.peak_mib for edge in built if edge.peak_mib is not None)
     share = seconds / total if total else 0.0
-    return FolderTime(path, len(made), seconds, share, max(peaks, default=None))
+    return FolderTime(path, len(built), seconds, share, max(peaks, default=None))
 
 
 def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """Return a slot for each edge, in the order of `edges`: the lowest that is free at its start.
-
-    A jobserver does not name its slots. The number of slots is the largest number of overlapping
-    edges.
-    """
+    """Return the slot of each edge, in the order of `edges`: the lowest free one at its start."""
     slots = [0] * len(edges)
     busy: list[tuple[float, int]] = []
     free: list[int] = []
@@ -202,8 +184,8 @@ class Comparison:
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Return the earlier run that compares best with this one.
 
-    `earlier` is sorted newest first. The result is the first run with half of this run's outputs,
-    otherwise the run with most of them, otherwise the first run in which a common stage completed.
+    Of `earlier`, newest first, the result is the first run with half of this run's outputs, else
+    the run with most of them, else the first run in which a common stage completed.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -221,14 +203,13 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
 def compare_runs(run: Run, against: Run) -> Comparison:
     """Return the comparison of this run with an earlier one."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
-    common_outputs = [
-        DurationChange(*key, before=before[key], now=seconds)
-        for key, seconds in now.items()
-        if key in before
+    common_outputs = [DurationChange(*key, before[key], now[key]) for key in now if key in before]
+    significant = [
+        one
+        for one in common_outputs
+        if abs(one.difference) >= max(_MIN_SECONDS, _MIN_SHARE * one.before)
     ]
-    changes = sorted(
-        filter(_is_significant, common_outputs), key=lambda one: (-one.difference, one.output)
-    )
+    changes = sorted(significant, key=lambda one: (-one.difference, one.output))
     return Comparison(
         against=against,
         both=len(common_outputs),
@@ -253,7 +234,3 @@ def _compare_stages(run: Run, against: Run) -> Iterator[DurationChange]:
         before = against.find_stage(stage.name)
         if before and {before.outcome, stage.outcome} <= _COMPLETED_OUTCOMES:
             yield DurationChange(stage.name, "", before.seconds, stage.seconds)
-
-
-def _is_significant(one: DurationChange) -> bool:
-    return abs(one.difference) >= max(_MIN_SECONDS, _MIN_SHARE * one.before)

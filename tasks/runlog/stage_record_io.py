@@ -1,8 +1,4 @@
-"""Record how a stage ran: its inputs, its input manifests, reason and duration.
-
-From the record follows why the stage runs again. A record is beside its manifest and is only
-informative: it may contain times and versions, which a manifest must not.
-"""
+"""Record how a stage ran, beside its manifest: the record shows why the stage must run again."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from tasks.core.canonical_json import (
 from tasks.core.errors import redact_secrets
 from tasks.core.input_changes import describe_input_changes
 from tasks.core.model import Stage
-from tasks.core.text_formatting import format_short_reasons
 from tasks.runlog.run_record import ALWAYS_CHECKED
 from tasks.system import manifests
 from tasks.system.files import read_artifact, write_atomic
@@ -31,17 +26,10 @@ from tasks.system.manifests import build_record_path
 ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
 
 
-def _explain_nothing(_: PurePath) -> tuple[str, ...]:
-    return ()
-
-
 def write_stage_record(
     stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
-    """Write the record of a stage beside its first manifest.
-
-    `auto_fix` describes how a failure was fixed automatically.
-    """
+    """Write the record of a stage beside its first manifest, with the fix of a failure if any."""
     record = {
         "stage": stage.name,
         "reason": reason,
@@ -49,50 +37,35 @@ def write_stage_record(
         "finished": manifests.format_current_time(),
         "torchyard": version,
         "inputs": convert_to_json(stage.fingerprint),
-        "reads": _hash_input_manifests(stage),
+        "reads": _compute_digests(stage.inputs),
         **({"auto_fix": auto_fix} if auto_fix else {}),
         "leaves": _compute_digests(stage.outputs),
     }
     write_atomic(build_record_path(stage.outputs[0]), redact_secrets(format_canonical_json(record)))
 
 
-def summarize_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> str:
-    """Return in a few words why this stage runs.
-
-    The reason is the first changed input, a changed manifest, or a missing result.
-    """
-    reasons = find_rebuild_reasons(stage, told)
-    return format_short_reasons(reasons) if reasons else DEFAULT_REASONS[stage.uptodate_check]
-
-
-def find_rebuild_reasons(stage: Stage, told: ChangeExplainer = _explain_nothing) -> tuple[str, ...]:
+def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) -> tuple[str, ...]:
     """Return all reasons to run the stage that its files show, () if there is no reason.
 
     Only the reasons of the most important kind are returned: changed inputs precede changed
-    manifests, which precede missing results. `told` may explain what changed in a manifest.
+    manifests, which precede missing results. `explain` may return what changed in a manifest.
     """
     last = read_last_record(stage)
     if last is None:
         return ("first time",)
-    now = convert_to_redacted_json(stage.fingerprint)
-    if input_changes := tuple(
-        describe_input_changes(stage.kind, find_changes(last["inputs"], now))
-    ):
-        return input_changes
-    if manifest_changes := tuple(_explain_changed_manifests(stage, last["reads"], told)):
-        return manifest_changes
-    missing = [
-        Path(path).name
-        for path in (*stage.outputs, *stage.extra_outputs)
-        if not Path(path).exists()
-    ]
-    if missing:
-        return (f"{', '.join(missing)} is not there" + _explain_removal(missing[0], stage),)
-    return (
-        ()
-        if has_intact_manifests(stage)
-        else (f"{stage.outputs[0].name} is not what this stage left",)
-    )
+    changes = find_changes(last["inputs"], convert_to_redacted_json(stage.fingerprint))
+    if reasons := tuple(describe_input_changes(stage.kind, changes)):
+        return reasons
+    if reasons := tuple(_explain_changed_manifests(stage, last["reads"], explain)):
+        return reasons
+    paths = map(Path, (*stage.outputs, *stage.extra_outputs))
+    first = stage.outputs[0].name
+    if missing := [path.name for path in paths if not path.exists()]:
+        command = last.get("removed_by")
+        removal = f": {command} removed it" if command else ", as after a failure or doit clean"
+        return (f"{', '.join(missing)} is missing{removal * (missing[0] == first)}",)
+    intact = has_intact_manifests(stage)
+    return () if intact else (f"{first} was changed after this stage wrote it",)
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
@@ -103,29 +76,21 @@ def note_removal(manifest: PurePath, command: str) -> None:
         write_atomic(path, format_canonical_json({**record, "removed_by": command}))
 
 
-def _explain_removal(gone: str, stage: Stage) -> str:
-    """Return how the first manifest of the stage was removed, "" for other files."""
-    if gone != stage.outputs[0].name:
-        return ""
-    command = (read_last_record(stage) or {}).get("removed_by")
-    return f": {command} removed it" if command else ", as after a failure or doit clean"
-
-
 def _explain_changed_manifests(
-    stage: Stage, before: Mapping[str, str], told: ChangeExplainer
+    stage: Stage, before: Mapping[str, str], explain: ChangeExplainer
 ) -> Iterator[str]:
-    now = _hash_input_manifests(stage)
+    now = _compute_digests(stage.inputs)
     changed = {name for name, digest in now.items() if before.get(name) != digest}
-    explanations = {path.name: told(path) for path in stage.inputs if path.name in changed}
+    explanations = {path.name: explain(path) for path in stage.inputs if path.name in changed}
     yield from (line for lines in explanations.values() for line in lines)
     if silent := [name for name, lines in explanations.items() if not lines]:
         yield f"{', '.join(silent)} changed"
 
 
-UNFINISHED = "the last run failed, or did not finish"
+UNFINISHED = "the last run failed or did not finish"
 DEFAULT_REASONS = {
     "always": ALWAYS_CHECKED,
-    "stale": "its source, or what it made, was changed since, or could not be reached",
+    "stale": "its source or its results were changed, or could not be reached",
     "": UNFINISHED,
 }
 
@@ -140,16 +105,9 @@ def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
 
 
 def has_intact_manifests(stage: Stage) -> bool:
-    """Return True if the manifests match their recorded digests, or none are recorded.
-
-    The user or a damaged disk may have changed them.
-    """
+    """Return True if the manifests match their recorded digests, or none are recorded."""
     digests = (read_last_record(stage) or {}).get("leaves")
     return digests is None or digests == _compute_digests(stage.outputs)
-
-
-def _hash_input_manifests(stage: Stage) -> dict[str, str]:
-    return _compute_digests(stage.inputs)
 
 
 def _compute_digests(paths: Iterable[PurePath]) -> dict[str, str]:

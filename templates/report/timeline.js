@@ -22,7 +22,7 @@
   const all = { from: first - margin, to: last + margin };
   let view = { ...all }, wide = 0, scheduled = false, chosen = -1, pointed = -1, draws = 0, colours = {};
 
-  // jobs at work: where their number changes, and its integral, so that a pixel shows a mean
+  // running jobs: where their number changes, and its integral, so that a pixel shows a mean
   const turns = edges.flatMap((edge) => [[edge[BEGAN], 1], [ended(edge), -1]]).sort((a, b) => a[0] - b[0]);
   const times = [], counts = [], sums = [];
   turns.reduce(([jobs, sum, before], [at, change]) => {

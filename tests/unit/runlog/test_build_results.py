@@ -38,15 +38,14 @@ def test_torch_is_told_by_what_made_it(run: Run, source: dict[str, Any], made: s
     [torch] = collect_results(
         merge_run_outputs(ManifestDocuments(source, {}, WHEEL, {}), run), run
     ).parts
-    assert torch.made_of == made
+    assert torch.origin == made
 
 
 def test_an_extension_of_an_earlier_run_is_told_as_one() -> None:
     lying = ManifestDocuments({}, {}, {}, {}, (EXTENSION,))
     now, before = run_of("source", did("extensions:a", EXTENSION)), run_of("source")
     told = [
-        collect_results(merge_run_outputs(lying, run), run).parts[0].made_of
-        for run in (now, before)
+        collect_results(merge_run_outputs(lying, run), run).parts[0].origin for run in (now, before)
     ]
     assert told == [
         "commit 901f49d00000, clean",

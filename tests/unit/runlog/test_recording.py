@@ -270,7 +270,7 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
         extension_build_io._read_edges(tmp_path, JobScheduler(1, tmp_path, {}))
     )
     (said,) = heard
-    assert said.startswith("what was made is not in the record of this run: OSError: ")
+    assert said.startswith("the record of this run omits the built outputs of a stage: OSError: ")
     assert said.endswith("Input/output error")
 
 
@@ -307,8 +307,8 @@ def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
     record._file.seek(0, os.SEEK_END)
     for _ in range(3):
         record.record_message("say", "x" * 100)
-    assert [line for line in heard if "not whole" in line] == [
-        f"the record of this run is not whole: {tmp_path / 'runs'}: {os.strerror(errno.ENOSPC)}"
+    assert [line for line in heard if "incomplete" in line] == [
+        f"the record of this run is incomplete: {tmp_path / 'runs'}: {os.strerror(errno.ENOSPC)}"
     ]
     record._file.close()
     record._file = opened  # somebody made room
@@ -354,5 +354,5 @@ def test_a_place_that_cannot_be_written_ends_no_build(bench: Bench) -> None:
     files.create_owned_folder(bench.layout.build)
     Path(bench.layout.build, "records").touch()  # where the folder would have to be
     assert bench.doit() == 0
-    assert bench.out.getvalue().count("the record of this run is not whole") == 1
+    assert bench.out.getvalue().count("the record of this run is incomplete") == 1
     assert bench.doit() == 0

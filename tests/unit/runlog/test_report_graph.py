@@ -67,9 +67,9 @@ def test_what_comes_after_a_failure_was_not_reached() -> None:
     assert found["wheel"] == found["extensions:b"] == "not reached"
 
 
-def test_a_stage_without_an_end_was_cut_off() -> None:
+def test_a_stage_without_an_end_is_unfinished() -> None:
     found = describe_outcomes(run_of("", compile=""))
-    assert found["compile"] == "cut off"
+    assert found["compile"] == "unfinished"
     assert found["wheel"] == "not reached"
 
 
@@ -82,5 +82,5 @@ def test_the_headline_says_how_it_ended() -> None:
     assert format_headline(run_of("done", compile="changed")) == "Built in 1 min 01 s"
     assert format_headline(run_of("done")) == "Up to date in 1 min 01 s"
     assert format_headline(run_of("interrupted")) == "Interrupted after 1 min 01 s"
-    assert format_headline(run_of("")) == "Cut off after 1 min 01 s"
-    assert format_headline(run_of(""), at_work=True) == "At work, 1 min 01 s so far"
+    assert format_headline(run_of("")) == "Unfinished after 1 min 01 s"
+    assert format_headline(run_of(""), is_running=True) == "Running for 1 min 01 s so far"

@@ -10,6 +10,7 @@ import pytest
 
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Json, Stage
+from tasks.core.text_formatting import format_short_reasons
 from tasks.runlog import stage_record_io
 from tasks.system import manifests
 
@@ -97,6 +98,12 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def reason_of(stage: Stage) -> str:
+    reasons = stage_record_io.find_rebuild_reasons(stage)
+    default = stage_record_io.DEFAULT_REASONS[stage.uptodate_check]
+    return format_short_reasons(reasons) if reasons else default
+
+
 def test_a_record_tells_how_it_went(finished: Path) -> None:
     record = stage_record_io.read_last_record(stage(finished))
     assert record is not None
@@ -107,75 +114,54 @@ def test_a_record_tells_how_it_went(finished: Path) -> None:
 
 
 def test_a_stage_without_a_record_runs_for_the_first_time(tmp_path: Path) -> None:
-    assert stage_record_io.summarize_rebuild_reasons(stage(tmp_path, cuda="13.0")) == "first time"
+    assert reason_of(stage(tmp_path, cuda="13.0")) == "first time"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"7", b'{"inputs": {}}', b"\xff"])
 def test_a_record_that_cannot_be_read_counts_as_none(finished: Path, content: bytes) -> None:
     (finished / "wheel.record.json").write_bytes(content)
-    assert stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "first time"
+    assert reason_of(stage(finished, cuda="13.0")) == "first time"
 
 
 def test_a_changed_input_is_the_reason(finished: Path) -> None:
-    assert (
-        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.2"))
-        == "CUDA: now 13.2, was 13.0"
+    assert reason_of(stage(finished, cuda="13.2")) == "CUDA: now 13.2, was 13.0"
+    assert reason_of(stage(finished, cuda="13.2", index="x", local=None)) == (
+        "CUDA: now 13.2, was 13.0 (and 2 more)"
     )
-    assert stage_record_io.summarize_rebuild_reasons(
-        stage(finished, cuda="13.2", index="x", local=None)
-    ) == ("CUDA: now 13.2, was 13.0 (and 2 more)")
-    assert (
-        stage_record_io.summarize_rebuild_reasons(stage(finished)) == "CUDA: now not set, was 13.0"
-    )
+    assert reason_of(stage(finished)) == "CUDA: now not set, was 13.0"
 
 
 def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
-    shown = stage_record_io.summarize_rebuild_reasons(
-        stage(finished, cuda="https://me:secret@host/" + "x" * 80)
-    )
+    shown = reason_of(stage(finished, cuda="https://me:secret@host/" + "x" * 80))
     assert "secret" not in shown
     assert "https://***@host/" in shown
 
 
 def test_a_changed_manifest_of_an_earlier_stage_is_the_reason(finished: Path) -> None:
     (finished / "deps.json").write_text("other", encoding="utf-8")
-    assert (
-        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-        == "deps.json changed"
-    )
+    assert reason_of(stage(finished, cuda="13.0")) == "deps.json changed"
 
 
 def test_a_missing_result_is_the_reason(finished: Path) -> None:
     (finished / "env.sh").unlink()
-    assert (
-        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-        == "env.sh is not there"
-    )
+    assert reason_of(stage(finished, cuda="13.0")) == "env.sh is missing"
     (finished / "surface.json").unlink()
-    assert (
-        stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-        == "surface.json, env.sh is not there"
-    )
+    assert reason_of(stage(finished, cuda="13.0")) == "surface.json, env.sh is missing"
 
 
 def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -> None:
     (finished / "wheel.json").unlink()
-    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-    assert told == "wheel.json is not there, as after a failure or doit clean"
+    told = reason_of(stage(finished, cuda="13.0"))
+    assert told == "wheel.json is missing, as after a failure or doit clean"
     stage_record_io.note_removal(finished / "wheel.json", "doit restore")
-    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-    assert told == "wheel.json is not there: doit restore removed it"
+    told = reason_of(stage(finished, cuda="13.0"))
+    assert told == "wheel.json is missing: doit restore removed it"
 
 
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
-    assert (
-        stage_record_io.summarize_rebuild_reasons(same) == "the last run failed, or did not finish"
-    )
-    assert (
-        stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="always"))
-        == "looked at every time"
-    )
-    assert stage_record_io.summarize_rebuild_reasons(replace(same, uptodate_check="stale")) == (
-        "its source, or what it made, was changed since, or could not be reached"
+    assert reason_of(same) == "the last run failed or did not finish"
+    assert reason_of(replace(same, uptodate_check="always")) == "looked at every time"
+    assert reason_of(replace(same, uptodate_check="stale")) == (
+        "its source or its results were changed, or could not be reached"
     )

@@ -188,7 +188,7 @@ def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
     for told in ("commit 2f81284b0e8e, with edits (dirty), 1 patch", "2.15.0", "12.0"):
         assert told in page
         assert told in text
-    for told in ("ef" * 32, "no GPU", "The validation checked another torch"):
+    for told in ("ef" * 32, "no GPU", "The validation checked another torch version"):
         assert told in page
 
 
