@@ -165,7 +165,7 @@ def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
     explain_failure_io.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
     assert error.cause.endswith("(interrupted)")
     assert "memory" not in error.hint
-    assert error.hint.startswith("the same command goes on")
+    assert error.hint.startswith("run the same command again")
 
 
 def test_an_error_that_came_of_a_command_is_told_by_its_log(
@@ -219,10 +219,10 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
 ) -> None:
     said = 'k.cu(9): error: identifier "uint32_t" is undefined'
     told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml" in told
+    assert "then run doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml" in told
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
     told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build; build.auto_fix" in told
+    assert "then run doit build; build.auto_fix" in told
 
 
 @each_row(
@@ -409,11 +409,11 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
 
 def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
     words_here = known(profile, "extensions:rast")
-    assert "with rast among extensions" in fill_remedy(failure("rasterizer-cstdint"), words_here)
+    assert "for rast under extensions" in fill_remedy(failure("rasterizer-cstdint"), words_here)
     assert 'target.gpus: ["12.0"]' in fill_remedy(failure("no-kernel-image"), words_here)
     submodules = failure("missing-submodule-headers")
     assert fill_remedy(submodules, words_here).startswith(
-        "submodules: true with rast among extensions"
+        "submodules: true for rast under extensions"
     )
     tree = known(profile, "compile")["tree"]
     said = fill_remedy(submodules, known(profile, "compile"))
