@@ -116,7 +116,8 @@ def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
         headers = (name for pattern in entry.headers for name in generate_examples(pattern))
         messages += [f"fatal error: {name}: No such file or directory" for name in headers]
         yield "```text\n" + "".join(f"{line}\n" for line in dict.fromkeys(messages)) + "```\n"
-        yield f"**Do:** {_escape_markdown(entry.remedy)}.{_format_auto_fix(entry)}\n"
+        remedy = _escape_markdown(entry.remedy[0].upper() + entry.remedy[1:])
+        yield f"**Do:** {remedy}.{_format_auto_fix(entry)}\n"
         notes = [_RANKS.get(entry.rank, ""), "Windows only." if entry.platform else ""]
         if any(notes):
             yield f"*{' '.join(filter(None, notes))}*\n"

@@ -52,10 +52,19 @@ def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     return failure.remedy
 
 
+_CLAUSE_SEPARATOR = re.compile(
+    r"(; |\. (?=[A-Z])|,? then (?:run )?(?=doit )|,? (?:or|and) (?=let doit ))"
+)
+
+
 def remove_own_commands(remedy: str) -> str:
     """Return the remedy without the clauses that name a command of torchyard."""
-    clauses = re.split(r"; |,? then (?=doit )|, or (?=let doit )", remedy)
-    return "; ".join(clause for clause in clauses if "doit " not in clause)
+    parts = _CLAUSE_SEPARATOR.split(remedy)
+    kept = ""
+    for separator, clause in zip(["", *parts[1::2]], parts[::2], strict=True):
+        if "doit " not in clause:
+            kept += f"{separator if kept else ''}{clause}"
+    return kept
 
 
 def find_placeholders(text: str) -> set[str]:

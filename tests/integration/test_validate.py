@@ -83,7 +83,7 @@ def test_another_torch_in_the_environment_is_told_and_a_build_puts_it_back(
     broken(Path(library))
     code, out = yard.doit("validate")
     assert code == 1
-    assert "it was built against another torch" in out
+    assert "this extension was built against another torch" in out
     (failed,) = [one for one in yard.manifest("validate")["checks"] if one["status"] == "failed"]
     assert (failed["name"], failed["cause"]) == ("toy: import", "abi-undefined-symbol")
     yard.must("clean", "extensions")

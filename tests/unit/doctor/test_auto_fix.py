@@ -101,7 +101,7 @@ def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
     with pytest.raises(CommandFailedError) as caught:
         run_with_auto_fix(stage_of(profile), action, profile)
     assert len(action.jobs) == 1
-    assert "includes: [cstdint] with rast" in caught.value.hint
+    assert "includes: [cstdint] for rast" in caught.value.hint
     assert "build.auto_fix: true" in caught.value.hint
 
 

@@ -245,7 +245,7 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     said = " ".join(capsys.readouterr().out.split())
     assert "(oom-killed)" in said
     assert "the kernel killed 2 programs for lack of memory" in said
-    assert "in config/profiles/p.yaml (it ran 8 at once with" in said
+    assert "in config/profiles/p.yaml: 8 jobs ran at once with" in said
     log.write_text("FAILED: a.o\nKilled\nKilled\n", encoding="utf-8")
     diagnose.run(subject)  # they are of another log now
     assert "only the log, which" in capsys.readouterr().out

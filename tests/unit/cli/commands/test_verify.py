@@ -230,8 +230,8 @@ def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_ag
 def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: Heard) -> None:
     one = make(yard / "wheelhouse")
     verify.run(opened(yard), wheels=[str(one.wheel)])
-    assert heard[-7] == one.wheel.name
-    assert [line.split("  ")[0].strip() for line in heard[-6:]].count("passed") >= 5
+    rows = heard[heard.index(one.wheel.name) + 1 :]
+    assert [row.split("  ")[0].strip() for row in rows].count("passed") >= 5
     one.rewrite(subject=[])
     with pytest.raises(ValidationFailedError) as told:
         verify.run(opened(yard), wheel=str(one.wheel))

@@ -173,7 +173,7 @@ def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard:
     check = found["toy: import"]
     assert "undefined symbol: _ZN2at4_ops3add4callEv" in check.detail
     assert check.cause == "abi-undefined-symbol"
-    assert check.remedy.startswith("it was built against another torch: build it again")
+    assert check.remedy.startswith("this extension was built against another torch: rebuild")
 
 
 HERE = AbiFingerprint("2.15.0", "13.2", "cp311", "headers", "symbols", True, 20, "1")
