@@ -46,7 +46,7 @@ def asked() -> dict[str, set[str]]:
     return found
 
 
-def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None:
+def test_input_labels_match_inputs_of_every_stage() -> None:
     found = asked()
     everywhere = {"recipe", *INPUT_LABELS[""]}
     assert found.keys() == INPUT_LABELS.keys() - {""}
@@ -100,13 +100,13 @@ def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None
          ["ref: now v2, was main", "patches: now /p, was none"]),
     ],
 )  # fmt: skip
-def test_what_moved_is_told_in_a_persons_words(
+def test_input_change_is_described_in_user_terms(
     room: str, before: dict[str, Any], after: dict[str, Any], lines: list[str]
 ) -> None:
     assert told(room, before, after) == lines
 
 
-def test_an_input_that_is_not_known_any_more_is_told_by_its_name() -> None:
+def test_unknown_input_is_described_by_its_key() -> None:
     assert told("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
     assert told("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
     assert list(describe_input_changes("deps", find_changes([], {"a": 1}))) == [
@@ -114,6 +114,6 @@ def test_an_input_that_is_not_known_any_more_is_told_by_its_name() -> None:
     ]
 
 
-def test_a_password_is_not_told() -> None:
+def test_password_in_input_is_masked() -> None:
     (line,) = told("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
     assert line == "build.env.URL: now https://***@host/, was not set"

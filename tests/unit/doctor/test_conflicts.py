@@ -35,7 +35,7 @@ def with_conflict(tree: Path) -> Path:
 
 
 @needs_git
-def test_conflicts_in_the_tree_and_in_an_extension_are_problems(tmp_path: Path) -> None:
+def test_conflicts_in_source_tree_and_extension_are_problems(tmp_path: Path) -> None:
     torch = with_conflict(make_tree(tmp_path / "pytorch"))
     rast = with_conflict(make_extension(tmp_path / "rast"))
     extension = {"name": "toy", "path": str(rast), "imports": ["toy"]}

@@ -71,7 +71,7 @@ def explained(profile: Profile, error: TorchyardError, name: str = "compile") ->
     return str(error)
 
 
-def test_error_cause_remedy_and_log_are_said_in_this_order(
+def test_explanation_lists_error_cause_fix_and_log_in_order(
     tmp_path: Path, profile: Profile
 ) -> None:
     log = tmp_path / "compile.log"
@@ -88,7 +88,7 @@ def test_error_cause_remedy_and_log_are_said_in_this_order(
     assert error.diagnosis["first_error"]["log_line"] == 6
 
 
-def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: Profile) -> None:
+def test_run_facts_are_stored_beside_log(tmp_path: Path, profile: Profile) -> None:
     log = tmp_path / "compile.log"
     deps = Path(stage_of(profile, "compile").job.deps)
     write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
@@ -110,7 +110,7 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
         ("existing", ["deps", "env", "wheel", "extensions:rast", "validate"]),
     ],
 )
-def test_every_stage_kind_gets_the_cause_of_its_failed_command(
+def test_every_stage_kind_explains_its_failed_command(
     yard: Path, tmp_path: Path, strategy: str, stages: list[str]
 ) -> None:
     into = "" if strategy == "existing" else f"install: {{into: {tmp_path}/python}}\n"
@@ -142,7 +142,7 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
             assert not facts.compiler
 
 
-def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
+def test_handwritten_hint_is_kept(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.s: fatal error: No space left on device")
     error.hint = "the disk is full (disk-full): free some room"
     said = explained(profile, error)
@@ -157,9 +157,7 @@ class Roomy(memory_monitor_io.ObservedMemory):
         return RunFacts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
 
 
-def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
-    tmp_path: Path, profile: Profile
-) -> None:
+def test_facts_override_handwritten_hint(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
     error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
     explain_failure_io.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
@@ -168,7 +166,7 @@ def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
     assert error.hint.startswith("the same command goes on")
 
 
-def test_an_error_that_came_of_a_command_is_told_by_its_log(
+def test_error_caused_by_command_is_explained_from_its_log(
     tmp_path: Path, profile: Profile
 ) -> None:
     log = tmp_path / "source.log"
@@ -181,7 +179,7 @@ def test_an_error_that_came_of_a_command_is_told_by_its_log(
     assert lines[2] == "  → check the network"
 
 
-def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile: Profile) -> None:
+def test_unknown_cause_is_reported_with_log_location(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.cpp:7:3: error: expected ';' before '}' token")
     lines = explained(profile, error).splitlines()
     log = tmp_path / "a.log"
@@ -193,7 +191,7 @@ def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile:
 
 
 @pytest.mark.parametrize("gutter", [("  408 |", "      |"), ("", "")])
-def test_what_the_compiler_showed_of_the_source_is_shown(
+def test_source_excerpt_from_compiler_is_shown(
     tmp_path: Path, profile: Profile, gutter: tuple[str, str]
 ) -> None:
     code = ["       { return __x < __y; }", "                ~~~~^~~~~"]
@@ -214,7 +212,7 @@ def test_what_the_compiler_showed_of_the_source_is_shown(
     assert lines[4] == "  cause: unknown"
 
 
-def test_our_commands_in_a_remedy_are_for_this_profile(
+def test_commands_in_suggestion_name_profile(
     tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = 'k.cu(9): error: identifier "uint32_t" is undefined'
@@ -243,7 +241,7 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
         ("doit is told; doit builds", "doit is told; doit builds"),
     ],
 )
-def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
+def test_doit_command_in_sentence_gets_profile(todo: str, told: str) -> None:
     assert add_profile_argument(todo, "p") == told
 
 
@@ -255,7 +253,7 @@ def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
         CommandFailedError("git failed", code=1, location="/no/such.log:3"),
     ],
 )
-def test_what_has_no_log_stays_as_it_is(profile: Profile, error: TorchyardError) -> None:
+def test_error_without_log_is_unchanged(profile: Profile, error: TorchyardError) -> None:
     before = str(error)
     assert explained(profile, error) == before
     assert error.diagnosis is None
@@ -271,7 +269,7 @@ def test_what_has_no_log_stays_as_it_is(profile: Profile, error: TorchyardError)
     ],
     ids=["path", "git", "sdist", "patched"],
 )
-def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_built(
+def test_error_names_user_file_instead_of_build_copy(
     tmp_path: Path, profile: Profile, changes: dict[str, Any], whose: str
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -319,7 +317,7 @@ PATCH_IT = "remove it with a patch: set patches: [FILE.patch] of extension rast 
         ("setup.py", "version = '3.7'\n", None),
     ],
 )
-def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
+def test_untargeted_arch_is_located_in_extension_source(
     tmp_path: Path, profile: Profile, file: str, text: str, place: str | None
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -340,7 +338,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         assert error.hint.startswith(f"{NO_37}, but the source of rast in {home} names it: ")
 
 
-def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
+def test_arch_from_targets_or_settings_is_not_searched_in_source(
     tmp_path: Path, profile: Profile
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -371,12 +369,12 @@ def failure(slug: str) -> Any:
     return next(one for one in KNOWLEDGE.failures if one.slug == slug and one.here)
 
 
-def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
+def test_suggestion_names_job_count_of_failed_run(profile: Profile) -> None:
     said = fill_remedy(failure("oom-killed"), known(profile, "compile", jobs=2))
     assert said.startswith("build.jobs: 1 in config/profiles/mine.yaml (it ran 2 at once with ")
 
 
-def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
+def test_suggestion_names_newest_installed_compiler_nvcc_accepts(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
 ) -> None:
     on_system("ubuntu-26.04", "ubuntu", "debian")
@@ -390,12 +388,12 @@ def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
     assert f"takes GCC up to {gcc}: sudo apt install gcc-{gcc} g++-{gcc}," in said
 
 
-def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
+def test_suggestion_names_crashed_compiler(profile: Profile) -> None:
     said = fill_remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
     assert "another compiler than /a/g++ 12.2: build.env.CC and build.env.CXX in" in said
 
 
-def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system: OnSystem) -> None:
+def test_suggestion_names_packages_of_this_system(profile: Profile, on_system: OnSystem) -> None:
     headers = failure("python-h-missing")
     on_system("ubuntu-24.04", "ubuntu", "debian")
     said = fill_remedy(headers, known(profile, "compile"))
@@ -407,7 +405,7 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
     assert fill_remedy(headers, known(profile, "compile")) == headers.remedy
 
 
-def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
+def test_suggestion_names_extension_gpu_and_tree(profile: Profile) -> None:
     words_here = known(profile, "extensions:rast")
     assert "with rast among extensions" in fill_remedy(failure("rasterizer-cstdint"), words_here)
     assert 'target.gpus: ["12.0"]' in fill_remedy(failure("no-kernel-image"), words_here)
@@ -420,7 +418,7 @@ def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
     assert said.startswith(f"git -C {tree} submodule update")
 
 
-def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> None:
+def test_suggestion_names_file_that_sets_the_key(profile: Profile) -> None:
     """config/local.yaml goes before the profile; a list of extensions in another file would take
     the place of the one that there is.
     """
@@ -437,7 +435,7 @@ def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> 
     assert "in config/profiles/mine.yaml (" in said
 
 
-def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
+def test_auto_fix_is_not_suggested_for_user_tree(yard: Path) -> None:
     """It does nothing there (test_healing.py)."""
     mine = yard / "mine"
     mine.mkdir()
@@ -450,7 +448,7 @@ def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
     assert said == f"git -C {mine} submodule update --init --recursive, then doit build"
 
 
-def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
+def test_every_placeholder_in_suggestions_can_be_filled(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
     full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler", "own_tree"}  # if there
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
@@ -460,14 +458,14 @@ def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) ->
 
 
 @each_row("one", KNOWLEDGE.failures, ids=lambda one: str(one.slug))
-def test_the_remedy_for_any_other_log_names_no_command_of_torchyard(one: Any) -> None:
+def test_generic_fix_contains_no_torchyard_command(one: Any) -> None:
     remedy = remove_own_commands(one.remedy)
     assert remedy
     assert "doit" not in remedy
     assert "this machine" not in one.remedy + one.cause
 
 
-def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
+def test_suggestion_names_installed_toolkit(profile: Profile) -> None:
     asked = replace(profile.choice.toolkit, version="13.0")
     there = replace(profile, choice=replace(profile.choice, toolkit=asked))
     said = fill_remedy(failure("cuda-home-unset"), known(there, "compile"))
@@ -478,6 +476,6 @@ def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
     assert said.startswith('toolkit.version: "12.8" in config/profiles/mine.yaml')
 
 
-def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
+def test_stage_without_compilers_has_no_job_count(profile: Profile) -> None:
     bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
     assert explain_failure_io._read_job_count(bare) is None

@@ -64,7 +64,7 @@ def told(**more: Any) -> list[str]:
     ]
 
 
-def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
+def test_lock_pins_every_part_and_changes_no_fingerprint() -> None:
     bare, plan = plans()
     assert plan.warnings == bare.warnings == ()
     assert [stage.fingerprint for stage in plan.stages] == [
@@ -78,7 +78,7 @@ def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
     assert (packed.locked_sha256, packed.locked_requires) == (DIGEST, {"c==1": (DIGEST,)})
 
 
-def test_another_torch_is_said_and_the_rest_is_taken() -> None:
+def test_different_torch_is_reported_and_rest_is_pinned() -> None:
     older = structs.replace(HELD, release="2.14.1")
     assert told(held=older) == ["torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"]
     _, plan = plans(held=older)
@@ -86,7 +86,7 @@ def test_another_torch_is_said_and_the_rest_is_taken() -> None:
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
-def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
+def test_rebuild_with_other_local_version_is_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch-2.15.0+cu132.sm90-py3-none-any.whl")
     held = structs.replace(HELD, torch=made)
     for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
@@ -101,14 +101,14 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
-def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
+def test_invalid_wheel_name_counts_as_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch.whl")
     assert told(held=structs.replace(HELD, torch=made)) == [
         "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
     ]
 
 
-def test_another_python_or_platform_takes_nothing() -> None:
+def test_other_python_or_platform_pins_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
     assert told(host=host) == [f"this profile is locked for {there}, but this is {here}"]
@@ -116,7 +116,7 @@ def test_another_python_or_platform_takes_nothing() -> None:
     assert job(plan, "extensions:toy").commit == ""
 
 
-def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said() -> None:
+def test_unlocked_and_unneeded_extensions_are_reported() -> None:
     extensions = [
         {"name": "toy", "git": GIT, "ref": "v2"},
         {"name": "new", "sdist": "new==1.0"},
@@ -128,7 +128,7 @@ def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said(
     ]
 
 
-def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
+def test_incompatible_tools_are_resolved_again_together() -> None:
     old = structs.replace(HELD, packages={**HELD.packages, "cmake==3.0": (DIGEST,)})
     del old.packages["cmake==3.31.6"]
     (line,) = told(held=old)
@@ -137,7 +137,7 @@ def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
     assert job(plan, "deps").locked == {}
 
 
-def test_a_source_tree_is_held_at_its_commit() -> None:
+def test_source_tree_is_pinned_to_commit() -> None:
     git = "https://github.com/pytorch/pytorch.git"
     made = LockedInputs(git=git, ref="v2.15.0", commit=COMMIT)
     held = structs.replace(HELD, strategy="source", torch=made)

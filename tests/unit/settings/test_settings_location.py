@@ -57,7 +57,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("layer", ["profile", "local"])
-def test_a_setting_is_refused_with_its_line(yard: Path, text: str, told: str, layer: str) -> None:
+def test_refused_setting_is_located_by_line(yard: Path, text: str, told: str, layer: str) -> None:
     if layer == "profile":
         write(yard, text)
         assert refused(yard).startswith(f"config/profiles/mine.yaml:{told}")
@@ -80,11 +80,11 @@ def test_a_setting_is_refused_with_its_line(yard: Path, text: str, told: str, la
         ("TORCHYARD__EXTENSIONS", "[{name: a, path: /absent}]"),
     ],
 )
-def test_a_setting_is_refused_with_its_variable(yard: Path, variable: str, value: str) -> None:
+def test_refused_setting_is_located_by_variable(yard: Path, variable: str, value: str) -> None:
     assert refused(yard, {variable: value}).startswith(f"{variable}: ")
 
 
-def test_matrix_entry_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
+def test_refused_matrix_entry_is_located_by_matrix_line(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
     with pytest.raises(TorchyardError) as found:
         open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)

@@ -44,12 +44,12 @@ def sections() -> dict[str, type[Section]]:
     return {name: type(value) for name, value in defaults.items() if isinstance(value, Section)}
 
 
-def test_the_page_is_fresh() -> None:
+def test_settings_page_is_up_to_date() -> None:
     kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert kept == render_settings_page(), "python -m tasks.cli.generated_files"
 
 
-def test_every_key_of_the_model_has_an_example() -> None:
+def test_every_key_has_example() -> None:
     plain = dict(list_fields(Settings)).keys() - sections().keys()
     dotted = {
         f"{name}.{key}" for name, model in sections().items() for key, _ in list_fields(model)
@@ -59,13 +59,13 @@ def test_every_key_of_the_model_has_an_example() -> None:
 
 
 @each_row("dotted", SETTING_EXAMPLES)
-def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
+def test_every_example_is_valid_and_not_default(dotted: str) -> None:
     changed = parse_settings(with_value({}, dotted))
     assert changed != Settings()
 
 
 @each_row("key", EXTENSION_EXAMPLES)
-def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
+def test_every_extension_example_is_valid(key: str) -> None:
     assert parse_settings({"extensions": [build_example_extension(key)]}).extensions
 
 
@@ -110,7 +110,7 @@ def host_of(dotted: str) -> tuple[Host, Host]:
 
 
 @each_row("dotted", SETTING_EXAMPLES)
-def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> None:
+def test_listed_stages_are_those_that_rerun(dotted: str) -> None:
     first, then = host_of(dotted)
     found: set[str] = set()
     for before in BEFORE.get(dotted, (SOURCE, PREBUILT)):
@@ -119,7 +119,7 @@ def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> 
 
 
 @each_row("key", EXTENSION_EXAMPLES)
-def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str) -> None:
+def test_listed_stages_of_extension_key_are_those_that_rerun(key: str) -> None:
     other = {"name": "simple-knn", "path": "knn"}
     bare = (
         {"name": "mine", "path": "elsewhere"}
@@ -133,6 +133,6 @@ def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str)
     assert tuple(name for name in STAGE_KINDS if name in found) == EXTENSION_EXAMPLES[key].stages
 
 
-def test_each_key_can_be_linked_to() -> None:
+def test_every_key_has_unique_anchor() -> None:
     titles = [line for line in render_settings_page().splitlines() if line.startswith("### ")]
     assert len(titles) == len(set(titles)) == len(SETTING_EXAMPLES) + len(EXTENSION_EXAMPLES)

@@ -34,11 +34,11 @@ _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
         ("TORCHYARD_HOME", ""),
     ],
 )
-def test_the_nearest_variable_that_is_read(name: str, right: str) -> None:
+def test_closest_known_variable_is_found(name: str, right: str) -> None:
     assert find_nearest_variable(name) == right
 
 
-def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
+def test_known_and_foreign_variables_are_not_reported() -> None:
     names = ("TORCHYARD_PROFILE", "TORCHYARD__BUILD__JOBS", "TORCHYARD_RUN", "_TORCHYARD_OFFLINE")
     assert not list(describe_unused_variables((*names, "MAX_JOBS", "TORCHYARDS")))
     assert list(describe_unused_variables(["TORCHYARD_HOME"])) == [
@@ -46,7 +46,7 @@ def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
     ]
 
 
-def test_every_variable_that_this_repository_sets_is_known() -> None:
+def test_every_variable_in_repository_is_known() -> None:
     found: set[str] = set()
     for folder in ("tasks", "templates", ".ci", ".github", "tests"):
         for path in (ROOT / folder).rglob("*"):
@@ -57,7 +57,7 @@ def test_every_variable_that_this_repository_sets_is_known() -> None:
 
 
 @pytest.mark.parametrize("report", [explain, settings])
-def test_it_is_said_where_a_person_looks(
+def test_unused_variable_is_reported_in_doctor_and_settings(
     report: object, yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(yard, "{}\n")

@@ -27,11 +27,11 @@ def building(output: str) -> str:
         ("[5/9] Generating something", ""),
     ],
 )
-def test_the_output_of_a_line_is_read(line: str, output: str) -> None:
+def test_output_is_parsed_from_ninja_line(line: str, output: str) -> None:
     assert find_step_output(line) == output
 
 
-def test_what_is_left_is_counted_in_what_it_cost() -> None:
+def test_remaining_time_is_estimated_from_recorded_costs() -> None:
     forecast = Forecast(COSTS, COSTS)
     assert forecast.estimate_remaining(1.0) is None
     forecast.finish_step(building("a/y.cpp.o"), 30.0)
@@ -39,7 +39,7 @@ def test_what_is_left_is_counted_in_what_it_cost() -> None:
     assert forecast.estimate_remaining(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
 
 
-def test_a_step_that_is_told_twice_counts_once() -> None:
+def test_repeated_step_counts_once() -> None:
     forecast = Forecast(COSTS, COSTS)
     forecast.finish_step(
         "[1/9] Generating something", 500.0
@@ -49,7 +49,7 @@ def test_a_step_that_is_told_twice_counts_once() -> None:
     assert forecast.estimate_remaining(530.0) == pytest.approx(112)
 
 
-def test_a_new_object_costs_what_its_kind_does() -> None:
+def test_new_object_costs_average_of_its_type() -> None:
     forecast = Forecast(["a/x.cpp.o", "a/new.cpp.o"], COSTS)
     forecast.finish_step(building("a/x.cpp.o"), 10.0)
     assert forecast.estimate_remaining(10.0) is None  # most of it is unknown
@@ -58,14 +58,14 @@ def test_a_new_object_costs_what_its_kind_does() -> None:
     assert forecast.estimate_remaining(10.0) == pytest.approx(50)
 
 
-def test_without_a_record_nothing_is_said() -> None:
+def test_no_record_gives_no_estimate() -> None:
     forecast = Forecast(["a/x.cpp.o"], {})
     forecast.finish_step(building("a/x.cpp.o"), 10.0)
     assert forecast.estimate_remaining(10.0) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: int) -> None:
+def test_estimate_is_close_after_a_fifth_of_recorded_build(seed: int) -> None:
     """Costs as they are in PyTorch: most of seconds, a few of minutes; four jobs, each 20 % off."""
     chance = random.Random(seed)
     costs = {f"{n}.cpp.o": chance.lognormvariate(2, 1) for n in range(400)}

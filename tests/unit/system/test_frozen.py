@@ -44,7 +44,7 @@ def packages(tmp_path: Path, index: Path) -> Path:
     return landing
 
 
-def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> None:
+def test_packages_from_files_are_distinguished_from_index_packages(packages: Path) -> None:
     here = read_installed_packages(packages)
     assert {name: one.is_file for name, one in here.items()} == {
         "given": True,
@@ -56,7 +56,7 @@ def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> 
     assert read_package_versions(packages / "nowhere") == {}
 
 
-def test_who_asked_for_what_is_followed(packages: Path) -> None:
+def test_requirements_are_followed_transitively(packages: Path) -> None:
     here = dict(read_installed_packages(packages))
     assert resolve_required_names(["given"], here) == {"given", "one", "two"}
     assert resolve_required_names(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
@@ -67,9 +67,7 @@ def test_who_asked_for_what_is_followed(packages: Path) -> None:
     assert resolve_required_names(["kit", "kit[cc]"], here) == {"kit", "two"}
 
 
-def test_the_digest_is_that_of_the_very_file_that_was_installed(
-    packages: Path, index: Path, tmp_path: Path
-) -> None:
+def test_digest_is_that_of_installed_file(packages: Path, index: Path, tmp_path: Path) -> None:
     lister = DigestLister(environments.find_uv(), sys.executable, tmp_path, tmp_path / "log")
     here = read_installed_packages(packages)
     assert lister.find_digests([here["two"]], str(index)) == {
@@ -88,7 +86,7 @@ def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> Package
     return PackageInstaller(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
 
 
-def test_what_is_locked_is_installed_and_nothing_newer(into: PackageInstaller, index: Path) -> None:
+def test_locked_version_is_installed_instead_of_newest(into: PackageInstaller, index: Path) -> None:
     held = files.read_artifact(index / "two-2.0-py3-none-any.whl").sha256
     smallwheels.wheel(index, "two", "3.0", {"two.py": "3"})
     into.install_locked({"two==2.0": (held,)}, str(index))
@@ -96,9 +94,7 @@ def test_what_is_locked_is_installed_and_nothing_newer(into: PackageInstaller, i
     assert read_package_versions(into.target) == {"two": "2.0"}
 
 
-def test_other_bytes_than_the_locked_ones_are_refused_with_both_named(
-    into: PackageInstaller, index: Path
-) -> None:
+def test_digest_mismatch_is_refused_with_both_digests(into: PackageInstaller, index: Path) -> None:
     with pytest.raises(BadArtifactError) as told:
         into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
     found = files.read_artifact(index / "one-1.0-py3-none-any.whl").sha256

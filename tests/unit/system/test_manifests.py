@@ -26,13 +26,13 @@ class Outcome:
 GOOD = Outcome("2.15.0", ("12.0",), PurePosixPath("/x"), {"b": "2", "a": "ü"})
 
 
-def test_what_is_published_is_read_back_typed(tmp_path: Path) -> None:
+def test_manifest_round_trips_with_types(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "wheel.json"
     manifests.write_manifest(path, GOOD)
     assert manifests.read_manifest(path, Outcome) == GOOD
 
 
-def test_the_same_outputs_have_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_outputs_have_equal_bytes(tmp_path: Path) -> None:
     path = tmp_path / "wheel.json"
     manifests.write_manifest(path, GOOD)
     first = path.read_bytes()
@@ -41,7 +41,7 @@ def test_the_same_outputs_have_the_same_bytes(tmp_path: Path) -> None:
     assert first.endswith(b'"version": "2.15.0"\n}\n')
 
 
-def test_a_withdrawn_manifest_is_gone(tmp_path: Path) -> None:
+def test_removed_manifest_is_missing(tmp_path: Path) -> None:
     manifests.write_manifest(tmp_path / "wheel.json", GOOD)
     manifests.remove_manifests(tmp_path / "wheel.json", tmp_path / "surface.json")
     with pytest.raises(TorchyardError) as told:
@@ -62,9 +62,7 @@ def test_a_withdrawn_manifest_is_gone(tmp_path: Path) -> None:
         (b'{"version": "2.15.0"}', 3),
     ],
 )
-def test_a_manifest_that_cannot_be_read_is_told_with_the_way_on(
-    tmp_path: Path, content: bytes, problems: int
-) -> None:
+def test_unreadable_manifest_error_has_hint(tmp_path: Path, content: bytes, problems: int) -> None:
     path = tmp_path / "wheel.json"
     path.write_bytes(content)
     with pytest.raises(TorchyardError) as told:
@@ -97,7 +95,7 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_record_tells_how_it_went(finished: Path) -> None:
+def test_record_describes_run(finished: Path) -> None:
     record = stage_record_io.read_last_record(stage(finished))
     assert record is not None
     assert (record["stage"], record["reason"], record["seconds"]) == ("wheel", "first time", 1.235)
@@ -106,17 +104,17 @@ def test_a_record_tells_how_it_went(finished: Path) -> None:
     assert manifests.build_record_path(finished / "wheel.json").name == "wheel.record.json"
 
 
-def test_a_stage_without_a_record_runs_for_the_first_time(tmp_path: Path) -> None:
+def test_stage_without_record_runs_for_first_time(tmp_path: Path) -> None:
     assert stage_record_io.summarize_rebuild_reasons(stage(tmp_path, cuda="13.0")) == "first time"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"7", b'{"inputs": {}}', b"\xff"])
-def test_a_record_that_cannot_be_read_counts_as_none(finished: Path, content: bytes) -> None:
+def test_unreadable_record_is_ignored(finished: Path, content: bytes) -> None:
     (finished / "wheel.record.json").write_bytes(content)
     assert stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "first time"
 
 
-def test_a_changed_input_is_the_reason(finished: Path) -> None:
+def test_changed_input_is_rebuild_reason(finished: Path) -> None:
     assert (
         stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.2"))
         == "CUDA: now 13.2, was 13.0"
@@ -129,7 +127,7 @@ def test_a_changed_input_is_the_reason(finished: Path) -> None:
     )
 
 
-def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
+def test_password_in_changed_input_is_masked(finished: Path) -> None:
     shown = stage_record_io.summarize_rebuild_reasons(
         stage(finished, cuda="https://me:secret@host/" + "x" * 80)
     )
@@ -137,7 +135,7 @@ def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
     assert "https://***@host/" in shown
 
 
-def test_a_changed_manifest_of_an_earlier_stage_is_the_reason(finished: Path) -> None:
+def test_changed_manifest_of_earlier_stage_is_rebuild_reason(finished: Path) -> None:
     (finished / "deps.json").write_text("other", encoding="utf-8")
     assert (
         stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
@@ -145,7 +143,7 @@ def test_a_changed_manifest_of_an_earlier_stage_is_the_reason(finished: Path) ->
     )
 
 
-def test_a_missing_result_is_the_reason(finished: Path) -> None:
+def test_missing_output_is_rebuild_reason(finished: Path) -> None:
     (finished / "env.sh").unlink()
     assert (
         stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
@@ -158,7 +156,7 @@ def test_a_missing_result_is_the_reason(finished: Path) -> None:
     )
 
 
-def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -> None:
+def test_removed_manifest_is_rebuild_reason_with_command(finished: Path) -> None:
     (finished / "wheel.json").unlink()
     told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there, as after a failure or doit clean"
@@ -167,7 +165,7 @@ def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -
     assert told == "wheel.json is not there: doit restore removed it"
 
 
-def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
+def test_failed_uptodate_check_is_rebuild_reason(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
     assert (
         stage_record_io.summarize_rebuild_reasons(same) == "the last run failed, or did not finish"

@@ -53,7 +53,7 @@ def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> Pa
     return PackageInstaller(PYTHON, uv, folder / "wheel.log", target)
 
 
-def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
+def test_uv_and_pip_get_same_requirements(runs: Runs, tmp_path: Path) -> None:
     into(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
     into(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
@@ -65,7 +65,7 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     )
 
 
-def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
+def test_constraints_are_written_to_file(runs: Runs, tmp_path: Path) -> None:
     pins = ("nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-cccl==13.2.75")
     into(tmp_path).install_requirements(["torch"], InstallOptions(pins))
     file = tmp_path / "constraints.txt"
@@ -73,7 +73,7 @@ def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "".join(f"{pin}\n" for pin in pins)
 
 
-def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path: Path) -> None:
+def test_all_install_options_are_passed(runs: Runs, tmp_path: Path) -> None:
     extra = InstallOptions(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
     into(tmp_path, target=tmp_path / "overlay").install_requirements(["b"], extra, "install tools")
     assert runs.argv == [
@@ -86,7 +86,7 @@ def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path
     assert runs[0].step_name == "install tools"
 
 
-def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Path) -> None:
+def test_wheel_replaces_other_build_of_same_version(runs: Runs, tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.15.0-cp312-cp312-linux_x86_64.whl"
     into(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
     constraints = ("-c", str(tmp_path / "constraints.txt"))
@@ -99,7 +99,7 @@ def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Pa
     ]
 
 
-def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
+def test_index_is_url_or_folder_of_wheels(tmp_path: Path) -> None:
     assert package_indexes.build_extra_index_options("") == ()
     assert package_indexes.build_extra_index_options("https://index/cpu") == (
         "--extra-index-url",
@@ -115,7 +115,7 @@ def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
     ("kind", "options"),
     [("default", ()), ("url", ("--index-url", "https://i")), ("folder", ("--no-index",))],
 )
-def test_a_download_looks_in_one_place_only(
+def test_download_uses_only_one_source(
     runs: Runs, tmp_path: Path, kind: str, options: tuple[str, ...]
 ) -> None:
     index = {"default": "", "url": "https://i", "folder": str(tmp_path)}[kind]
@@ -133,7 +133,7 @@ def test_a_download_looks_in_one_place_only(
     assert runs[0].step_name == "fetch a==1"
 
 
-def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
+def test_sdist_is_downloaded_without_wheels(runs: Runs, tmp_path: Path) -> None:
     landing = tmp_path / "landing"
     runs.then = lambda _: (landing / "a-1.tar.gz").touch()
     job = DownloadRequest(PYTHON, "a==1", "", landing, tmp_path / "x.log", sdist=True)
@@ -142,7 +142,7 @@ def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
     assert "--only-binary=:all:" not in runs.argv[0]
 
 
-def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
+def test_files_of_earlier_download_are_removed(runs: Runs, tmp_path: Path) -> None:
     landing = files.create_owned_folder(tmp_path / "landing")
     (landing / "0-old.whl").touch()
     runs.then = lambda _: (landing / "a-1.whl").touch()
@@ -176,7 +176,9 @@ NO_VERSION = "the index has no such version for this Python and platform"
         ("ERROR: Could not find a version that satisfies the requirement torch==9", NO_VERSION),
     ],
 )
-def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, todo: str) -> None:
+def test_install_failure_gets_hint_by_cause(
+    runs: Runs, tmp_path: Path, said: str, todo: str
+) -> None:
     log = tmp_path / "wheel.log"
     log.write_text(f"$ uv pip install torch\nlooking\n{said}\n", encoding="utf-8")
 
@@ -202,7 +204,7 @@ NO_SOLUTION = "error: No solution found when resolving dependencies\n  cause: no
 
 
 @posix_only
-def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> None:
+def test_retried_request_is_not_failure_cause(tmp_path: Path) -> None:
     log = tmp_path / "deps.log"
     (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
@@ -216,7 +218,7 @@ def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> N
 
 
 @posix_only
-def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_path: Path) -> None:
+def test_conflicting_requirements_are_both_named(tmp_path: Path) -> None:
     conflict = (
         "error: No solution found when resolving dependencies\n"
         "  cause: Because foo==1 depends on bar==13.4.92 and you require foo==1, we can conclude "
@@ -235,7 +237,7 @@ def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_pa
 
 
 @posix_only
-def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Path) -> None:
+def test_exhausted_retries_are_failure_cause(tmp_path: Path) -> None:
     log = tmp_path / "deps.log"
     gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"
     (tmp_path / "said").write_text(f"{RESET}{gone}\n", encoding="utf-8")
@@ -251,7 +253,7 @@ def failing(folder: Path, log: Path) -> Command:
 
 
 @posix_only
-def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
+def test_only_last_command_in_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "wheel.log"
     log.write_text("$ one\ndns error\n", encoding="utf-8")
     (tmp_path / "said").write_text("disk is odd\n", encoding="utf-8")
@@ -263,7 +265,7 @@ def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
     assert explain_client_failure(other) is other
 
 
-def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
+def test_venv_is_created_with_pip(runs: Runs, tmp_path: Path) -> None:
     environments.create_venv(tmp_path / "venv", "/usr/bin/python3", "/uv", tmp_path / "deps.log")
     environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert runs.argv == [
@@ -276,7 +278,7 @@ def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the command is Debian's")
-def test_a_python_without_venv_is_told_with_the_command(
+def test_python_without_venv_is_refused_with_install_command(
     runs: Runs, tmp_path: Path, on_system: OnSystem
 ) -> None:
     on_system("debian")
@@ -295,7 +297,7 @@ def test_a_python_without_venv_is_told_with_the_command(
     )
 
 
-def test_uv_is_our_own_or_the_one_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_uv_is_found_as_module_or_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert environments.find_uv()
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -39,7 +39,7 @@ def messages() -> Iterator[tuple[str, str]]:
             yield failure["id"], str(text)
 
 
-def test_every_command_that_is_advised_gets_the_profile() -> None:
+def test_every_suggested_command_gets_profile() -> None:
     found = [(name, text) for name, text in messages() if _ADVISED.search(text)]
     assert len(found) > 50
     assert "tasks/cli/commands/verify.py" in {name for name, _ in found}
@@ -62,11 +62,11 @@ def test_every_command_that_is_advised_gets_the_profile() -> None:
         ("doit check", "doit check"),
     ],
 )  # fmt: skip
-def test_the_profile_comes_after_the_command_and_its_options(text: str, told: str) -> None:
+def test_profile_is_added_after_command_and_options(text: str, told: str) -> None:
     assert add_profile_argument(text, "mine") == told
 
 
-def test_lines_of_a_run_name_its_profile() -> None:
+def test_console_lines_name_profile() -> None:
     out = io.StringIO()
     console = Console(None, out)
     console.profile = "mine"

@@ -38,7 +38,7 @@ FULL = "error: cannot write to standard output: No space left on device\n"
         (">/dev/full 2>/dev/full", 1, ""),
     ],
 )
-def test_closed_or_full_stream_ends_no_program(
+def test_closed_or_full_stream_does_not_crash_program(
     output: str, code: int, told: str, flag: str
 ) -> None:
     done = subprocess.run(

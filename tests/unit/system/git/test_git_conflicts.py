@@ -74,7 +74,7 @@ def conflict(tree: Path, operation: str) -> None:
         ("rebase", "rebase --abort", "worktree"),
     ],
 )
-def test_conflicts_are_named_with_the_command_that_undoes_them(
+def test_conflicts_are_reported_with_abort_command(
     clone: Path, operation: str, hint: str, where: str
 ) -> None:
     assert git.find_conflicts(clone) is None
@@ -97,7 +97,7 @@ def test_conflicts_are_named_with_the_command_that_undoes_them(
         assert git.find_conflicts(top) is None
 
 
-def test_many_conflicts_are_counted_and_some_are_named(clone: Path) -> None:
+def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
     run(clone, "checkout", "-q", "-B", "ours")
     for branch in ("theirs", "ours"):
         run(clone, "checkout", "-q", "-B", branch, "origin/main")
@@ -122,7 +122,7 @@ def test_many_conflicts_are_counted_and_some_are_named(clone: Path) -> None:
         ([["bisect", "start", "HEAD", "HEAD~1"]], "bisect reset"),
     ],
 )  # fmt: skip
-def test_an_operation_in_progress_without_conflicts_is_a_warning(
+def test_operation_in_progress_without_conflicts_is_warning(
     clone: Path, heard: Heard, steps: list[list[str]], told: str
 ) -> None:
     diverge(clone)
@@ -138,6 +138,6 @@ def test_an_operation_in_progress_without_conflicts_is_a_warning(
     assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {told}')
 
 
-def test_a_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:
+def test_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:
     git.require_merged(tmp_path, "source.path")
     git.require_merged(tmp_path / "missing", "source.path")

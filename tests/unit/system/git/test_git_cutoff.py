@@ -60,7 +60,7 @@ def is_in_order(tree: Path) -> bool:
 
 
 @pytest.mark.parametrize("lost", ["index", "objects"])
-def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: str) -> None:
+def test_partially_cloned_submodule_is_cloned_again(clone: Path, lost: str) -> None:
     """Its HEAD is what is wanted, so that git has nothing to do, or cannot."""
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
@@ -72,7 +72,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     assert is_in_order(clone)
 
 
-def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> None:
+def test_interrupted_submodule_checkout_is_repaired(clone: Path) -> None:
     killed(clone)
     (clone / ".git" / "modules" / "inner" / "index.lock").touch()
     (clone / "inner" / "a").unlink()
@@ -82,7 +82,7 @@ def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> 
     assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "half"
 
 
-def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
+def test_user_edit_after_failure_is_kept(clone: Path) -> None:
     with (
         pytest.raises(TorchyardError),
         interrupted_update.track_submodule_update(clone, ("inner",)),
@@ -96,7 +96,7 @@ def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
     assert mine.read_text("utf-8") == "mine\n"
 
 
-def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> None:
+def test_lock_older_than_interrupted_git_is_kept(clone: Path) -> None:
     lock = clone / ".git" / "index.lock"
     lock.touch()
     os.utime(lock, (1, 1))

@@ -58,7 +58,7 @@ def walked(asked: list[tuple[str, ...]]) -> bool:
     return any("--others" in args for args in asked)
 
 
-def test_where_no_folder_changed_nothing_is_walked(
+def test_unchanged_folders_are_not_walked(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
@@ -73,7 +73,7 @@ def test_where_no_folder_changed_nothing_is_walked(
     assert git.read_git_state(tree, kept).edits == git.read_git_state(tree).edits != first.edits
 
 
-def test_what_is_fresh_is_walked_again(
+def test_recently_changed_folders_are_walked_again(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
@@ -86,7 +86,7 @@ def test_what_is_fresh_is_walked_again(
 @pytest.mark.parametrize(
     "held", ["", "[]", "{}", '{"commit": 1, "git": 2, "folders": 3, "names": 4}']
 )
-def test_a_broken_file_of_ours_is_as_good_as_none(tree: Path, tmp_path: Path, held: str) -> None:
+def test_corrupt_cache_is_ignored(tree: Path, tmp_path: Path, held: str) -> None:
     kept = tmp_path / "kept.json"
     kept.write_text(held, encoding="utf-8")
     (tree / "new.txt").touch()
@@ -131,7 +131,7 @@ STEPS = (add, add_folder, remove, ignore, unignore, forget, commit_all)
 
 
 @pytest.mark.parametrize("seed", long_but([0, 1], range(6)))
-def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
+def test_cached_state_equals_full_walk_after_any_change(
     tree: Path, tmp_path: Path, seed: int
 ) -> None:
     kept, chance = tmp_path / "kept.json", random.Random(seed)

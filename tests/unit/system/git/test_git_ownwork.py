@@ -87,7 +87,7 @@ WORK: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
+def test_user_change_is_detected(clone: Path, patch: Path, name: str) -> None:
     do, kind = WORK[name]
     do(clone)
     assert git.list_local_changes(clone) == (kind,)
@@ -96,7 +96,9 @@ def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
         assert git.list_local_changes(clone, (patch,)) == (kind,)
 
 
-def test_what_we_and_a_build_did_is_none_of_it(clone: Path, patch: Path, tmp_path: Path) -> None:
+def test_changes_by_torchyard_or_build_are_not_local_changes(
+    clone: Path, patch: Path, tmp_path: Path
+) -> None:
     assert git.list_local_changes(clone) == ()
     git.apply_patch(clone, patch)
     (clone / "lib.so").touch()
@@ -107,7 +109,7 @@ def test_what_we_and_a_build_did_is_none_of_it(clone: Path, patch: Path, tmp_pat
     assert git.list_local_changes(tmp_path) == ()
 
 
-def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
+def test_pulled_and_pushed_commits_are_not_local_changes(clone: Path) -> None:
     outer = Path(run(clone, "config", "remote.origin.url"))
     (outer / "b").touch()
     commit(outer, "theirs")
@@ -120,18 +122,16 @@ def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
     assert git.list_local_changes(clone) == ()
 
 
-def test_a_clone_that_never_came_to_its_end_holds_none(clone: Path) -> None:
+def test_unfinished_clone_has_no_local_changes(clone: Path) -> None:
     run(clone, "symbolic-ref", "HEAD", "refs/heads/none")
     assert git.list_local_changes(clone) == ()
 
 
-def test_what_git_cannot_read_may_hold_some(clone: Path) -> None:
+def test_unreadable_repository_may_have_local_changes(clone: Path) -> None:
     (clone / ".git" / "index").write_bytes(b"none")
     assert git.list_local_changes(clone) == ("files that git cannot read",)
 
 
-def test_where_there_is_no_git_there_may_be_some(
-    clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_git_may_have_local_changes(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert git.list_local_changes(clone) == ("files that git cannot read",)

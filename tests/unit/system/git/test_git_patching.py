@@ -54,7 +54,7 @@ def patch_of(tree: Path, *options: str) -> str:
     return text
 
 
-def test_files_are_as_they_were_and_what_was_written_since_is_named(
+def test_patched_files_are_restored_and_later_edits_are_named(
     tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tree / "a").write_text("patched\n", "utf-8")
@@ -80,7 +80,7 @@ def test_files_are_as_they_were_and_what_was_written_since_is_named(
 
 
 @pytest.mark.parametrize("name", ["a", "image", "ä b"])
-def test_a_file_of_any_kind_and_name_is_kept(tree: Path, folder: Path, name: str) -> None:
+def test_file_of_any_type_and_name_is_restored(tree: Path, folder: Path, name: str) -> None:
     before = (tree / name).read_bytes()
     (tree / name).write_bytes(b"\0 patched")
     under(tree, folder, patch_of(tree))
@@ -89,14 +89,14 @@ def test_a_file_of_any_kind_and_name_is_kept(tree: Path, folder: Path, name: str
     assert (tree / name).read_bytes() == before
 
 
-def test_a_patch_between_two_folders_is_kept(tree: Path, folder: Path) -> None:
+def test_patch_between_two_folders_is_restored(tree: Path, folder: Path) -> None:
     under(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
     (tree / "a").unlink()
     git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
 
 
-def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
+def test_both_paths_of_rename_are_restored(tree: Path, folder: Path) -> None:
     (tree / "a").rename(tree / "moved")
     under(tree, folder, patch_of(tree, "-M"))
     (tree / "a").rename(tree / "moved")
@@ -106,7 +106,7 @@ def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
 
 
 @posix_only
-def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
+def test_mode_only_change_is_restored(tree: Path, folder: Path) -> None:
     (tree / "a").chmod(0o755)
     under(tree, folder, patch_of(tree))
     (tree / "a").unlink()
@@ -116,7 +116,7 @@ def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
     assert not os.access(tree / "a", os.X_OK)
 
 
-def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_path: Path) -> None:
+def test_paths_in_patch_description_are_ignored(tree: Path, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("mine", "utf-8")
     told = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
@@ -128,7 +128,7 @@ def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../other", "/{}/other"])
-def test_a_patch_of_a_file_outside_of_the_tree_is_refused(
+def test_patch_of_file_outside_tree_is_refused(
     tree: Path, folder: Path, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "other").write_text("a\n", "utf-8")
@@ -139,7 +139,7 @@ def test_a_patch_of_a_file_outside_of_the_tree_is_refused(
 
 
 @needs_links
-def test_a_file_beneath_a_link_out_of_the_tree_is_refused(
+def test_patch_through_link_out_of_tree_is_refused(
     tree: Path, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -149,7 +149,7 @@ def test_a_file_beneath_a_link_out_of_the_tree_is_refused(
         under(tree, folder, CHANGE.replace("/a", "/out/a"))
 
 
-def test_files_that_cannot_be_put_back_are_not_said_to_be(
+def test_failed_restore_is_not_reported_as_restored(
     tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     under(tree, folder, CHANGE)
@@ -162,7 +162,7 @@ def test_files_that_cannot_be_put_back_are_not_said_to_be(
     assert (tree / "a").read_text("utf-8") == "half"
 
 
-def test_a_file_stays_until_its_other_is_whole(
+def test_file_is_kept_until_its_backup_is_complete(
     tree: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under(tree, folder, CHANGE)

@@ -80,14 +80,14 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_listed_from_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
     cards(monkeypatch, *found)
     assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
 
 
 @linux_only
-def test_where_the_drivers_library_is_not_there_nothing_asks_it(
+def test_missing_nvml_library_is_not_initialized(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
@@ -98,7 +98,7 @@ def test_where_the_drivers_library_is_not_there_nothing_asks_it(
     assert nvidia.query_driver() == NvidiaDriver("by program ")
 
 
-def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     assert nvidia.query_driver() == NvidiaDriver()
@@ -113,14 +113,14 @@ def fails(number: int) -> Callable[..., Any]:
     return fail
 
 
-def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_that_does_not_respond_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
     assert host_probe.list_gpus() == ()
     assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (), lost=1)
 
 
-def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_gpu_does_not_hide_others(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"], *CARDS["one"])
     lost = fails(pynvml.NVML_ERROR_GPU_IS_LOST)
     handles = iter([lambda: CARDS["one"][0], lost])
@@ -128,14 +128,14 @@ def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch)
     assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (RTX_5090,), lost=1)
 
 
-def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_without_memory_info_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
     none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
     assert host_probe.list_gpus() == (Gpu("NVIDIA GB10", "12.1", 0),)
 
 
-def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_without_cuda_version_still_lists_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     none = fails(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", none)
@@ -157,9 +157,7 @@ echo "NVIDIA GB10, 12.1, [N/A]"
 
 
 @unix
-def test_nvidia_smi_is_asked_where_nvml_is_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nvidia_smi_is_used_without_nvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
     without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
     assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
@@ -171,7 +169,7 @@ def test_nvidia_smi_is_asked_where_nvml_is_not(
     [("echo 'NVIDIA X, [Unknown Error], [N/A]'", NvidiaDriver(lost=1)), ("exit 6", NvidiaDriver()),
      ("echo nonsense", NvidiaDriver(lost=1)), ("true", NvidiaDriver())],
 )  # fmt: skip
-def test_what_nvidia_smi_cannot_tell_is_no_card(
+def test_unusable_nvidia_smi_output_yields_no_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: NvidiaDriver
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", text)
@@ -179,7 +177,7 @@ def test_what_nvidia_smi_cannot_tell_is_no_card(
     assert nvidia.query_driver() == found
 
 
-def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
+def test_driver_library_mismatch_is_reported_as_trouble(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -189,7 +187,7 @@ def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
     assert "mismatch" in found.trouble
 
 
-def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
+def test_host_pin_round_trips(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "torch"
     folder.mkdir(parents=True)
     (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
@@ -204,9 +202,7 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
     assert host_probe.read_host(asked, tmp_path / "host.json").python.torch is None
 
 
-def test_pinned_facts_are_not_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pinned_facts_are_not_probed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
     host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("list_gpus", "_find_toolkits"):
@@ -215,7 +211,7 @@ def test_pinned_facts_are_not_looked_at_again(
     assert host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
-def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
+def test_removed_interpreter_is_searched_again_and_gpus_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
@@ -232,7 +228,7 @@ def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
         host_probe.read_host(gone, tmp_path / "host.json")
 
 
-def test_another_python_is_looked_at_and_the_cards_stay(
+def test_other_python_is_probed_and_gpus_are_kept(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
@@ -245,7 +241,7 @@ def test_another_python_is_looked_at_and_the_cards_stay(
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"host": {}}', "\xff"])
-def test_a_pin_that_cannot_be_read_is_made_again(
+def test_unreadable_pin_is_replaced(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
@@ -255,26 +251,26 @@ def test_a_pin_that_cannot_be_read_is_made_again(
     assert not found.pinned
 
 
-def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_host_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     host_probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert list(elsewhere.iterdir()) == []
 
 
-def test_auto_is_the_python_behind_our_own_venv() -> None:
+def test_auto_selects_base_python_of_current_venv() -> None:
     found = interpreters.find_interpreter("auto")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
 
 
-def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.executable)
     monkeypatch.chdir(python.parent)
     assert interpreters.find_interpreter(f"./{python.name}").path == str(python)
 
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
-def test_a_path_with_no_python_is_told(asked: str) -> None:
+def test_path_without_python_is_refused(asked: str) -> None:
     with pytest.raises(SettingsError) as told:
         interpreters.find_interpreter(asked)
     assert str(told.value) == (
@@ -283,13 +279,13 @@ def test_a_path_with_no_python_is_told(asked: str) -> None:
 
 
 @unix
-def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
+def test_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
         interpreters.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
 @pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
-def test_a_version_that_is_not_here_is_told_with_the_command(
+def test_missing_python_version_is_refused_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem, asked: str, looser: str
 ) -> None:
     """There are packages of minors alone."""
@@ -305,9 +301,7 @@ def test_a_version_that_is_not_here_is_told_with_the_command(
 
 
 @unix
-def test_a_shim_with_nothing_behind_it_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shim_without_python_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "shims" / "python3.98", "echo 'not installed' >&2; exit 127")
     real = program(tmp_path / "real" / "python3.98", f'exec "{sys.executable}" "$@"')
     program(tmp_path / "shims" / "uv", f"echo {real}")
@@ -329,7 +323,7 @@ def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
     return str(python), torch
 
 
-def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
+def test_installed_torch_is_read_without_import(tmp_path: Path) -> None:
     python, torch = torch_in(tmp_path / "venv", VERSION_PY)
     assert interpreters.find_interpreter(python).torch == InstalledTorch(
         "2.15.0+cu132", "13.2", str(torch)
@@ -341,7 +335,7 @@ def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     )
 
 
-def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
+def test_pin_stores_query(tmp_path: Path) -> None:
     host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
     pinned = HostPin(HostQuery("3.12", None), host)
     host_probe.write_host_pin(tmp_path / "host.json", pinned.asked, host)
@@ -351,7 +345,7 @@ def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
 
 @unix
 @pytest.mark.parametrize("kind", ["auto", "venv", "conda", "named", "framework"])
-def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: str) -> None:
+def test_python_is_identified_from_files_without_running_it(tmp_path: Path, kind: str) -> None:
     """What the files tell is what the interpreter itself would tell, its torch included."""
     version = ".".join(map(str, sys.version_info[:3]))
     minor = ".".join(map(str, sys.version_info[:2]))
@@ -383,7 +377,7 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     assert not marker.exists()
 
 
-def test_missing_python_is_refused_without_running_a_program() -> None:
+def test_missing_python_is_refused_without_running_program() -> None:
     assert interpreters.read_interpreter("3.98").version == "3.98.0"
     with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
         interpreters.read_interpreter("/no/such/python")
@@ -399,7 +393,7 @@ def test_missing_python_is_refused_without_running_a_program() -> None:
         ("[", "#define CUDA_VERSION 13010", "13.1.0"),
     ],
 )
-def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
+def test_toolkit_is_identified_from_files_without_running_nvcc(
     elsewhere: Path, known: str, header: str, version: str
 ) -> None:
     nvcc = program(elsewhere / "cuda" / "bin" / "nvcc", f"touch {elsewhere / 'ran'}")
@@ -417,7 +411,7 @@ def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
 
 
 @unix
-def test_without_running_nvidia_smi_is_not_asked(
+def test_nvidia_smi_is_not_run_when_running_is_disabled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", f"touch {tmp_path / 'ran'}")

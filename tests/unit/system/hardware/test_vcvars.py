@@ -62,7 +62,7 @@ def cmd(mocker: MockerFixture) -> MagicMock:
     return mocker.patch.object(shell, "capture_output", autospec=True)
 
 
-def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
+def test_only_variables_set_by_vcvarsall_are_captured(cmd: MagicMock) -> None:
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
     assert msvc_toolsets.capture_msvc_environment(taken()) == MsvcEnvironment(
         by="vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44",
@@ -71,7 +71,7 @@ def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
     )
 
 
-def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
+def test_vcvarsall_runs_in_its_folder_to_avoid_quotes(
     cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMSPEC", r"C:\Windows\System32\cmd.exe")
@@ -86,7 +86,7 @@ def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
 
 
 @pytest.mark.parametrize("missing", ["VCToolsInstallDir", "PATH"])
-def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> None:
+def test_failure_with_exit_code_0_shows_error_output(cmd: MagicMock, missing: str) -> None:
     after = {name: value for name, value in {**BEFORE, **SET, **MORE}.items() if name != missing}
     words = "[ERROR:vcvars.bat] Toolset directory for version '14.44' was not found."
     cmd.side_effect = [told(BEFORE, after), f"** banner **\r\n{words}\r\n"]
@@ -99,27 +99,27 @@ def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> 
     assert cmd.call_args.args[0].argv[-1].endswith("-vcvars_ver=14.44.35207 2>&1")
 
 
-def test_another_toolset_than_the_one_that_was_chosen_is_refused(cmd: MagicMock) -> None:
+def test_unexpected_toolset_is_refused(cmd: MagicMock) -> None:
     other = {**MORE, "PATH": MORE["PATH"].replace("14.44.35207", "14.42.34433")}
     cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **other}), ""]
     with pytest.raises(MissingToolError, match=r"did not set up toolset 14\.44\.35207 for x64"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_without_a_windows_sdk_nothing_links(cmd: MagicMock) -> None:
+def test_missing_windows_sdk_is_refused(cmd: MagicMock) -> None:
     without = {name: value for name, value in SET.items() if not name.startswith("Windows")}
     cmd.side_effect = [told(BEFORE, {**BEFORE, **without, **MORE}), ""]
     with pytest.raises(MissingToolError, match="found no Windows SDK"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_no_answer_at_all_is_a_failure(cmd: MagicMock) -> None:
+def test_empty_output_is_refused(cmd: MagicMock) -> None:
     cmd.side_effect = ["", ""]
     with pytest.raises(MissingToolError, match="did not set up"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
+def test_clean_environment_uses_only_system_folders() -> None:
     env = {"SystemRoot": r"D:\Windows", "Path": r"C:\VS\bin;C:\MinGW\bin", "TEMP": r"C:\T"}
     assert msvc_toolsets.build_clean_environment(env) == {
         "SystemRoot": r"D:\Windows",
@@ -130,7 +130,7 @@ def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
     }
 
 
-def test_nothing_of_a_developer_prompt_is_handed_on(
+def test_developer_prompt_variables_are_removed(
     cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = (
@@ -149,7 +149,7 @@ def test_nothing_of_a_developer_prompt_is_handed_on(
     assert "of the prompt" not in cmd.call_args.args[0].env.values()
 
 
-def test_the_header_of_the_sdk_is_named_so_that_its_removal_is_seen() -> None:
+def test_sdk_header_is_named_to_detect_its_removal() -> None:
     captured = MsvcEnvironment("", SET, ())
     assert msvc_toolsets.find_sdk_header(captured) == rf"{KITS}Include\10.0.26100.0\um\Windows.h"
     assert (
@@ -172,17 +172,13 @@ FOLDERS = st.lists(
 
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
-def test_whatever_is_printed_is_read_back_exactly(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
+def test_set_output_round_trips(before: dict[str, str], after: dict[str, str]) -> None:
     raw = told(before, after).encode("utf-16-le").decode("utf-16-le")
     assert msvc_toolsets.parse_set_output(raw.replace("\r\n", "\n")) == (before, after)
 
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
-def test_what_did_not_change_is_not_kept_and_what_changed_is(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
+def test_only_changed_variables_are_kept(before: dict[str, str], after: dict[str, str]) -> None:
     kept, _ = msvc_toolsets.compare_environments(before, after)
     old = {name.upper(): value for name, value in before.items()}
     assert all(after[name] == value for name, value in kept.items())
@@ -192,7 +188,7 @@ def test_what_did_not_change_is_not_kept_and_what_changed_is(
 
 
 @given(FOLDERS, FOLDERS)
-def test_the_folders_in_front_of_path_are_those_that_came(old: list[str], new: list[str]) -> None:
+def test_new_folders_at_front_of_path_are_found(old: list[str], new: list[str]) -> None:
     known = {folder.casefold() for folder in old}
     new = [folder for folder in new if folder.casefold() not in known]
     shouted = [f"{folder.upper()}\\" for folder in old]

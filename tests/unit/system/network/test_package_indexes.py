@@ -63,7 +63,7 @@ def wrote(path: Path, text: str) -> Path:
         ("home/.config/pip/{}", f"[global]\n--index-url: {OWN}"),
     ],
 )
-def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, text: str) -> None:
+def test_pip_index_is_read_from_every_pip_file(machine: Path, place: str, text: str) -> None:
     wrote(machine / place.format(PIP), text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_pip_index() == OWN
@@ -71,9 +71,7 @@ def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, tex
     assert os.environ["UV_DEFAULT_INDEX"] == MIRROR, "each by itself"
 
 
-def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_config_file_replaces_user_file(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
     assert package_indexes.find_pip_index() == ""
@@ -96,7 +94,7 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
         ("etc/uv/uv.toml", f"[[index]]\n{TABLE}"),
     ],
 )
-def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text: str) -> None:
+def test_uv_index_is_read_from_every_uv_file(machine: Path, place: str, text: str) -> None:
     wrote(machine / place, text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_uv_index() == OWN
@@ -105,7 +103,7 @@ def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text:
 
 
 @pytest.mark.parametrize("section", ["global", "install", "download"])
-def test_patience_of_pips_files_is_not_overridden(
+def test_timeouts_in_pip_files_are_not_overridden(
     machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
@@ -120,16 +118,14 @@ def test_patience_of_pips_files_is_not_overridden(
 
 
 @posix_only
-def test_folders_of_the_machine_may_be_named(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xdg_config_dirs_are_searched(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
     wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
     wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (OWN, OWN)
 
 
-def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
+def test_only_nearest_project_file_is_read(machine: Path) -> None:
     wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
     near = machine / "here" / "yard"
     wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
@@ -153,7 +149,7 @@ def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
         "no toml",
     ],
 )
-def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
+def test_invalid_index_setting_is_ignored(machine: Path, text: str) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", text)
     wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
     wrote(machine / "etc" / PIP, "index-url = before any section\n")
@@ -161,7 +157,7 @@ def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("said", "read"), [("1", False), ("true", False), ("0", True), ("", True)])
-def test_uv_may_be_told_to_read_none(
+def test_uv_no_config_disables_uv_files(
     machine: Path, monkeypatch: pytest.MonkeyPatch, said: str, read: bool
 ) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
