@@ -1,4 +1,4 @@
-"""What made a stage run, in a person's words."""
+"""Descriptions of the input changes that made a stage run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def asked() -> dict[str, set[str]]:
-    """Of each room the inputs that its stages have, whatever is asked for."""
+    """Return the inputs of every stage kind, with all features enabled."""
     tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python", "partial": True}}
     plans = (
         plan_of(host(), extensions=EXTENSIONS, companions=["torchvision"]),

@@ -1,4 +1,4 @@
-"""Long lists, in a line that a person reads."""
+"""Long lists are shortened to one readable line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes in words: the unit that a person would take, and no more digits than are of use."""
+"""Sizes are formatted with the fitting unit and no needless digits."""
 
 from __future__ import annotations
 

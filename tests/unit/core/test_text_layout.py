@@ -1,4 +1,4 @@
-"""Text in lines: nothing is lost, nothing is cut, and what fits stays as it is."""
+"""Text is wrapped without losing words, and text that fits is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`build.auto_fix`: a failure with a safe remedy gets it once, aloud, and the record says so."""
+"""`build.auto_fix` applies a safe fix once, logs it and records it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stage_of(profile: Profile, name: str = "extensions:rast") -> Stage:
 
 
 class Action:
-    """A stage's action that prints and fails until its job is as it should be."""
+    """A stage action that prints output and fails until its job is fixed."""
 
     def __init__(self, log: Path, said: str, healthy: Callable[[Any], bool]) -> None:
         self.jobs: list[Any] = []

@@ -1,4 +1,4 @@
-"""Merge conflicts in the user's own sources are a problem before a build begins."""
+"""Merge conflicts in the user's sources are problems before a build begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED: frozenset[CheckId] = frozenset({"conflicts"})
 
 
 def with_conflict(tree: Path) -> Path:
-    """Make a checkout of a folder, with a merge that ended in a conflict."""
+    """Turn a folder into a checkout with a conflicting merge."""
     git(tree, "init", "-q", "-b", "main")
     commit(tree, "first")
     for branch in ("theirs", "ours"):

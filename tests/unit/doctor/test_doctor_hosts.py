@@ -1,4 +1,4 @@
-"""What doctor says on machines that do not exist: a value for each, judged without looking."""
+"""Doctor's results for fabricated host facts; the real host is not inspected."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def test_every_check_has_passing_and_failing_situation() -> None:
     for situation in SITUATIONS.values():
         for symptom in on(situation):
             seen[symptom.id].add(symptom.level)
-    seen["settings"] |= {"ok", "problem"}  # of the report, which knows why a profile did not open
+    seen["settings"] |= {
+        "ok",
+        "problem",
+    }  # reported by the report, which knows why a profile did not open
     assert [c for c, levels in seen.items() if "ok" not in levels] == []
     assert [c for c, levels in seen.items() if not levels & {"warning", "problem"}] == []
 
@@ -124,7 +127,7 @@ def test_only_requested_checks_run() -> None:
 
 
 def with_combination(combination: Combination) -> tuple[HostFacts, Profile]:
-    """A machine and a profile that come to that combination; planning would refuse some of them."""
+    """Return host facts and a profile with this combination, even if planning refuses it."""
     on_windows = combination.system == "windows"
     s = WINDOWS if on_windows else LINUX
     built = f"{s.root}/build/mine/venv/bin"

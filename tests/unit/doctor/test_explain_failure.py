@@ -1,6 +1,4 @@
-"""What a person is told where a stage fails: the first real error, the cause, the remedy for this
-host and profile, and where the whole log is.
-"""
+"""The explanation of a failed stage: first real error, cause, suggested fix and log."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ def stage_of(profile: Profile, name: str) -> Stage:
 
 
 def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
-    """What a command that prints this and ends so raises."""
+    """Return the error of a command that prints these lines and exits with this code."""
     text = "\n".join(said)
     argv = (sys.executable, "-c", f"print({text!r}); raise SystemExit({code})")
     with pytest.raises(CommandFailedError) as caught:
@@ -151,7 +149,7 @@ def test_handwritten_hint_is_kept(tmp_path: Path, profile: Profile) -> None:
 
 
 class Roomy(memory_monitor_io.ObservedMemory):
-    """One that saw memory enough."""
+    """Observed memory facts that report enough free memory."""
 
     def collect_facts(self, log: Path) -> RunFacts:
         return RunFacts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
@@ -419,9 +417,7 @@ def test_suggestion_names_extension_gpu_and_tree(profile: Profile) -> None:
 
 
 def test_suggestion_names_file_that_sets_the_key(profile: Profile) -> None:
-    """config/local.yaml goes before the profile; a list of extensions in another file would take
-    the place of the one that there is.
-    """
+    """config/local.yaml overrides the profile. A list there would replace the extensions."""
     origin = {"target.gpus": "config/local.yaml:3", "extensions": "config/profiles/mine.yaml:2"}
     there = replace(profile, loaded=replace(profile.loaded, origin=origin))
     assert "in config/local.yaml" in fill_remedy(
@@ -436,7 +432,7 @@ def test_suggestion_names_file_that_sets_the_key(profile: Profile) -> None:
 
 
 def test_auto_fix_is_not_suggested_for_user_tree(yard: Path) -> None:
-    """It does nothing there (test_healing.py)."""
+    """Auto-fix never changes a user's tree (test_auto_fix.py)."""
     mine = yard / "mine"
     mine.mkdir()
     (mine / "setup.py").touch()
@@ -450,7 +446,15 @@ def test_auto_fix_is_not_suggested_for_user_tree(yard: Path) -> None:
 
 def test_every_placeholder_in_suggestions_can_be_filled(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
-    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler", "own_tree"}  # if there
+    full |= {
+        "home",
+        "cc",
+        "cxx",
+        "toolkit_for_archs",
+        "free",
+        "compiler",
+        "own_tree",
+    }  # known only on some hosts
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:

@@ -1,4 +1,4 @@
-"""Folders of extensions that were cloned without their submodules: found, and told early."""
+"""Extensions that were cloned without their submodules are found before a build."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def seen(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
 
 
 def clone(folder: Path, gitmodules: str = GLM) -> Path:
-    """As `git clone` leaves it: a folder for each submodule, and nothing in it."""
+    """Create a checkout as `git clone` leaves it, with an empty folder for each submodule."""
     folder = folder.resolve()
     write_atomic(folder / ".gitmodules", gitmodules)
     write_atomic(folder / ".git" / "HEAD", "ref: refs/heads/main\n")
@@ -79,8 +79,8 @@ def test_gitmodules_is_parsed_like_git_does(tmp_path: Path, section: str, found:
 
 
 def test_outer_work_tree_reports_only_submodules_of_extension(tmp_path: Path) -> None:
-    """gaussian-splatting without --recursive: the extensions are submodules themselves, and the
-    viewers are no part of them.
+    """Like gaussian-splatting cloned without --recursive: the extensions are submodules themselves,
+    and the viewers are not part of them.
     """
     paths = ("submodules/rast", "submodules/simple-knn", "SIBR_viewers")
     project = clone(tmp_path, "".join(f'[submodule "{p}"]\n\tpath = {p}\n' for p in paths))

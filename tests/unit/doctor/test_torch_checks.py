@@ -1,4 +1,4 @@
-"""What torch's cpp_extension says of compilers, read out of its text and judged before a build."""
+"""Compiler checks of torch's cpp_extension are parsed from its source and run before a build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.checkout import KNOWLEDGE
 from tests.support.situations import ASKED_2_11, CUDA_12_8
 from tests.support.surroundings import CL, EXTENSION, LINUX, LINUX_HOST, SAYS, WINDOWS, profile_on
 
-# Out of torch/utils/cpp_extension.py of three releases, each shortened
+# Shortened torch/utils/cpp_extension.py of three releases
 TORCH_2_6 = """
 MINIMUM_GCC_VERSION = (5, 0, 0)
 MINIMUM_MSVC_VERSION = (19, 0, 24215)

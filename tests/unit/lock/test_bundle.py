@@ -1,4 +1,4 @@
-"""Bundles: whole or not there, verified where they are used, and nothing beside them is asked."""
+"""Bundles are complete or absent, are verified before use, and replace every other source."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_bundle_round_trips_and_leaves_no_temporary_files(place: Path) -> None:
-    for _ in range(2):  # the second takes the place of the first
+    for _ in range(2):  # the second bundle replaces the first
         bundle = made(place)
         assert list(place.parent.iterdir()) == [place]
     assert bundle_archive_io.read_bundle(place) == bundle
@@ -130,7 +130,9 @@ def test_bundle_with_modified_file_is_refused(place: Path, tmp_path: Path) -> No
 with_case = pytest.mark.skipif(
     sys.platform == "win32", reason="not run: a and A are one name on Windows"
 )
-ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in each Python after it
+ADDED = (
+    "wheels/filelock-99.0-py3-none-any.whl"  # a .pth file would run in every later Python process
+)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_file_missing_from_manifest_is_refused(name: str, place: Path, tmp_path:
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: not everyone may make links")
 @pytest.mark.parametrize("name", [ADDED, "wheels/a-1-py3-none-any.whl", "wheels/folder"])
 def test_link_in_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
-    """Also in the place of a listed file, and to the same bytes: what it leads to may change."""
+    """Even if it replaces a listed file with the same bytes: its target may change."""
     bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
     (tmp_path / "same").write_text("a", encoding="utf-8")
     to = "." if name.endswith("folder") else str(tmp_path / "same")
@@ -268,7 +270,7 @@ def test_offline_mode_ignores_every_index(tmp_path: Path) -> None:
 def test_offline_uv_uses_no_cached_index_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had of an index stays in its cache, newer versions too; here the index answers."""
+    """uv's cache may hold newer versions from an index that it used before."""
     for version in ("1.0", "2.0"):
         smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
     network_access.start_offline_mode(tmp_path / "1.0" / "kept")

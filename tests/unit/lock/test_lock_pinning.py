@@ -1,4 +1,4 @@
-"""What a plan takes of torchyard.lock, and what is said of the rest."""
+"""What a plan takes from torchyard.lock, and what it reports about the rest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HELD = LockSection(
 
 
 def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
-    """Without the lock, and with it."""
+    """Return the plan without the lock and with it."""
     settings = parse_settings({**ASKED, **asked})
     layout = build_layout(Path("/yard"), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
@@ -89,7 +89,7 @@ def test_different_torch_is_reported_and_rest_is_pinned() -> None:
 def test_rebuild_with_other_local_version_is_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch-2.15.0+cu132.sm90-py3-none-any.whl")
     held = structs.replace(HELD, torch=made)
-    for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
+    for local in (None, "cu132.sm90"):  # null accepts any local version, also the locked one
         torch = {"strategy": "prebuilt", "local": local}
         assert not told(held=held, torch=torch)
     torch = {"strategy": "prebuilt", "local": "cu132.sm120"}

@@ -1,4 +1,4 @@
-"""torchyard.lock as a text: what is written is read back, and its own section alone is read."""
+"""torchyard.lock as text: a section round-trips, and only the section of the profile is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrors: presets of the facts, a person's own, and indexes of uv's and pip's own settings."""
+"""Mirrors: known presets, the user's mirrors, and indexes in the settings of uv and pip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = "target: {gpus: []}\ntorch: {strategy: prebuilt, version: '2.6.0'}\n"
 
 @pytest.fixture(autouse=True)
 def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings of who runs the tests; what begins here ends here."""
+    """Hide the settings of the user who runs the tests, and undo all changes at the end."""
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "pip.conf"]))
     monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter([tmp_path / "uv.toml"]))
     for name in (

@@ -1,4 +1,4 @@
-"""Which layer a value is from, and how layers are put over each other."""
+"""Layers of settings: their order, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_byte_order_mark_is_ignored(config: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("PYTHON", "3.10", "3.10"),  # a text as it stands: nothing has to be quoted
+        ("PYTHON", "3.10", "3.10"),  # plain text needs no quotes
         ("TARGET__GPUS", '["RTX 5090", "12.0"]', ("RTX 5090", "12.0")),
         ("TARGET__GPUS", "[]", ()),
         ("TARGET__PTX", "true", True),

@@ -1,4 +1,4 @@
-"""A setting that planning refuses is named with its file and line, or its variable."""
+"""A setting that planning refuses is located by file and line, or by its variable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.checkout import HOST, KNOWLEDGE, write
 
 
 def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
-    """The first line of the message."""
-    # A Python or a toolkit of the settings is looked for; the rest of the machine is another
+    """Return the first line of the error message."""
+    # Only the Python and toolkit in the settings are searched; the other host facts are fabricated
     host: HostReader = lambda asked, pinned: (  # noqa: E731
         host_probe.read_host(asked, pinned)
         if (asked.python, asked.toolkit_path) != ("auto", None)

@@ -1,4 +1,4 @@
-"""What a person reads who wrote something that cannot be meant: where, what, and what to write."""
+"""Errors for invalid settings name the location, the problem and a valid value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT_KEYS = (
 
 
 def told(folder: Path, text: str | bytes) -> str:
-    """The message about a local.yaml, without its file name."""
+    """Return the error message for a local.yaml, without its file name."""
     config = folder / "config"
     (config / "profiles").mkdir(parents=True)
     for name in ("default", "profiles/mine"):

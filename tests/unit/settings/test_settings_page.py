@@ -1,4 +1,4 @@
-"""docs/settings.md: made of the model, with values that it takes and stages that the plan runs."""
+"""docs/settings.md is generated from the model, with valid examples and the stages that rerun."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
 SOURCE = {"torch": {"strategy": "source"}, **MINE}
 PREBUILT = {"torch": {"strategy": "prebuilt"}, **MINE}
 SYSTEM = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda-13.2", "13.2.51"),))
-# Where the value alone means nothing: what it is changed in
+# Settings that an example needs to have an effect
 BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     "source.sha256": (
         {**SOURCE, "source": {"tarball": "https://a.example/b", "sha256": "1" * 64}},
@@ -70,7 +70,7 @@ def test_every_extension_example_is_valid(key: str) -> None:
 
 
 def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
-    """What doit compares of each stage, in one value for all extensions."""
+    """Return the fingerprint of each stage kind, with all extensions combined."""
     made = parse_settings(settings)
     layout = build_layout(PurePosixPath("/yard"), "mine", made)
     _, plan = make_plan(made, host, KNOWLEDGE, layout)

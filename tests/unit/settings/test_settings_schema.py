@@ -1,6 +1,4 @@
-"""The files that ship: every profile loads, default.yaml is the whole reference, and editors get
-the schema.
-"""
+"""Shipped files: every profile loads, default.yaml lists every key, and editors get the schema."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ def test_default_yaml_names_every_extension_key() -> None:
 
 
 def test_schema_json_is_up_to_date() -> None:
-    """If not: python -m tasks.cli.generated_files"""
+    """Regenerate with: python -m tasks.cli.generated_files"""
     assert (CONFIG / "schema.json").read_text(encoding="utf-8") == render_json_schema()
 
 
@@ -158,7 +156,7 @@ def test_schema_and_loader_refuse_typo_with_same_key(text: str, key: str, tmp_pa
 
 
 def checked(*files: Path) -> subprocess.CompletedProcess[str]:
-    """As an editor would, by its schema alone."""
+    """Validate files with the schema only, like an editor does."""
     argv = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(CONFIG / "schema.json")]
     return subprocess.run(
         [*argv, *map(str, files)],

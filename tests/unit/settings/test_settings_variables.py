@@ -1,4 +1,4 @@
-"""A variable that nothing reads is told with the one that was meant."""
+"""An unused variable is reported with the closest known one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 _NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")
-# A definition of CMake's, and what extensions of the tests read in a Python of theirs
+# A CMake definition, and variables that test extensions read in their own Python
 _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
 
 
@@ -57,7 +57,7 @@ def test_every_variable_in_repository_is_known() -> None:
 
 
 @pytest.mark.parametrize("report", [explain, settings])
-def test_unused_variable_is_reported_in_doctor_and_settings(
+def test_unused_variable_is_reported_by_explain_and_settings(
     report: object, yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(yard, "{}\n")

@@ -1,4 +1,4 @@
-"""The line of progress, in the columns there are."""
+"""The progress line at every terminal width."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ HEAVY = "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min"
 
 
 def below(columns: int, glyphs: Glyphs = BLOCK_GLYPHS, rows: int = 24) -> list[str]:
-    """What is drawn under the line of the stage."""
+    """Return the lines below the progress line."""
     first, *rest = format_progress_lines(
         HEAD, FILE, BUSY, DrawingArea(columns, rows, glyphs)
     ).split("\n")

@@ -1,4 +1,4 @@
-"""What is at work, in words."""
+"""Build activity as text."""
 
 from __future__ import annotations
 

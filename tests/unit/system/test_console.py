@@ -1,4 +1,4 @@
-"""What a person sees, on a terminal and in a log."""
+"""Console output, on a terminal and in a log."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_failed_run_reports_whether_earlier_build_remains(tmp_path: Path, built:
         manifest.touch()
     console = Console(replace(plan(), stages=(replace(stage(), outputs=(manifest,)),)), out)
     console.print_header()
-    manifest.unlink(missing_ok=True)  # a stage withdraws its claim when it begins
+    manifest.unlink(missing_ok=True)  # a stage removes its manifest when it begins
     if built == "in this run":
         console.begin_stage(stage(), "first time")
         console.end_stage(stage(), "first time", "changed")

@@ -1,4 +1,4 @@
-"""The one door to files, tried on real ones; a failing disk is put in at the system call."""
+"""File operations on real files; a failing disk is simulated at the system call."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_new_or_empty_folder_becomes_managed(tmp_path: Path) -> None:
 
 
 def test_folder_with_partially_written_tag_is_still_managed(tmp_path: Path) -> None:
-    """KILL came after the mark was written and before it had its name."""
+    """SIGKILL came after the tag was written and before it was renamed."""
     (tmp_path / f".{files.TAG}.k3x9").write_text("Signature", encoding="utf-8")
     assert files.is_marked(create_owned_folder(tmp_path))
     assert [entry.name for entry in tmp_path.iterdir()] == [files.TAG]
@@ -132,7 +132,7 @@ def test_managed_folder_is_removed_with_contents(tmp_path: Path) -> None:
     remove_owned(folder / "a")
     assert sorted(entry.name for entry in folder.iterdir()) == [files.TAG]
     remove_owned(folder)
-    remove_owned(folder)  # what is not there is fine
+    remove_owned(folder)  # a missing path is no error
     assert not folder.exists()
 
 
@@ -237,7 +237,7 @@ def test_artifact_describes_name_digest_and_size(tmp_path: Path) -> None:
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock of tmp_path."""
+    """Start a process that holds the lock of tmp_path."""
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""What lies in a folder of packages, who asked for it, and which files of an index it may be."""
+"""Installed packages: where they came from, who requires them, and which index file matches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def index(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def packages(tmp_path: Path, index: Path) -> Path:
-    """What was installed of it, and one that was given as a file."""
+    """Install packages from the index, and one from a local file."""
     given = smallwheels.wheel(tmp_path / "given", "given", "3.0", {"given.py": ""}, ["one"])
     landing = tmp_path / "packages"
     into = PackageInstaller(sys.executable, environments.find_uv(), tmp_path / "log", landing)
@@ -81,7 +81,7 @@ def test_digest_is_that_of_installed_file(packages: Path, index: Path, tmp_path:
 
 @pytest.fixture(params=["uv", pytest.param("pip", marks=needs_pip)])
 def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> PackageInstaller:
-    """Each of the two installers, into a folder."""
+    """Return an installer for a folder, with uv and with pip."""
     uv = environments.find_uv() if request.param == "uv" else None
     return PackageInstaller(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
 

@@ -1,4 +1,4 @@
-"""Looking around: real files and small programs, no network, and nothing written."""
+"""Host facts are read from real files and small programs, without network and without writing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def asked(root: Path, **more: Any) -> ProbeRequest:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No driver, no network, no settings of who runs the tests."""
+    """Hide the driver, the network and the settings of the user who runs the tests."""
     monkeypatch.setattr(nvidia, "query_driver", NvidiaDriver)
     monkeypatch.setattr(git, "is_reachable", lambda _: True)
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter(()))
@@ -89,8 +89,10 @@ def test_reading_host_facts_writes_nothing(yard: Path, monkeypatch: pytest.Monke
     found = read_host_facts(build_probe_request(yard, profile.host, profile), ALL_CHECK_IDS)
     assert listing(yard) == before
     told = check_host(found, profile, KNOWLEDGE)
-    silent = {"trust"} if sys.platform == "win32" else set()  # whose rights are of another kind
-    silent |= {"swap"} if is_wine() else set()  # it has no performance counters
+    silent = (
+        {"trust"} if sys.platform == "win32" else set()
+    )  # Windows has a different permission model
+    silent |= {"swap"} if is_wine() else set()  # Wine has no performance counters
     assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
 
 

@@ -1,4 +1,4 @@
-"""What ends on Windows with a command: everyone that it started, however it or we end."""
+"""On Windows all child processes end with a command, however it or torchyard ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.systems import not_wine, windows_only
 pytestmark = windows_only
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
-# A grandchild in a group of its own, without a console; its number is told
+# A grandchild in its own process group, without a console; prints its process id
 LEAVES = """
 import subprocess, sys
 flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
@@ -29,7 +29,7 @@ sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
 child = subprocess.Popen(sleep, creationflags=flags, **null)
 print(child.pid, flush=True)
 """
-# Starts what argv[1] says through the one door, and tells the number of its grandchild
+# Starts argv[1] with run_command, and prints the process id of its grandchild
 RUNS = """
 import sys
 from tasks.system import shell
@@ -45,7 +45,7 @@ def command(code: str, *, timeout: float | None = None, serves: bool = False) ->
 
 
 def left(code: str, **how: bool) -> int:
-    """The number of the grandchild that a command left."""
+    """Return the process id of the grandchild that a command left."""
     lines: list[str] = []
     try:
         shell.run_command(command(code, **how), lines.append)
@@ -132,4 +132,4 @@ def test_no_handle_leaks() -> None:
     before = handles()
     for _ in range(5):
         shell.capture_output(command("pass"))
-    assert handles() <= before + 2  # threads of Python's own
+    assert handles() <= before + 2  # Python's own threads

@@ -1,4 +1,4 @@
-"""What a killed run leaves at work is found by its mark and ended, and nothing else is."""
+"""Processes left by a killed run are found by their marker and ended; others are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tasks.core.errors import BusyError
 from tasks.system import files, process_group
 
-OURS = os.getpid()  # tests of another checkout may be at work beside
+OURS = os.getpid()  # tests of another checkout may run at the same time
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
 IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
 DEAF = (sys.executable, "-c", f"{IGNORE} {SLEEP[2]}")

@@ -1,4 +1,4 @@
-"""Manifests, and the records beside them: what came out, and why a stage runs again."""
+"""Manifests and stage records: the outputs, and why a stage runs again."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def stage(folder: Path, **inputs: Json) -> Stage:
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
-    """The folder of a stage with the inputs cuda 13.0 that ran to its end."""
+    """Return the folder of a stage that completed with CUDA 13.0."""
     for name in ("wheel.json", "surface.json", "deps.json", "env.sh"):
         (tmp_path / name).write_text(name, encoding="utf-8")
     stage_record_io.write_stage_record(stage(tmp_path, cuda="13.0"), "first time", 1.23456, "0.1.0")

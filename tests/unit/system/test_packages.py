@@ -1,4 +1,4 @@
-"""What uv and pip are told, to the letter, and what their failures mean. The seam is shell.run."""
+"""The exact commands of uv and pip, and the meaning of their failures; shell.run_command is replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIP = (PYTHON, "-m", "pip", "install", "--disable-pip-version-check")
 
 
 class Runs(list[Command]):
-    """The commands that were run; `then` is what running one does."""
+    """The commands that were run; `then` is called for each of them."""
 
     then: Callable[[Command], None] = staticmethod(lambda _: None)
 
@@ -247,7 +247,7 @@ def test_exhausted_retries_are_failure_cause(tmp_path: Path) -> None:
 
 
 def failing(folder: Path, log: Path) -> Command:
-    """Prints the file `said` of the folder, and fails."""
+    """Return a command that prints the file `said` of the folder, and fails."""
     argv = ("/bin/sh", "-c", 'cat "$0"; exit 1', str(folder / "said"))
     return Command(argv, {"PATH": "/usr/bin:/bin"}, "install foo", log=log)
 

@@ -1,4 +1,4 @@
-"""Commands that messages advise name the profile that they are about."""
+"""Commands suggested in messages name the profile."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tasks.system.console import Console
 from tasks.system.profile_hint import add_profile_argument
 from tests.support.checkout import ROOT
 
-# These are alike for every profile
+# Identical for every profile
 _EVERY_PROFILE = {"check"}
 _NAMES = {one.name for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)} - _EVERY_PROFILE
 _ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
-# Pages of docs/ and of `doit help`, where no profile is meant
+# Pages of docs/ and of `doit help`, which apply to every profile
 _PAGES = (
     "tasks/cli/help", "tasks/settings/settings_page.py", "tasks/knowledge/knowledge_page.py",
     "tasks/diagnosis/diagnosis_page.py",
@@ -27,7 +27,7 @@ _PAGES = (
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Every text below tasks/, and every remedy of a failure."""
+    """Return every string below tasks/, and every suggested fix for failures."""
     paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tasks").rglob("*.py")]
     for name in (one for one in paths if not one.startswith(_PAGES)):
         for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):

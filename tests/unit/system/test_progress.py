@@ -1,4 +1,4 @@
-"""Ninja's lines as progress."""
+"""Progress parsed from Ninja's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.core.ninja_progress import Progress, ProgressMeter, ProgressThrottle
 
 
 def after(times: list[float], total: int) -> Progress | None:
-    """What the last of so many steps tells, which ended at `times`."""
+    """Return the progress after the last of these steps, which ended at `times`."""
     meter, progress = ProgressMeter(), None
     for done, now in enumerate(times, 1):
         progress = meter.read_line(f"[{done}/{total}] Building", now)
@@ -153,7 +153,7 @@ def test_remaining_time_is_formatted_for_people(eta: float | None, text: str) ->
 
 
 def lines_of(seconds: float, total: int = 1350) -> list[int]:
-    """The percents that a log shows of a build of steady steps."""
+    """Return the percentages that a log shows for a build of steady steps."""
     minutes = ProgressThrottle()
     told = [Progress(done, total) for done in range(1, total + 1)]
     return [

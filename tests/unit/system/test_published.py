@@ -1,4 +1,4 @@
-"""A static package index in a folder: what is on it, what leaves, and what is wrong with it."""
+"""A static package index in a folder: its pages, retention and verification."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def published(index: Path, *wheels: Path) -> dict[str, IndexFile]:
 
 
 class Links(HTMLParser):
-    """What a page links to, with the attributes."""
+    """The links of a page, with their attributes."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def test_page_links_to_wheel_digest_and_metadata(index: Path, tmp_path: Path) ->
     page = index / "simple" / str(project["href"]) / "index.html"
     (link,) = Links(page).found
     url, fragment = urldefrag(str(link["href"]))
-    assert "+" not in url  # which is a space to some stores of objects
+    assert "+" not in url  # some object stores decode it as a space
     lies = (page.parent / unquote(url)).resolve()
     assert lies.read_bytes() == made.read_bytes()
     assert fragment == f"sha256={files.read_artifact(made).sha256}"
@@ -180,7 +180,7 @@ def test_wheel_is_kept_for_a_day_after_leaving_index(
 
 @posix_only
 def test_concurrent_reader_finds_every_linked_wheel(index: Path, tmp_path: Path) -> None:
-    """In turn the old wheel and the new one, while somebody installs again and again."""
+    """The index alternates between the old and the new wheel while a reader installs repeatedly."""
     old, new = knn(tmp_path), knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
     shelves = [{path.name: package_index_io.add_wheel(index, path)} for path in (old, new)]
     package_index_io.write_index(index, TEMPLATES, shelves[0].values())

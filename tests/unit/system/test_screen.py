@@ -1,4 +1,4 @@
-"""Lines that stay, the one that moves, and terminals that know little."""
+"""Permanent lines, live lines, and terminals with few capabilities."""
 
 from __future__ import annotations
 

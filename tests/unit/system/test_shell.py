@@ -1,4 +1,4 @@
-"""The one door to processes, tried with real tiny ones."""
+"""Child processes, tested with real small programs."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_interrupt_all_ends_child_of_another_thread(tmp_path: Path) -> None:
     ended: list[int] = []
 
     def wait() -> None:
-        # in the background of a script INT is ignored, and children inherit that
+        # a background script ignores SIGINT, and children inherit that
         listen = "import signal, time; signal.signal(2, signal.default_int_handler);"
         try:
             shell.run_command(
@@ -275,7 +275,7 @@ def test_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
 
 
 class Full(io.StringIO):
-    """A file on a disk that has no room."""
+    """A file on a full disk."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

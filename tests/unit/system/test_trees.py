@@ -1,4 +1,4 @@
-"""Folders of sources: what they hold as one digest, and the copy to build in."""
+"""Source trees: their digest, and the copy that is built."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_build_output_is_not_source(sources: Path, tmp_path: Path, name: str) ->
 def test_objects_of_earlier_build_are_not_copied(
     sources: Path, tmp_path: Path, project: str, name: str, signs: tuple[str, ...]
 ) -> None:
-    """Linked or packed, it would be one of another torch."""
+    """A linked or packed old object would belong to another torch."""
     for path in (*signs, name):
         place = sources / project / path
         place.parent.mkdir(parents=True, exist_ok=True)

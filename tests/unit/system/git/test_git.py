@@ -1,4 +1,4 @@
-"""git, on real repositories in a temporary folder."""
+"""git operations on real repositories in a temporary folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge conflicts of a checkout are found with the git command that undoes what left them."""
+"""Merge conflicts in a checkout are reported with the git command that aborts the operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needs_git
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone with a submodule `inner`."""
+    """Return a clone with a submodule `inner`."""
     return with_submodule(tmp_path_factory.mktemp("clones"), {"a": "a\n", "b": "b\n"})
 
 

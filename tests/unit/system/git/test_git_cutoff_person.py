@@ -1,4 +1,4 @@
-"""After a git of ours was cut off a person's commits, edits, files and locks are as they were."""
+"""A user's commits, edits, files and locks survive the repair of an interrupted update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = needs_git
 
 
 def work_on(inner: Path) -> str:
-    """A branch, a commit and an edit that is not committed."""
+    """Create a branch, a commit and an uncommitted edit."""
     run(inner, "checkout", "-q", "-b", "mine")
     (inner / "a").write_text("committed\n", "utf-8")
     made = commit(inner, "mine")
@@ -69,7 +69,7 @@ def test_missing_files_in_user_clone_are_restored_after_kill(clone: Path, tmp_pa
 def test_interrupted_checkout_of_other_commit_is_resumed(
     clone: Path, tmp_path: Path, ours: bool
 ) -> None:
-    """Files that only the other commit has are there already, and nothing knows them."""
+    """Files that exist only in the other commit are already there, but untracked."""
     tree, upstream = clone if ours else of_a_person(clone, tmp_path), tmp_path / "inner"
     before = run(tree, "rev-parse", "HEAD")
     (upstream / "new").write_text("new\n", "utf-8", newline="\n")
@@ -130,7 +130,7 @@ def test_running_git_updates_its_note(clone: Path) -> None:
 
 
 def test_lock_after_failure_is_kept(clone: Path) -> None:
-    """git removes its own locks when it ends by itself."""
+    """git removes its own locks when it exits normally."""
     with pytest.raises(TorchyardError), interrupted_update.track_submodule_update(clone):
         raise TorchyardError("the disk is full")
     lock = clone / ".git" / "index.lock"
@@ -150,7 +150,7 @@ def test_lock_newer_than_kill_is_kept(clone: Path) -> None:
 
 @linux_only
 def test_lock_is_kept_while_git_runs(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A person's `git commit` waits for their editor."""
+    """The user's `git commit` waits for an editor."""
     lock, inner = clone / ".git" / "modules" / "inner" / "index.lock", clone / "inner"
     (inner / "a").write_text("mine\n", "utf-8")
     editor = f'{sys.executable} -c "print(flush=True); input()" #'

@@ -1,4 +1,4 @@
-"""New files of a checkout are found as a walk finds them, and without one where nothing moved."""
+"""Untracked files are found as in a full walk, but unchanged folders are not walked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Every git command that was run."""
+    """Record every git command."""
     found: list[tuple[str, ...]] = []
     state = sys.modules[
         "tasks.system.git.checkout_state"
@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def age(tree: Path) -> None:
-    """As if everything had been there for long."""
+    """Move all modification times into the past."""
     for folder, _, _ in os.walk(tree):
         os.utime(folder, (LONG_AGO, LONG_AGO))
     for name in ("index", "info/exclude"):
@@ -69,7 +69,7 @@ def test_unchanged_folders_are_not_walked(
     asked.clear()
     assert git.read_git_state(tree, kept) == first
     assert not walked(asked)
-    (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is the same
+    (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is unchanged
     assert git.read_git_state(tree, kept).edits == git.read_git_state(tree).edits != first.edits
 
 
@@ -139,7 +139,7 @@ def test_cached_state_equals_full_walk_after_any_change(
         chance.choice(STEPS)(tree, number)
         assert git.read_git_state(tree, kept) == git.read_git_state(tree)
         if chance.random() < 0.5:
-            # what was just written looks old, but each time differently, as time goes on
+            # recent changes look old, by a different amount each time, as time passes
             for folder, _, _ in os.walk(tree):
                 when = Path(folder).stat().st_mtime
                 if when > LONG_AGO + 10**7:

@@ -1,4 +1,4 @@
-"""What a person did in a clone of ours is told from what we did there."""
+"""A user's changes in a managed clone are distinguished from changes by torchyard."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PATCH = """--- a/a
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of ours, with a submodule `inner`."""
+    """Return a managed clone with a submodule `inner`."""
     content = {"a": "a\n", ".gitignore": "*.so\n"}
     return with_submodule(tmp_path_factory.mktemp("clones"), content)
 
 
 @pytest.fixture
 def clone(made: Path, tmp_path: Path) -> Path:
-    """The same for one test."""
+    """Return a copy of the clone for one test."""
     return Path(shutil.copytree(made, tmp_path / "tree", symlinks=True))
 
 
@@ -58,7 +58,7 @@ def stage(tree: Path) -> None:
 
 
 def save(tree: Path) -> None:
-    """In a commit that is on a branch, which is not checked out any more."""
+    """Commit on a branch that is no longer checked out."""
     run(tree, "checkout", "-q", "-b", "mine")
     run(tree, "commit", "-q", "--allow-empty", "-m", "mine")
     run(tree, "checkout", "-q", "--detach", "HEAD~1")
@@ -105,7 +105,7 @@ def test_changes_by_torchyard_or_build_are_not_local_changes(
     (clone / "inner" / "made").touch()
     assert git.list_local_changes(clone, (patch,)) == ()
     assert git.list_local_changes(clone) == ("edits",)
-    assert "A  new" not in run(clone, "status", "--porcelain")  # its index is as it was
+    assert "A  new" not in run(clone, "status", "--porcelain")  # its index is unchanged
     assert git.list_local_changes(tmp_path) == ()
 
 

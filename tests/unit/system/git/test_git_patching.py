@@ -1,6 +1,4 @@
-"""Files under a patch that was cut off are as they were, whatever form the patch has, and what is
-no business of the patch is not touched.
-"""
+"""Files of an interrupted patch are restored in every patch format; other files are left alone."""
 
 from __future__ import annotations
 
@@ -40,14 +38,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def under(tree: Path, folder: Path, text: str) -> None:
-    """A patch is under way, and never comes to its end, as by a KILL."""
+    """Begin a patch that never finishes, as after a SIGKILL."""
     patch = folder.parent / "it.patch"
     patch.write_text(text, "utf-8", newline="\n")
     local_changes.keep_backup(tree, patch, folder).__enter__()
 
 
 def patch_of(tree: Path, *options: str) -> str:
-    """What is changed in the tree, as a patch; it is taken back there."""
+    """Return the changes in the tree as a patch, and revert them."""
     run(tree, "add", "-A")
     text = run(tree, "diff", "--cached", "--binary", *options) + "\n\n"
     run(tree, "reset", "-q", "--hard")

@@ -1,4 +1,4 @@
-"""Which compiler is taken, and what is said where none is."""
+"""The choice of a compiler, and the error when none fits."""
 
 from __future__ import annotations
 

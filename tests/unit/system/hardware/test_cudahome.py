@@ -1,4 +1,4 @@
-"""A CUDA_HOME put together from a small copy of what NVIDIA's packages hold."""
+"""A CUDA_HOME assembled from a small copy of NVIDIA's packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="the packages' own lay
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """site-packages with a toolkit as its packages lay it out."""
+    """Return a site-packages folder with a toolkit in the layout of its packages."""
     folder = tmp_path / "site-packages"
     add(
         folder, "nvidia/cu13/bin/nvcc", "nvidia/cu13/bin/crt/link.stub", "nvidia/cu13/nvvm/bin/cicc"
@@ -33,7 +33,7 @@ def add(folder: Path, *names: str) -> None:
 
 
 def tree(home: Path) -> dict[str, str]:
-    """Every entry under home, links with where they lead."""
+    """Return every entry below home, with the targets of links."""
     return {
         path.relative_to(home).as_posix(): str(path.readlink()) if path.is_symlink() else ""
         for path in home.rglob("*")

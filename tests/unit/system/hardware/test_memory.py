@@ -1,4 +1,4 @@
-"""What memory is left, read from trees like those that Linux shows."""
+"""Available memory, read from fabricated /proc and cgroup trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MACHINE = MemoryReading(16_000, 9_000)
 
 
 class Tree:
-    """A /proc and the mounts of control groups, under one folder."""
+    """A /proc and cgroup mounts in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ def test_tightest_ancestor_limit_applies(tree: Tree) -> None:
 def test_lowest_limit_is_found_even_if_host_has_less_available(tree: Tree) -> None:
     point = tree.at("0::/build").mount(2)
     v2(point / "build", str(12_000 * MIB), used_mib=100)
-    assert tree.now() == MACHINE  # which leaves less
+    assert tree.now() == MACHINE  # the machine has less available
     assert capacity.find_memory_limit(capacity.find_control_groups(tree.proc), tree.proc) == 12_000
 
 
@@ -128,9 +128,12 @@ def test_hybrid_hierarchy_uses_v1_limits(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("own", "root"),
     [
-        ("/docker/abc", "/docker/abc"),  # the host's path, and its own part is what is mounted
-        ("/", "/docker/abc"),  # a namespace hides the path, the mount is older than it
-        ("/docker/abc", "/"),  # the host's path, and the mount begins at the container
+        ("/docker/abc", "/docker/abc"),  # the host's path; the group itself is mounted
+        (
+            "/",
+            "/docker/abc",
+        ),  # a namespace hides the path, and the mount is older than the namespace
+        ("/docker/abc", "/"),  # the host's path; the mount begins at the container
         ("/../other", "/"),  # a namespace that the process was moved out of
     ],
 )

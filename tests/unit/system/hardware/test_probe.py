@@ -1,6 +1,4 @@
-"""What this machine is: real small programs for Python and nvcc, a stand-in for the driver's
-library.
-"""
+"""Host facts; small programs replace Python and nvcc, and a fake replaces the driver library."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell sc
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with no toolkit but those that the test makes."""
+    """Return a home without toolkits other than those of the test."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(
@@ -54,7 +52,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def cards(
     monkeypatch: pytest.MonkeyPatch, *found: tuple[str | bytes, tuple[int, int], int]
 ) -> None:
-    """The driver's library with these cards: name, capability, MiB."""
+    """Fake a driver library with these GPUs: name, compute capability, MiB."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(nvidia, "_WSL_PROGRAM", "/nowhere")
     stand_in: dict[str, Callable[..., Any]] = {
@@ -105,7 +103,7 @@ def test_host_without_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def fails(number: int) -> Callable[..., Any]:
-    """A function of the driver's library that ends with that error."""
+    """Return a driver library function that raises this error."""
 
     def fail(*_: object) -> None:
         raise pynvml.NVMLError(number)
@@ -143,7 +141,7 @@ def test_driver_without_cuda_version_still_lists_gpus(monkeypatch: pytest.Monkey
 
 
 def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> None:
-    """NVML that does not start, and a program nvidia-smi."""
+    """Make NVML fail, and provide an nvidia-smi program."""
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(number))
     monkeypatch.setattr(nvidia, "_WSL_PROGRAM", str(smi))
@@ -288,7 +286,7 @@ def test_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
 def test_missing_python_version_is_refused_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem, asked: str, looser: str
 ) -> None:
-    """There are packages of minors alone."""
+    """Packages exist only for minor versions."""
     on_system("debian")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
@@ -311,7 +309,7 @@ def test_shim_without_python_is_skipped(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
-    """A venv whose torch ends the process if anybody imports it."""
+    """Return a venv whose torch ends the process on import."""
     venv.create(folder, symlinks=sys.platform != "win32")
     python = environments.find_venv_python(folder)
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
@@ -346,7 +344,7 @@ def test_pin_stores_query(tmp_path: Path) -> None:
 @unix
 @pytest.mark.parametrize("kind", ["auto", "venv", "conda", "named", "framework"])
 def test_python_is_identified_from_files_without_running_it(tmp_path: Path, kind: str) -> None:
-    """What the files tell is what the interpreter itself would tell, its torch included."""
+    """The files yield the same facts as the interpreter, including its torch."""
     version = ".".join(map(str, sys.version_info[:3]))
     minor = ".".join(map(str, sys.version_info[:2]))
     marker, python = tmp_path / "ran", tmp_path / "env" / "bin" / "python"

@@ -1,4 +1,4 @@
-"""CUDA toolkits as they are found: nvcc is a script here that tells a version."""
+"""CUDA toolkits are found; nvcc is a script that prints a version."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What vcvarsall sets, as it is read, kept and refused; cmd.exe is a fake here, and Wine's in
-tests/real.
-"""
+"""Variables set by vcvarsall are captured or refused; cmd.exe is a fake (Wine: tests/real)."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def taken() -> ChosenToolset:
 
 @pytest.fixture
 def cmd(mocker: MockerFixture) -> MagicMock:
-    """cmd.exe, which is told what to answer."""
+    """Fake cmd.exe; the test sets its output."""
     return mocker.patch.object(shell, "capture_output", autospec=True)
 
 

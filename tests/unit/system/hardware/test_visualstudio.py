@@ -1,4 +1,4 @@
-"""Which Visual Studio is taken. vswhere is a script here, what it tells is fabricated."""
+"""The choice of a Visual Studio; vswhere is a script with fabricated output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CUDA_123 = CompilerLimits(cuda="12.3", msvc=(1910, 1940))
 
 @dataclass
 class Windows:
-    """The folder of the installations, and what vswhere tells of them."""
+    """A folder of installations, and the vswhere output that describes them."""
 
     root: Path
     rows: list[object]
 
     def has(self, name: str, version: str, *toolsets: str) -> str:
-        """An installation with these toolsets; its folder."""
+        """Add an installation with these toolsets, and return its folder."""
         path = self.root / name
         for toolset in toolsets:
             cl = path / "VC/Tools/MSVC" / toolset / "bin/Hostx64/x64/cl.exe"
@@ -44,7 +44,7 @@ class Windows:
         return str(path)
 
     def write(self, text: str, code: int = 0) -> None:
-        """vswhere tells `text`, where it is asked for all products that have the C++ tools."""
+        """Let vswhere print `text` when it is asked for all products with the C++ tools."""
         folder = self.root / "Microsoft Visual Studio" / "Installer"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "told.json").write_text(text, encoding="utf-8")
@@ -121,7 +121,7 @@ def test_missing_visual_studio_error_names_install_command(
 
 @dataclass
 class Prompt:
-    """A developer prompt, by the variables that it sets."""
+    """A developer prompt, defined by its variables."""
 
     monkeypatch: pytest.MonkeyPatch
 

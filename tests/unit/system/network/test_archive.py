@@ -1,4 +1,4 @@
-"""Archives that want out of their tree, or are none: nothing of them is left."""
+"""Malicious or damaged archives are refused and leave no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What uv and pip are given in the place of passwords."""
+"""How passwords are passed to uv and pip."""
 
 from __future__ import annotations
 

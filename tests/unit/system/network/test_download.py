@@ -1,4 +1,4 @@
-"""Downloads: whole under their name or not there, and taken up where a connection broke."""
+"""Downloads are complete or absent, and resume after a broken connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Server(BaseHTTPRequestHandler):
-    """Serves DATA; breaks off after `breaks` bytes as long as that is asked for."""
+    """Serves DATA, and breaks the connection after each number of bytes in `breaks`."""
 
     breaks: ClassVar[list[int]] = []
     asked: ClassVar[list[str]] = []

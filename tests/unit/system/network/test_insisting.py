@@ -1,4 +1,4 @@
-"""What goes over a network is tried again: how often, after how long, and in which words."""
+"""Network access is retried: how often, after which pauses, and with which messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.checkout import Heard
 
 @dataclass
 class Failing:
-    """An action that fails so many times."""
+    """An action that fails a given number of times."""
 
     times: int
     error: type[Exception] = OSError
@@ -28,7 +28,7 @@ class Failing:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, for which nobody waits, and which nothing spreads."""
+    """Record the pauses instead of waiting, without jitter."""
     seconds: list[float] = []
     monkeypatch.setattr("time.sleep", seconds.append)
     monkeypatch.setattr("random.random", lambda: 0.0)

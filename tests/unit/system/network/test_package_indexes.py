@@ -1,6 +1,4 @@
-"""A default index of a person's own: read wherever uv and pip read it, and what cannot be one is
-ignored.
-"""
+"""The default index of the user is read from every file that uv and pip read."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ TABLE = f'url = "{OWN}"\ndefault = true\n'
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """One whose every folder of settings lies in this one, and doit is run in `here/yard`."""
+    """Move all settings folders below one folder, and set the working directory to `here/yard`."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
-    # so that they are as before when `begin` has set them
+    # so that monkeypatch restores them after `begin` has set them
     for name in (
         *package_indexes.UV_INDEX_VARIABLES,
         *package_indexes.PIP_INDEX_VARIABLES,
