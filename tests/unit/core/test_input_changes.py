@@ -22,11 +22,11 @@ TOOLS = ["ninja>=1.13.1", "pip", "wheel", "build", "numpy", "cmake>=3.27"]
 DISTCC = {"distribute": "distcc", "hosts": ["builder:3632/16"]}
 
 
-def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def describe_changes(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return list(describe_input_changes(room, find_changes(before, after)))
 
 
-def asked() -> dict[str, set[str]]:
+def collect_inputs() -> dict[str, set[str]]:
     """Return the inputs of every stage kind, with all features enabled."""
     tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python", "partial": True}}
     plans = (
@@ -47,7 +47,7 @@ def asked() -> dict[str, set[str]]:
 
 
 def test_input_labels_match_inputs_of_every_stage() -> None:
-    found = asked()
+    found = collect_inputs()
     everywhere = {"recipe", *INPUT_LABELS[""]}
     assert found.keys() == INPUT_LABELS.keys() - {""}
     for room, keys in found.items():
@@ -103,17 +103,17 @@ def test_input_labels_match_inputs_of_every_stage() -> None:
 def test_input_change_is_described_in_user_terms(
     room: str, before: dict[str, Any], after: dict[str, Any], lines: list[str]
 ) -> None:
-    assert told(room, before, after) == lines
+    assert describe_changes(room, before, after) == lines
 
 
 def test_unknown_input_is_described_by_its_key() -> None:
-    assert told("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
-    assert told("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
+    assert describe_changes("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
+    assert describe_changes("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
     assert list(describe_input_changes("deps", find_changes([], {"a": 1}))) == [
         ": now a=1, was none"
     ]
 
 
 def test_password_in_input_is_masked() -> None:
-    (line,) = told("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
+    (line,) = describe_changes("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
     assert line == "build.env.URL: now https://***@host/, was not set"

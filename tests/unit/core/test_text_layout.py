@@ -28,8 +28,8 @@ def test_wrapping_keeps_word_order_and_respects_width(words: list[str], room: in
 
 @given(WORDS, st.integers(40, 200), st.integers(0, 60))
 def test_labeled_row_keeps_all_words_at_any_width(words: list[str], room: int, indent: int) -> None:
-    told = list(format_labeled_lines("key", " ".join(words), indent, room))
-    assert " ".join(told).split() == ["key", *words]
+    wrapped = list(format_labeled_lines("key", " ".join(words), indent, room))
+    assert " ".join(wrapped).split() == ["key", *words]
 
 
 def test_labeled_row_continues_below_its_text() -> None:
@@ -102,10 +102,10 @@ def test_prose_after_doit_command_is_wrapped() -> None:
 
 
 def test_text_that_grows_in_ascii_still_fits() -> None:
-    told = wrap_with_hanging_indent(
+    wrapped = wrap_with_hanging_indent(
         "      one … two … three … four", 30, lambda text: text.replace("…", "...")
     )
-    assert all(measure_columns(line) <= 30 for line in told.split("\n"))
+    assert all(measure_columns(line) <= 30 for line in wrapped.split("\n"))
 
 
 def test_color_codes_take_no_columns() -> None:

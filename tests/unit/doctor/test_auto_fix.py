@@ -60,7 +60,7 @@ class Action:
 
 
 @pytest.mark.parametrize(
-    ("said", "healthy", "told"),
+    ("said", "healthy", "expected"),
     [
         (CSTDINT, lambda job: "cstdint" in job.includes, "includes: [cstdint]"),
         (SUBMODULE, lambda job: job.submodules, "submodules: true"),
@@ -70,13 +70,13 @@ class Action:
     ids=["forced-include", "submodules", "fewer-jobs", "no-build-isolation"],
 )
 def test_safe_fix_is_applied_once_and_logged(
-    yard: Path, heard: Heard, said: str, healthy: Callable[[Any], bool], told: str
+    yard: Path, heard: Heard, said: str, healthy: Callable[[Any], bool], expected: str
 ) -> None:
     profile = profile_of(yard)
     action = Action(yard / "a.log", said, healthy)
     outputs, healed = run_with_auto_fix(stage_of(profile), action, profile)
     assert outputs == ("made",)
-    assert healed.startswith(told)
+    assert healed.startswith(expected)
     assert len(action.jobs) == 2
     assert f"build.auto_fix runs the stage once more, with {healed}" in heard.text
     assert heard[-1] == f"extensions:rast succeeded with {healed}"

@@ -36,7 +36,7 @@ from tests.unit.knowledge.test_knowledge_combinations import CASES, UNJUDGED
 _BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")
 
 
-def on(situation: Situation) -> tuple[CheckResult, ...]:
+def check_situation(situation: Situation) -> tuple[CheckResult, ...]:
     profile = profile_on(situation.s, **situation.asked)
     return check_host(situation.s, profile, KNOWLEDGE)
 
@@ -52,13 +52,15 @@ def worst(found: tuple[CheckResult, ...]) -> dict[CheckId, Level]:
 @each_row("name", SITUATIONS)
 def test_every_situation_gets_its_expected_levels(name: str) -> None:
     situation = SITUATIONS[name]
-    found = {check: level for check, level in worst(on(situation)).items() if level != "ok"}
+    found = {
+        check: level for check, level in worst(check_situation(situation)).items() if level != "ok"
+    }
     assert found == situation.expected
 
 
 @each_row("name", SITUATIONS)
 def test_every_warning_and_problem_has_hint(name: str) -> None:
-    for symptom in on(SITUATIONS[name]):
+    for symptom in check_situation(SITUATIONS[name]):
         assert symptom.seen
         assert symptom.subject
         if symptom.level in {"warning", "problem"}:
@@ -75,7 +77,7 @@ def test_situations_cover_many_hosts_including_windows() -> None:
 def test_every_check_has_passing_and_failing_situation() -> None:
     seen: dict[CheckId, set[Level]] = {check: set() for check in CHECK_IDS}
     for situation in SITUATIONS.values():
-        for symptom in on(situation):
+        for symptom in check_situation(situation):
             seen[symptom.id].add(symptom.level)
     seen["settings"] |= {
         "ok",
@@ -194,14 +196,14 @@ def test_memory_check_uses_known_memory_requirement(cuda: bool, what: str) -> No
     asked = SOURCE if cuda else SOURCE | CPU
     most = estimate_cost(KNOWLEDGE, "source", int(cuda), 0).memory_mib
 
-    def told(mib: int) -> str:
+    def describe_memory(mib: int) -> str:
         s = replace(LINUX, memory=Memory(64 * 1024, mib, 8 * 1024, 0, 1))
         found = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"memory"}))
         return found[0].seen
 
-    assert f"{what}" in told(most - 1)
-    assert f"takes up to {format_size(most)}" in told(most - 1)
-    assert "takes up to" not in told(most)
+    assert f"{what}" in describe_memory(most - 1)
+    assert f"takes up to {format_size(most)}" in describe_memory(most - 1)
+    assert "takes up to" not in describe_memory(most)
 
 
 def test_unopened_profile_needs_disk_space_of_prebuilt_torch() -> None:
@@ -217,9 +219,9 @@ def test_compiler_is_not_required_when_nothing_is_compiled(s: HostFacts) -> None
     bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
     for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
         found = check_host(bare, profile, KNOWLEDGE)
-        told = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
-        assert {one.level for one in told} == {level}
-        assert all(("not needed" in one.seen) is (level == "ok") for one in told)
+        results = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
+        assert {one.level for one in results} == {level}
+        assert all(("not needed" in one.seen) is (level == "ok") for one in results)
 
 
 def test_compiler_limits_do_not_apply_when_nothing_is_compiled() -> None:
@@ -240,5 +242,5 @@ def test_gpu_is_suggested_for_target_gpus_only_if_supported(capability: str, tod
     other = replace(RTX_5090, name="another", capability=capability)
     s = replace(LINUX, nvidia=NvidiaDriver("595.1", "13.2", (RTX_5090, other)))
     profile = profile_on(s, target={"gpus": ["12.0"]})
-    (told,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
-    assert told.startswith(todo)
+    (hint,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
+    assert hint.startswith(todo)

@@ -129,8 +129,8 @@ def test_every_stage_kind_explains_its_failed_command(
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
         with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
-            told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
-        assert told is not None
+            explanation = explain_failure_io.explain_error(stage, error, subject.opened, seen)
+        assert explanation is not None
         assert error.cause.endswith("(disk-full)"), stage.name
         facts = memory_monitor_io.read_facts(log)
         assert facts is not None
@@ -214,15 +214,18 @@ def test_commands_in_suggestion_name_profile(
     tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = 'k.cu(9): error: identifier "uint32_t" is undefined'
-    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml" in told
+    explanation = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    assert (
+        "then doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml"
+        in explanation
+    )
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
-    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then doit build; build.auto_fix" in told
+    explanation = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    assert "then doit build; build.auto_fix" in explanation
 
 
 @each_row(
-    ("todo", "told"),
+    ("todo", "expected"),
     [
         ("doit doctor --accept", "doit doctor --accept profile=p"),
         (
@@ -239,8 +242,8 @@ def test_commands_in_suggestion_name_profile(
         ("doit is told; doit builds", "doit is told; doit builds"),
     ],
 )
-def test_doit_command_in_sentence_gets_profile(todo: str, told: str) -> None:
-    assert add_profile_argument(todo, "p") == told
+def test_doit_command_in_sentence_gets_profile(todo: str, expected: str) -> None:
+    assert add_profile_argument(todo, "p") == expected
 
 
 @pytest.mark.parametrize(
@@ -280,12 +283,12 @@ def test_error_names_user_file_instead_of_build_copy(
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = explain_failure_io.explain_log(
+    explanation = explain_failure_io.explain_log(
         parse_log(log), KNOWLEDGE, None, profile, replace(stage, job=job)
     )
     file = folder / "k.cu"
-    assert told.document["first_error"]["file"] == str(file)
-    assert told.document["first_error"]["text"] == (
+    assert explanation.document["first_error"]["file"] == str(file)
+    assert explanation.document["first_error"]["text"] == (
         f"{file}(9): error: {job.tree / 'gen.cu'} has no ';'"
     )
 
@@ -325,10 +328,10 @@ def test_untargeted_arch_is_located_in_extension_source(
         (top / "python").mkdir(parents=True)
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
-    told = explain_failure_io.explain_error(
+    explanation = explain_failure_io.explain_error(
         replace(stage, job=job), error, profile, memory_monitor_io.ObservedMemory()
     )
-    assert told is not None
+    assert explanation is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
     if place:
         assert error.hint.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")

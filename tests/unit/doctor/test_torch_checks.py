@@ -124,7 +124,7 @@ def test_check_is_disabled_by_values_torch_accepts() -> None:
     assert [word for word in words if is_check_disabled({SKIP_CHECK_VARIABLE: word})] == ["1", "ON"]
 
 
-def told(s: HostFacts, **asked: Any) -> CheckResult:
+def check_torch(s: HostFacts, **asked: Any) -> CheckResult:
     (found,) = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"torch-checks"}))
     return found
 
@@ -133,7 +133,7 @@ REFUSING = replace(LINUX, **CUDA_12_8)
 
 
 def test_refused_compiler_is_reported_with_both_fixes() -> None:
-    found = told(REFUSING, **ASKED_2_11)
+    found = check_torch(REFUSING, **ASKED_2_11)
     assert found.level == "problem"
     assert found.seen == (
         "torch 2.11.0+cu128 accepts GCC >=6.0, <14.0 with CUDA 12.8, and refuses "
@@ -146,22 +146,22 @@ def test_refused_compiler_is_reported_with_both_fixes() -> None:
         "  build.env: {CC: gcc-13, CXX: g++-13}",
     ]
     fits = replace(REFUSING, cxx=Tool("/usr/bin/g++-13", "13.3.0"))
-    assert told(fits, **ASKED_2_11).level == "ok"
+    assert check_torch(fits, **ASKED_2_11).level == "ok"
     ancient = replace(REFUSING, cxx=Tool("/usr/bin/g++-5", "5.5.0"))
-    assert told(ancient, **ASKED_2_11).todo == "install g++ 6.0 or later"
+    assert check_torch(ancient, **ASKED_2_11).todo == "install g++ 6.0 or later"
 
 
 @pytest.mark.parametrize("env", [{SKIP_CHECK_VARIABLE: "1"}, {"CXX": "g++-13"}])
 def test_extension_with_disabled_check_is_no_problem(env: dict[str, str]) -> None:
     other = {**EXTENSION, "name": "other", "env": env}
-    assert told(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
-    both = told(REFUSING, **ASKED_2_11, extensions=[other, EXTENSION])
+    assert check_torch(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
+    both = check_torch(REFUSING, **ASKED_2_11, extensions=[other, EXTENSION])
     assert (both.level, both.seen.endswith("for toy")) == ("problem", True)
 
 
 def test_clang_given_by_path_is_checked_against_gcc_bounds() -> None:
     clang = replace(REFUSING, cxx=Tool("/usr/bin/clang++-18", "18.1.3"))
-    found = told(clang, **ASKED_2_11)
+    found = check_torch(clang, **ASKED_2_11)
     assert (found.level, "accepts GCC >=6.0, <14.0" in found.seen) == ("problem", True)
     assert "apt install" not in found.todo
     assert SAYS.select_bounds("clang++-18") == ("clang", SAYS.clang)
@@ -169,21 +169,23 @@ def test_clang_given_by_path_is_checked_against_gcc_bounds() -> None:
 
 def test_nvcc_of_other_major_version_is_always_refused() -> None:
     off = {**EXTENSION, "env": {SKIP_CHECK_VARIABLE: "1"}}
-    found = told(replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off])
+    found = check_torch(
+        replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off]
+    )
     assert found.level == "problem"
     assert found.seen == "torch 2.15.0+cu132 was built with CUDA 13.2 and refuses nvcc 12.9.86"
     assert found.todo == 'set toolkit.version: "13.2"'
     minor = replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.0.88"))
-    assert told(minor).level == "ok"
+    assert check_torch(minor).level == "ok"
 
 
 def test_compiler_that_torch_only_warns_about_is_warning() -> None:
     old = replace(LINUX, cxx=Tool("/usr/bin/g++", "4.9.2"))
-    found = told(old)
+    found = check_torch(old)
     assert (found.level, "needs 5.0.0 or later" in found.seen) == ("warning", True)
     msvc = replace(WINDOWS, cxx=Tool(CL.path, "14.16.27023"))
-    assert (told(msvc).level, told(WINDOWS).level) == ("warning", "ok")
-    assert "cl.exe 19.16" in told(msvc).seen
+    assert (check_torch(msvc).level, check_torch(WINDOWS).level) == ("warning", "ok")
+    assert "cl.exe 19.16" in check_torch(msvc).seen
 
 
 def test_torch_of_another_plan_is_not_checked() -> None:
@@ -191,20 +193,22 @@ def test_torch_of_another_plan_is_not_checked() -> None:
         BuildTorch("2.14.1+cu132", "13.2", SAYS),
         BuildTorch("2.15.0+cu126", "12.6", SAYS),
     ):
-        found = told(replace(LINUX, torch=other))
+        found = check_torch(replace(LINUX, torch=other))
         assert (found.level, found.seen) == (*("not checked", "torch 2.15.0 is not installed yet"),)
 
 
 def test_check_is_skipped_without_cuda_extensions() -> None:
-    assert told(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
-    assert told(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith("not needed")
+    assert check_torch(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
+    assert check_torch(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith(
+        "not needed"
+    )
 
 
 def test_extension_without_cuda_sources_is_no_problem() -> None:
     cpp = replace(REFUSING, without_cuda=frozenset({"toy"}))
-    assert told(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
+    assert check_torch(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
     other = {**EXTENSION, "name": "other"}
-    assert told(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
+    assert check_torch(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
 
 
 def test_local_sources_are_searched_for_cuda_files(tmp_path: Path) -> None:
@@ -220,7 +224,7 @@ def test_companion_wheel_is_not_compiled() -> None:
     stages = profile_on(REFUSING, **companion).plan.stages
     (job,) = [stage.job for stage in stages if stage.kind == "extensions"]
     assert job.kind == "wheel"
-    assert told(REFUSING, **companion).seen.startswith("not needed")
+    assert check_torch(REFUSING, **companion).seen.startswith("not needed")
 
 
 def install(site: Path, text: str | None) -> Path:

@@ -51,7 +51,7 @@ def _as_it_was() -> Iterator[None]:
     os.environ.update(before)
 
 
-def made(dest: Path) -> Bundle:
+def create_bundle(dest: Path) -> Bundle:
     folder = bundle_archive_io.prepare_bundle_folder(dest)
     (folder / WHEELS_FOLDER).mkdir(exist_ok=True)
     (folder / WHEELS_FOLDER / "a-1-py3-none-any.whl").write_text("a", encoding="utf-8")
@@ -65,7 +65,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_bundle_round_trips_and_leaves_no_temporary_files(place: Path) -> None:
     for _ in range(2):  # the second bundle replaces the first
-        bundle = made(place)
+        bundle = create_bundle(place)
         assert list(place.parent.iterdir()) == [place]
     assert bundle_archive_io.read_bundle(place) == bundle
     assert list(bundle.files) == [f"{WHEELS_FOLDER}/a-1-py3-none-any.whl"]
@@ -99,20 +99,20 @@ def test_interrupted_bundle_is_resumed_and_not_usable(place: Path) -> None:
     assert again == first
     assert (again / "arrived").exists()
     assert not place.exists()
-    with pytest.raises(SettingsError, match="there is no bundle in") as told:
+    with pytest.raises(SettingsError, match="there is no bundle in") as error:
         bundle_archive_io.read_bundle(first)
-    assert told.value.hint.startswith("set offline to a tar")
+    assert error.value.hint.startswith("set offline to a tar")
 
 
 def test_missing_bundle_path_is_reported_first(place: Path) -> None:
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         bundle_archive_io.read_bundle(place)
-    assert told.value.message == f"{place} does not exist"
-    assert told.value.hint.startswith("correct the path; or create it on a machine with a network")
+    assert error.value.message == f"{place} does not exist"
+    assert error.value.hint.startswith("correct the path; or create it on a machine with a network")
 
 
 def test_bundle_with_modified_file_is_refused(place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     bundle_archive_io.activate_bundle(place, bundle, build)
     wheel = (
         bundle_archive_io.resolve_bundle_folder(place, build)
@@ -145,7 +145,7 @@ ADDED = (
     ],
 )
 def test_file_missing_from_manifest_is_refused(name: str, place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     added = tmp_path / "added"
     smallwheels.wheel(tmp_path, "added", "1.0", {"added.pth": "import this\n"}).rename(added)
     if place.is_dir():
@@ -160,7 +160,7 @@ def test_file_missing_from_manifest_is_refused(name: str, place: Path, tmp_path:
     if place.is_dir():
         (place / name).unlink()
     else:
-        made(place)
+        create_bundle(place)
     bundle_archive_io.activate_bundle(place, bundle, build)
 
 
@@ -168,7 +168,7 @@ def test_file_missing_from_manifest_is_refused(name: str, place: Path, tmp_path:
 @pytest.mark.parametrize("name", [ADDED, "wheels/a-1-py3-none-any.whl", "wheels/folder"])
 def test_link_in_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
     """Even if it replaces a listed file with the same bytes: its target may change."""
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     (tmp_path / "same").write_text("a", encoding="utf-8")
     to = "." if name.endswith("folder") else str(tmp_path / "same")
     if place.is_dir():
@@ -184,7 +184,7 @@ def test_link_in_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> No
 
 
 def test_installer_gets_folder_of_verified_wheels(place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     bundle_archive_io.activate_bundle(place, bundle, build)
     shelf = build / "offline-wheels"
     assert os.environ["UV_FIND_LINKS"] == os.environ["PIP_FIND_LINKS"] == shelf.as_uri()
@@ -203,9 +203,9 @@ def test_truncated_bundle_is_detected_by_size(
     bundle_archive_io.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
     assert bundle_archive_io.read_bundle(place) == bundle
-    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as told:
+    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as error:
         bundle_archive_io.require_complete_bundle(place, bundle)
-    assert told.value.hint.startswith("copy it again; or create it on a machine with a network")
+    assert error.value.hint.startswith("copy it again; or create it on a machine with a network")
     with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
         bundle_archive_io.activate_bundle(
             place, bundle, files.create_owned_folder(tmp_path / "build")
@@ -231,9 +231,9 @@ def test_bundle_for_other_host_suggests_python_if_useful(
     layout = Layout(tmp_path, "mine", tmp_path / "wheels")
     asked = parse_settings({"offline": str(tmp_path), "extensions": ["simple-knn"]})
     extension = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
-    with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as told:
+    with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as error:
         load_pinned_plan(asked, layout, CHOICE, Plan((), extension, ()))
-    assert told.value.hint.startswith(todo)
+    assert error.value.hint.startswith(todo)
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_manifest_with_outside_path_or_newer_format_is_refused(
     wrong: Bundle, tmp_path: Path
 ) -> None:
     manifests.write_manifest(tmp_path / MANIFEST_NAME, wrong)
-    with pytest.raises(SettingsError, match="cannot read the format of the bundle") as told:
+    with pytest.raises(SettingsError, match="cannot read the format of the bundle") as error:
         bundle_archive_io.read_bundle(tmp_path)
-    assert told.value.location == "offline"
+    assert error.value.location == "offline"
 
 
 def test_offline_mode_ignores_every_index(tmp_path: Path) -> None:
@@ -289,9 +289,9 @@ def test_offline_uv_uses_no_cached_index_data(
 @needs_git
 def test_offline_git_contacts_no_other_host(tmp_path: Path) -> None:
     network_access.start_offline_mode(tmp_path)
-    with pytest.raises(FetchError, match="the bundle does not contain") as told:
+    with pytest.raises(FetchError, match="the bundle does not contain") as error:
         git.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
-    assert "not allowed" in str(told.value)
+    assert "not allowed" in str(error.value)
 
 
 @needs_git

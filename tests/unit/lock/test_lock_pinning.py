@@ -57,7 +57,7 @@ def job(plan: Plan, name: str) -> Any:
     return next(stage.job for stage in plan.stages if stage.name == name)
 
 
-def told(**more: Any) -> list[str]:
+def list_warnings(**more: Any) -> list[str]:
     _, plan = plans(**more)
     return [
         line.removeprefix("torchyard.lock: ").partition(": resolved")[0] for line in plan.warnings
@@ -80,7 +80,9 @@ def test_lock_pins_every_part_and_changes_no_fingerprint() -> None:
 
 def test_different_torch_is_reported_and_rest_is_pinned() -> None:
     older = structs.replace(HELD, release="2.14.1")
-    assert told(held=older) == ["torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"]
+    assert list_warnings(held=older) == [
+        "torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"
+    ]
     _, plan = plans(held=older)
     assert job(plan, "wheel").locked_sha256 == ""
     assert job(plan, "extensions:toy").commit == COMMIT
@@ -91,9 +93,9 @@ def test_rebuild_with_other_local_version_is_different_torch() -> None:
     held = structs.replace(HELD, torch=made)
     for local in (None, "cu132.sm90"):  # null accepts any local version, also the locked one
         torch = {"strategy": "prebuilt", "local": local}
-        assert not told(held=held, torch=torch)
+        assert not list_warnings(held=held, torch=torch)
     torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
-    assert told(held=held, torch=torch) == [
+    assert list_warnings(held=held, torch=torch) == [
         "torch prebuilt 2.15.0+cu132.sm90 is locked, but prebuilt 2.15.0+cu132.sm120 is required"
     ]
     _, plan = plans(held=held, torch=torch)
@@ -103,7 +105,7 @@ def test_rebuild_with_other_local_version_is_different_torch() -> None:
 
 def test_invalid_wheel_name_counts_as_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch.whl")
-    assert told(held=structs.replace(HELD, torch=made)) == [
+    assert list_warnings(held=structs.replace(HELD, torch=made)) == [
         "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
     ]
 
@@ -111,7 +113,7 @@ def test_invalid_wheel_name_counts_as_different_torch() -> None:
 def test_other_python_or_platform_pins_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
-    assert told(host=host) == [f"this profile is locked for {there}, but this is {here}"]
+    assert list_warnings(host=host) == [f"this profile is locked for {there}, but this is {here}"]
     _, plan = plans(host=host)
     assert job(plan, "extensions:toy").commit == ""
 
@@ -121,7 +123,7 @@ def test_unlocked_and_unneeded_extensions_are_reported() -> None:
         {"name": "toy", "git": GIT, "ref": "v2"},
         {"name": "new", "sdist": "new==1.0"},
     ]
-    assert told(extensions=extensions) == [
+    assert list_warnings(extensions=extensions) == [
         f"{GIT} at main is locked for toy, but {GIT} at v2 is required",
         "new is not locked",
         "packed is locked, but not in the settings",
@@ -131,7 +133,7 @@ def test_unlocked_and_unneeded_extensions_are_reported() -> None:
 def test_incompatible_tools_are_resolved_again_together() -> None:
     old = structs.replace(HELD, packages={**HELD.packages, "cmake==3.0": (DIGEST,)})
     del old.packages["cmake==3.31.6"]
-    (line,) = told(held=old)
+    (line,) = list_warnings(held=old)
     assert line.startswith("cmake 3.0 is locked, but cmake")
     _, plan = plans(held=old)
     assert job(plan, "deps").locked == {}
@@ -144,6 +146,6 @@ def test_source_tree_is_pinned_to_commit() -> None:
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)
     assert job(plan, "source").checkout_ref == COMMIT
-    assert told(held=held, **asked, source={"ref": "main"}) == [
+    assert list_warnings(held=held, **asked, source={"ref": "main"}) == [
         f"{git} at v2.15.0 is locked for PyTorch's tree, but {git} at main is required"
     ]

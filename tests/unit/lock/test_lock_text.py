@@ -51,7 +51,7 @@ def test_error_in_other_section_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("commit: '" + "1" * 40, "commit: 'main", "mine.extensions.toy.commit"),
         ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: unknown key"),
@@ -61,10 +61,10 @@ def test_error_in_other_section_is_ignored() -> None:
         ("  platform", "<<<<<<< HEAD\n  platform", "does not begin a section"),
     ],
 )
-def test_invalid_section_is_refused_with_line_number(old: str, new: str, told: str) -> None:
+def test_invalid_section_is_refused_with_line_number(old: str, new: str, expected: str) -> None:
     text = replace_section("", "mine", SECTION)
     assert old in text
-    with pytest.raises(SettingsError, match=told) as found:
+    with pytest.raises(SettingsError, match=expected) as found:
         parse_section(text.replace(old, new), "mine")
     assert found.value.location.startswith("torchyard.lock:")
     assert found.value.location.rpartition(":")[2].isdigit()

@@ -72,9 +72,9 @@ def test_first_mirror_that_has_index_is_used(names: list[str], index: str, place
 
 
 def test_unknown_mirror_is_refused_with_closest_name(yard: Path) -> None:
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         opened(yard, f"{CPU}mirrors: [tunna]\n")
-    assert 'mirrors: the mirror "tunna" is not known; did you mean "tuna"?' in str(told.value)
+    assert 'mirrors: the mirror "tunna" is not known; did you mean "tuna"?' in str(error.value)
 
 
 def test_user_mirror_overrides_preset_without_changing_fingerprints(yard: Path) -> None:

@@ -48,7 +48,7 @@ def loaded(config: Path, profile: str = "", local: str = "", **environ: str) -> 
     )
 
 
-def told(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
+def read_error(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as found:
         load_settings(config, name, environ or {})
     return str(found.value)
@@ -205,19 +205,19 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
     ],
 )
 def test_invalid_variable_is_named(config: Path, environ: dict[str, str], message: str) -> None:
-    assert told(config, environ=environ) == message
+    assert read_error(config, environ=environ) == message
 
 
 @pytest.mark.parametrize(
     "name", ["../mine", "../default", "./mine", "a/../mine", "/etc/passwd", "..", "", "*", "mine\0"]
 )
 def test_profile_is_name_and_never_path(config: Path, name: str) -> None:
-    assert f'config/profiles: there is no profile "{name}"' in told(config, name)
+    assert f'config/profiles: there is no profile "{name}"' in read_error(config, name)
 
 
 def test_unknown_profile_is_refused_with_closest_and_all_names(config: Path) -> None:
     (config / "profiles" / "rtx5090.yaml").write_text("", encoding="utf-8")
-    assert told(config, "rtx509") == (
+    assert read_error(config, "rtx509") == (
         'config/profiles: there is no profile "rtx509"; did you mean "rtx5090"?\n'
         "  → choose one of: mine, rtx5090"
     )
@@ -225,4 +225,6 @@ def test_unknown_profile_is_refused_with_closest_and_all_names(config: Path) -> 
 
 
 def test_local_yaml_is_no_profile(config: Path) -> None:
-    assert "→ config/local.yaml counts in every profile; choose one of" in told(config, "local")
+    assert "→ config/local.yaml counts in every profile; choose one of" in read_error(
+        config, "local"
+    )

@@ -26,7 +26,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("target:\n  gpus:\n    - RTX 5090\n    - RTX 9999", "4: target.gpus: "),
         ("target:\n  gpus: ['13.0']", "2: target.gpus: "),
@@ -57,14 +57,16 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("layer", ["profile", "local"])
-def test_refused_setting_is_located_by_line(yard: Path, text: str, told: str, layer: str) -> None:
+def test_refused_setting_is_located_by_line(
+    yard: Path, text: str, expected: str, layer: str
+) -> None:
     if layer == "profile":
         write(yard, text)
-        assert refused(yard).startswith(f"config/profiles/mine.yaml:{told}")
+        assert refused(yard).startswith(f"config/profiles/mine.yaml:{expected}")
     else:
         write(yard, "")
         (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
-        assert refused(yard).startswith(f"config/local.yaml:{told}")
+        assert refused(yard).startswith(f"config/local.yaml:{expected}")
 
 
 @pytest.mark.parametrize(

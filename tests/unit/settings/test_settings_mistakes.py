@@ -22,7 +22,7 @@ ROOT_KEYS = (
 )
 
 
-def told(folder: Path, text: str | bytes) -> str:
+def read_error(folder: Path, text: str | bytes) -> str:
     """Return the error message for a local.yaml, without its file name."""
     config = folder / "config"
     (config / "profiles").mkdir(parents=True)
@@ -58,7 +58,7 @@ def told(folder: Path, text: str | bytes) -> str:
 def test_unknown_key_is_refused_with_closest_key_at_any_depth(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_unknown_key_is_refused_with_closest_key_at_any_depth(
 def test_unquoted_number_is_refused_and_never_converted(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_unquoted_number_is_refused_and_never_converted(
     ],
 )  # fmt: skip
 def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, message: str) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
     ],
 )  # fmt: skip
 def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message: str) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
     ],
 )  # fmt: skip
 def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: str) -> None:
-    assert told(tmp_path, f"extensions: [{extension}]") == f"1: {message}"
+    assert read_error(tmp_path, f"extensions: [{extension}]") == f"1: {message}"
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,14 @@ def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: s
 def test_invalid_text_is_refused_with_expected_form(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == f"1: {message}"
+    assert read_error(tmp_path, text) == f"1: {message}"
 
 
 @pytest.mark.parametrize(
     "name", ["GITHUB_TOKEN", "API_KEY", "my_password", "AWS_SECRET_ACCESS_KEY"]
 )
 def test_secret_in_env_is_refused(tmp_path: Path, name: str) -> None:
-    shown = told(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
+    shown = read_error(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
     assert f"{name} reads like a secret" in shown
     assert "hunter2" not in shown
 
@@ -249,6 +249,6 @@ def test_harmless_variable_is_not_taken_for_secret() -> None:
 
 
 def test_password_in_url_is_masked(tmp_path: Path) -> None:
-    shown = told(tmp_path, "torch: {strategy: 'https://me:secret@host/x'}")
+    shown = read_error(tmp_path, "torch: {strategy: 'https://me:secret@host/x'}")
     assert "secret" not in shown
     assert '"https://***@host/x" is not accepted' in shown

@@ -69,7 +69,7 @@ def test_every_extension_example_is_valid(key: str) -> None:
     assert parse_settings({"extensions": [build_example_extension(key)]}).extensions
 
 
-def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
+def combine_fingerprints(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     """Return the fingerprint of each stage kind, with all extensions combined."""
     made = parse_settings(settings)
     layout = build_layout(PurePosixPath("/yard"), "mine", made)
@@ -82,7 +82,7 @@ def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     return found
 
 
-def moved(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+def find_changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {room for room, value in after.items() if before.get(room) != value}
 
 
@@ -114,7 +114,10 @@ def test_listed_stages_are_those_that_rerun(dotted: str) -> None:
     first, then = host_of(dotted)
     found: set[str] = set()
     for before in BEFORE.get(dotted, (SOURCE, PREBUILT)):
-        found |= moved(rooms(before, first), rooms(with_value(before, dotted), then))
+        found |= find_changed(
+            combine_fingerprints(before, first),
+            combine_fingerprints(with_value(before, dotted), then),
+        )
     assert tuple(name for name in STAGE_KINDS if name in found) == SETTING_EXAMPLES[dotted].stages
 
 
@@ -129,7 +132,7 @@ def test_listed_stages_of_extension_key_are_those_that_rerun(key: str) -> None:
     before, after = ({"extensions": [other, one]} for one in (bare, build_example_extension(key)))
     if key == "name":
         before = {"extensions": [other]}
-    found = moved(rooms(before), rooms(after)) - {"validate"}
+    found = find_changed(combine_fingerprints(before), combine_fingerprints(after)) - {"validate"}
     assert tuple(name for name in STAGE_KINDS if name in found) == EXTENSION_EXAMPLES[key].stages
 
 

@@ -77,10 +77,10 @@ def test_default_yaml_matches_model_defaults() -> None:
 
 def test_default_yaml_names_every_extension_key() -> None:
     comment = (CONFIG / "default.yaml").read_text(encoding="utf-8").partition("extensions: []")[2]
-    told = comment.partition("validation:")[0]
+    example = comment.partition("validation:")[0]
     for key, _ in list_fields(Extension):
         if key != "sha256":
-            assert key in told
+            assert key in example
 
 
 def test_schema_json_is_up_to_date() -> None:
@@ -149,10 +149,10 @@ def test_schema_and_loader_refuse_typo_with_same_key(text: str, key: str, tmp_pa
     above, _, wrong = key.rpartition(".")
     assert f"$.{above}:".replace("$.:", "$:") in done.stdout
     assert f"'{wrong}' was unexpected" in done.stdout
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_settings(CONFIG, "quickstart", {}, text)
-    assert told.value.message.startswith(f"{key}: unknown key")
-    assert told.value.location == "config/local.yaml:1"
+    assert error.value.message.startswith(f"{key}: unknown key")
+    assert error.value.location == "config/local.yaml:1"
 
 
 def checked(*files: Path) -> subprocess.CompletedProcess[str]:

@@ -63,5 +63,5 @@ def test_unused_variable_is_reported_by_explain_and_settings(
     write(yard, "{}\n")
     monkeypatch.setenv("TORCHYARD_BUILD__JOBS", "2")
     report.run(opened(yard))  # type: ignore[attr-defined]
-    told = " ".join(heard.text.split())
-    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in told
+    output = " ".join(heard.text.split())
+    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in output

@@ -48,8 +48,8 @@ def test_heavy_job_shows_memory_or_duration_that_makes_it_heavy(one: HeavyJob, f
 
 def test_three_slowest_outputs_are_named() -> None:
     took = {f"dir\\{n}.cu.obj": n for n in (10.0, 40.0, 50.0, 60.0, 70.0)}
-    told = ", ".join(map(str, find_slowest_outputs(took)))
-    assert told == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
+    summary = ", ".join(map(str, find_slowest_outputs(took)))
+    assert summary == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
     assert find_slowest_outputs({"a.o": 10.0, "b.cpp.o": 30.0}) == (SlowOutput("b.cpp", 30.0),)
 
 

@@ -91,9 +91,9 @@ def test_folder_with_partially_written_tag_is_still_managed(tmp_path: Path) -> N
 
 def test_user_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
-    with pytest.raises(NotOwnedError) as told:
+    with pytest.raises(NotOwnedError) as error:
         create_owned_folder(tmp_path)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
         "  → move the folder away, or choose another path in the settings"
     )
@@ -118,9 +118,9 @@ def test_unmanaged_folder_is_not_removed(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     for path in (theirs, tmp_path):
-        with pytest.raises(NotOwnedError) as told:
+        with pytest.raises(NotOwnedError) as error:
             remove_owned(path)
-        assert str(told.value) == f"{path}: torchyard did not make this and will not remove it"
+        assert str(error.value) == f"{path}: torchyard did not make this and will not remove it"
     assert theirs.is_dir()
 
 
@@ -249,9 +249,9 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_held_lock_error_names_other_process(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    with pytest.raises(BusyError) as told, lock_folder(tmp_path):
+    with pytest.raises(BusyError) as error, lock_folder(tmp_path):
         pass
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
         f"  → wait until that run ends, or end process {holder.pid}; "
         "then run the same command again"

@@ -95,11 +95,11 @@ def test_locked_version_is_installed_instead_of_newest(into: PackageInstaller, i
 
 
 def test_digest_mismatch_is_refused_with_both_digests(into: PackageInstaller, index: Path) -> None:
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
     found = files.read_artifact(index / "one-1.0-py3-none-any.whl").sha256
     message = f"the index provides one==1.0 with sha256 {found}, but torchyard.lock requires"
-    assert f"{message} {'b' * 64}" in str(told.value)
-    assert "TORCHYARD__LOCK=false" in told.value.hint
+    assert f"{message} {'b' * 64}" in str(error.value)
+    assert "TORCHYARD__LOCK=false" in error.value.hint
     assert into.target
     assert read_package_versions(into.target) == {}

@@ -48,7 +48,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell sc
 SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
 
 
-def asked(root: Path, **more: Any) -> ProbeRequest:
+def request_facts(root: Path, **more: Any) -> ProbeRequest:
     host = more.pop("host", Host("linux", "x86_64", SELF))
     return ProbeRequest(root, host, (("build", root / "build" / "mine"),), **more)
 
@@ -88,12 +88,12 @@ def test_reading_host_facts_writes_nothing(yard: Path, monkeypatch: pytest.Monke
     before = listing(yard)
     found = read_host_facts(build_probe_request(yard, profile.host, profile), ALL_CHECK_IDS)
     assert listing(yard) == before
-    told = check_host(found, profile, KNOWLEDGE)
+    results = check_host(found, profile, KNOWLEDGE)
     silent = (
         {"trust"} if sys.platform == "win32" else set()
     )  # Windows has a different permission model
     silent |= {"swap"} if is_wine() else set()  # Wine has no performance counters
-    assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
+    assert {symptom.id for symptom in results if symptom.level == "not checked"} == silent
 
 
 @unix
@@ -105,7 +105,7 @@ def test_world_writable_folders_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter(()))
-    found = folder_facts_io.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
+    found = folder_facts_io.read_folder_facts(request_facts(root), frozenset({"trust"}))["exposed"]
     assert found == (
         UnsafePath("folder", str(root / "config")),
         UnsafePath("PATH", str(tools)),
@@ -120,7 +120,10 @@ def test_filesystem_without_owners_has_no_unsafe_paths(
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter([(tmp_path, "drvfs")]))
-    assert folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
+    assert (
+        folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"trust"}))["exposed"]
+        == ()
+    )
 
 
 def test_gate_starts_no_slow_program_and_uses_no_network(
@@ -145,7 +148,7 @@ def test_gate_starts_no_slow_program_and_uses_no_network(
 
 
 def test_unrequested_facts_are_not_read(tmp_path: Path) -> None:
-    found = read_host_facts(asked(tmp_path), frozenset({"memory"}))
+    found = read_host_facts(request_facts(tmp_path), frozenset({"memory"}))
     assert found.memory
     assert found.memory.limit_mib <= found.memory.total_mib
     assert found.memory.available_mib <= found.memory.limit_mib
@@ -168,7 +171,7 @@ def test_stalled_resolver_does_not_block_doctor(
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
     found = host_facts_io.start_network_probes(
-        asked(tmp_path, urls=urls), frozenset({"git-hosts"})
+        request_facts(tmp_path, urls=urls), frozenset({"git-hosts"})
     )()["reach"]
     assert ended == []
     over.set()
@@ -206,17 +209,23 @@ def test_probed_hosts_have_no_passwords_and_follow_pip_index(
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset[CheckId]({"index", "git-hosts"})
-    assert host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (
+    assert host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ] == (
         Connectivity(INDEX, "https://pypi.org/simple", answers=True),
         Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
+    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
+    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]
     assert found.url == "https://***@env.example/simple"
 
 
@@ -224,7 +233,7 @@ def test_earlier_build_makes_hosts_optional(tmp_path: Path) -> None:
     there = tmp_path / "wheel.json"
     there.touch()
     urls = (RequiredUrl("a", "https://git.example/a"),)
-    given = asked(tmp_path, urls=urls, begun=(there,))
+    given = request_facts(tmp_path, urls=urls, begun=(there,))
     (found,) = host_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
     assert found.optional
 
@@ -276,7 +285,7 @@ def test_folders_on_same_disk_are_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    found = folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
+    found = folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"disk"}))["disks"]
     assert [disk.main_place for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
@@ -314,7 +323,7 @@ def test_earlier_build_is_detected_and_left_alone(
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
     found = folder_facts_io.read_folder_facts(
-        asked(tmp_path, build=foreign), frozenset({"leftovers"})
+        request_facts(tmp_path, build=foreign), frozenset({"leftovers"})
     )["leftovers"]
     assert found == (
         Leftover("foreign", str(foreign)),
@@ -342,7 +351,7 @@ def test_other_torches_are_found_on_interpreter_search_path(
     (tmp_path / "torch.py").touch()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path / "libs"), "/nowhere"]))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
-    assert tuple(host_facts_io._find_shadowing_torches(asked(tmp_path))) == (
+    assert tuple(host_facts_io._find_shadowing_torches(request_facts(tmp_path))) == (
         ShadowingTorch("PYTHONPATH", str(on_path), "2.1.0"),
         ShadowingTorch("conda", str(in_conda), "2.2.0"),
         ShadowingTorch("user site", str(at_home), "2.3.0"),
@@ -360,7 +369,9 @@ def test_index_package_is_distinguished_from_local_file(tmp_path: Path) -> None:
     host = Host(
         "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
     )
-    given = asked(tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat"))
+    given = request_facts(
+        tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat")
+    )
     assert tuple(host_facts_io._find_installed_extensions(given)) == (
         InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
         InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
@@ -399,7 +410,7 @@ def test_missing_compiler_fact_repeats_search_error(
         raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
     monkeypatch.setattr(toolchain, "choose_compilers", none)
-    found = host_facts_io.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
+    found = host_facts_io.read_tool_facts(request_facts(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 
 
@@ -437,7 +448,7 @@ def test_windows_sdk_requires_headers(tmp_path: Path) -> None:
 def test_only_checked_variables_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    assert host_facts_io.read_machine_facts(asked(tmp_path), frozenset())["environ"] == (
+    assert host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset())["environ"] == (
         ("MAX_JOBS", "4"),
     )
 
@@ -448,7 +459,7 @@ def test_unreadable_disks_are_omitted(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(shutil, "disk_usage", none)
     found: tuple[Disk, ...] = folder_facts_io.read_folder_facts(
-        asked(tmp_path), frozenset({"disk"})
+        request_facts(tmp_path), frozenset({"disk"})
     )["disks"]
     assert found == ()
 
@@ -459,6 +470,8 @@ def test_unreported_swap_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(psutil, "swap_memory", disabled)
     assert (
-        host_facts_io.read_machine_facts(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib
+        host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset({"swap"}))[
+            "memory"
+        ].swap_mib
         is None
     )

@@ -44,7 +44,7 @@ def command(code: str, *, timeout: float | None = None, serves: bool = False) ->
     return Command(argv, shell.build_host_env(), "try it", timeout=timeout, serves=serves)
 
 
-def left(code: str, **how: bool) -> int:
+def start_grandchild(code: str, **how: bool) -> int:
     """Return the process id of the grandchild that a command left."""
     lines: list[str] = []
     try:
@@ -60,11 +60,11 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_no_process_survives_command(code: int) -> None:
-    assert not runs(left(f"{LEAVES}sys.exit({code})"))
+    assert not runs(start_grandchild(f"{LEAVES}sys.exit({code})"))
 
 
 def test_server_outlives_its_command() -> None:
-    server = left(LEAVES, serves=True)
+    server = start_grandchild(LEAVES, serves=True)
     assert runs(server)
     psutil.Process(server).kill()
 

@@ -44,9 +44,9 @@ def test_equal_outputs_have_equal_bytes(tmp_path: Path) -> None:
 def test_removed_manifest_is_missing(tmp_path: Path) -> None:
     manifests.write_manifest(tmp_path / "wheel.json", GOOD)
     manifests.remove_manifests(tmp_path / "wheel.json", tmp_path / "surface.json")
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         manifests.read_manifest(tmp_path / "wheel.json", Outcome)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path / 'wheel.json'}: this manifest does not exist\n  → run doit build"
     )
 
@@ -65,9 +65,9 @@ def test_removed_manifest_is_missing(tmp_path: Path) -> None:
 def test_unreadable_manifest_error_has_hint(tmp_path: Path, content: bytes, problems: int) -> None:
     path = tmp_path / "wheel.json"
     path.write_bytes(content)
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         manifests.read_manifest(path, Outcome)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{path}: this manifest cannot be read ({problems} problems)\n"
         "  → remove this file, then run doit build to create wheel again"
     )
@@ -158,11 +158,11 @@ def test_missing_output_is_rebuild_reason(finished: Path) -> None:
 
 def test_removed_manifest_is_rebuild_reason_with_command(finished: Path) -> None:
     (finished / "wheel.json").unlink()
-    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-    assert told == "wheel.json is not there, as after a failure or doit clean"
+    reason = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+    assert reason == "wheel.json is not there, as after a failure or doit clean"
     stage_record_io.note_removal(finished / "wheel.json", "doit restore")
-    told = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
-    assert told == "wheel.json is not there: doit restore removed it"
+    reason = stage_record_io.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+    assert reason == "wheel.json is not there: doit restore removed it"
 
 
 def test_failed_uptodate_check_is_rebuild_reason(finished: Path) -> None:

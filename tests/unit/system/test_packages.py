@@ -1,4 +1,4 @@
-"""The exact commands of uv and pip, and the meaning of their failures; shell.run_command is replaced."""
+"""The exact commands of uv and pip, and the meaning of their failures."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     return found
 
 
-def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> PackageInstaller:
+def create_installer(
+    folder: Path, uv: str | None = "/uv", target: Path | None = None
+) -> PackageInstaller:
     return PackageInstaller(PYTHON, uv, folder / "wheel.log", target)
 
 
 def test_uv_and_pip_get_same_requirements(runs: Runs, tmp_path: Path) -> None:
-    into(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
-    into(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
+    create_installer(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
+    create_installer(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
     assert runs[0].step_name == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
@@ -67,7 +69,7 @@ def test_uv_and_pip_get_same_requirements(runs: Runs, tmp_path: Path) -> None:
 
 def test_constraints_are_written_to_file(runs: Runs, tmp_path: Path) -> None:
     pins = ("nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-cccl==13.2.75")
-    into(tmp_path).install_requirements(["torch"], InstallOptions(pins))
+    create_installer(tmp_path).install_requirements(["torch"], InstallOptions(pins))
     file = tmp_path / "constraints.txt"
     assert runs.argv == [(*UV, "-c", str(file), "torch")]
     assert file.read_text(encoding="utf-8") == "".join(f"{pin}\n" for pin in pins)
@@ -75,7 +77,9 @@ def test_constraints_are_written_to_file(runs: Runs, tmp_path: Path) -> None:
 
 def test_all_install_options_are_passed(runs: Runs, tmp_path: Path) -> None:
     extra = InstallOptions(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
-    into(tmp_path, target=tmp_path / "overlay").install_requirements(["b"], extra, "install tools")
+    create_installer(tmp_path, target=tmp_path / "overlay").install_requirements(
+        ["b"], extra, "install tools"
+    )
     assert runs.argv == [
         (
             *UV, "--target", str(tmp_path / "overlay"), "-c", str(tmp_path / "constraints.txt"),
@@ -88,11 +92,11 @@ def test_all_install_options_are_passed(runs: Runs, tmp_path: Path) -> None:
 
 def test_wheel_replaces_other_build_of_same_version(runs: Runs, tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.15.0-cp312-cp312-linux_x86_64.whl"
-    into(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
+    create_installer(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
     constraints = ("-c", str(tmp_path / "constraints.txt"))
     assert runs.argv == [(*UV, *constraints, "--reinstall-package", "torch", str(wheel))]
     runs.clear()
-    into(tmp_path, uv=None).install_wheel(wheel, InstallOptions(("a==1",)))
+    create_installer(tmp_path, uv=None).install_wheel(wheel, InstallOptions(("a==1",)))
     assert runs.argv == [
         (*PIP, *constraints, str(wheel)),
         (*PIP, "--force-reinstall", "--no-deps", str(wheel)),
@@ -188,9 +192,9 @@ def test_install_failure_gets_hint_by_cause(
         raise error
 
     runs.then = fail
-    with pytest.raises(FetchError) as told:
-        into(tmp_path).install_requirements(["torch"])
-    assert str(told.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
+    with pytest.raises(FetchError) as caught:
+        create_installer(tmp_path).install_requirements(["torch"])
+    assert str(caught.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
     with pytest.raises(FetchError):
         download_distribution(DownloadRequest(PYTHON, "torch", "", tmp_path / "landing", log))
 
@@ -209,11 +213,11 @@ def test_retried_request_is_not_failure_cause(tmp_path: Path) -> None:
     (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
         shell.run_command(failing(tmp_path, log))
-    told = explain_client_failure(failed.value)
-    assert isinstance(told, FetchError)
-    assert told.hint == NO_VERSION
-    assert told.message == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
-    assert told.location == f"{log}:5", "where the error is told"
+    explained = explain_client_failure(failed.value)
+    assert isinstance(explained, FetchError)
+    assert explained.hint == NO_VERSION
+    assert explained.message == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
+    assert explained.location == f"{log}:5", "where the error is told"
     assert find_retry_reason(failed.value) == "", "no time mends it"
 
 
@@ -289,9 +293,9 @@ def test_python_without_venv_is_refused_with_install_command(
         )
 
     runs.then = fail
-    with pytest.raises(MissingToolError) as told:
+    with pytest.raises(MissingToolError) as error:
         environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
-    assert str(told.value) == (
+    assert str(error.value) == (
         "l:2: create the build environment failed (exit 1)\n"
         "  → sudo apt install python3-venv python3-dev"
     )

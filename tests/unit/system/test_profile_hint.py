@@ -52,7 +52,7 @@ def test_every_suggested_command_gets_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("doit verify a.whl", "doit verify profile=mine a.whl"),
         ("doit extensions:a, then doit build.",
@@ -62,8 +62,8 @@ def test_every_suggested_command_gets_profile() -> None:
         ("doit check", "doit check"),
     ],
 )  # fmt: skip
-def test_profile_is_added_after_command_and_options(text: str, told: str) -> None:
-    assert add_profile_argument(text, "mine") == told
+def test_profile_is_added_after_command_and_options(text: str, expected: str) -> None:
+    assert add_profile_argument(text, "mine") == expected
 
 
 def test_console_lines_name_profile() -> None:

@@ -155,10 +155,10 @@ def test_remaining_time_is_formatted_for_people(eta: float | None, text: str) ->
 def lines_of(seconds: float, total: int = 1350) -> list[int]:
     """Return the percentages that a log shows for a build of steady steps."""
     minutes = ProgressThrottle()
-    told = [Progress(done, total) for done in range(1, total + 1)]
+    steps = [Progress(done, total) for done in range(1, total + 1)]
     return [
         progress.percent
-        for progress in told
+        for progress in steps
         if minutes.should_log(progress, seconds * progress.done / total)
     ]
 
@@ -173,5 +173,5 @@ def test_short_build_logs_no_progress() -> None:
 
 
 def test_activity_follows_estimate() -> None:
-    told = Progress(675, 1350, 120.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
-    assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"
+    progress = Progress(675, 1350, 120.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
+    assert str(progress) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"

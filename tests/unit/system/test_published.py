@@ -122,9 +122,9 @@ def test_missing_wheel_cannot_be_yanked(index: Path) -> None:
 
 def test_incomplete_wheel_name_suggests_full_name() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
-    with pytest.raises(TorchyardError, match="is not in the index") as told:
+    with pytest.raises(TorchyardError, match="is not in the index") as error:
         package_index_io.yank_file({there.filename: there}, "simple-knn", "bad")
-    assert told.value.hint == f"name one of these wheels: {there.filename}"
+    assert error.value.hint == f"name one of these wheels: {there.filename}"
 
 
 def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
@@ -213,7 +213,7 @@ def test_project_without_wheels_has_no_page(index: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "expected"),
     [
         ("bytes", "does not match the sha256 on its page"),
         ("gone", ".whl is missing"),
@@ -223,7 +223,7 @@ def test_project_without_wheels_has_no_page(index: Path, tmp_path: Path) -> None
         ("stray", "no page lists files/stray-1-py3-none-any.whl"),
     ],
 )
-def test_index_problem_is_reported(index: Path, tmp_path: Path, harm: str, told: str) -> None:
+def test_index_problem_is_reported(index: Path, tmp_path: Path, harm: str, expected: str) -> None:
     made = knn(tmp_path)
     published(index, made)
     lies = index / "files" / made.name
@@ -241,7 +241,9 @@ def test_index_problem_is_reported(index: Path, tmp_path: Path, harm: str, told:
             (index / "simple" / "index.json").unlink()
         case _:
             (index / "files" / "stray-1-py3-none-any.whl").write_bytes(b"")
-    assert [problem for problem in find_index_problems(index, TEMPLATES, None) if told in problem]
+    assert [
+        problem for problem in find_index_problems(index, TEMPLATES, None) if expected in problem
+    ]
 
 
 def test_wheel_beyond_retention_limit_is_reported(index: Path, tmp_path: Path) -> None:
@@ -257,9 +259,9 @@ def test_wheel_beyond_retention_limit_is_reported(index: Path, tmp_path: Path) -
 def test_broken_page_error_has_hint(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "simple" / "simple-knn" / "index.json").write_text("{}")
-    with pytest.raises(TorchyardError, match="cannot be read") as told:
+    with pytest.raises(TorchyardError, match="cannot be read") as error:
         package_index_io.read_indexed_files(index)
-    assert "remove the page, then publish" in told.value.hint
+    assert "remove the page, then publish" in error.value.hint
 
 
 def test_unreadable_removal_list_is_replaced(index: Path, tmp_path: Path) -> None:

@@ -108,12 +108,12 @@ def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
     with pytest.raises(CalledProcessError):
         run(clone, "merge", "theirs")
     assert "<<<<<<<" in (clone / ".gitmodules").read_text("utf-8")
-    told = str(git.find_conflicts(clone))
-    assert told == "31 files have merge conflicts: .gitmodules, f00, f01, f02, f03 and 26 more"
+    message = str(git.find_conflicts(clone))
+    assert message == "31 files have merge conflicts: .gitmodules, f00, f01, f02, f03 and 26 more"
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([["merge", "--no-commit", "--no-ff", "-s", "ours", "theirs"]], "merge --abort"),
         ([["rebase", "--exec", "false", "HEAD~1"]], "rebase --abort"),
@@ -123,7 +123,7 @@ def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
     ],
 )  # fmt: skip
 def test_operation_in_progress_without_conflicts_is_warning(
-    clone: Path, heard: Heard, steps: list[list[str]], told: str
+    clone: Path, heard: Heard, steps: list[list[str]], expected: str
 ) -> None:
     diverge(clone)
     git.require_merged(clone, "source.path")
@@ -135,7 +135,7 @@ def test_operation_in_progress_without_conflicts_is_warning(
             assert step[0] in {"rebase", "cherry-pick"}
     git.require_merged(clone, "source.path")
     (line,) = heard
-    assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {told}')
+    assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {expected}')
 
 
 def test_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:

@@ -38,11 +38,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     ]  # the package calls its function by that name
     ask: Callable[..., str] = state.capture_git_output
 
-    def told(tree: Path, *args: str, **options: str) -> str:
+    def run_and_record(tree: Path, *args: str, **options: str) -> str:
         found.append(args)
         return ask(tree, *args, **options)
 
-    monkeypatch.setattr(state, "capture_git_output", told)
+    monkeypatch.setattr(state, "capture_git_output", run_and_record)
     return found
 
 

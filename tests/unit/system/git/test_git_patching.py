@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return files.create_owned_folder(tmp_path / "state") / "patching"
 
 
-def under(tree: Path, folder: Path, text: str) -> None:
+def begin_patch(tree: Path, folder: Path, text: str) -> None:
     """Begin a patch that never finishes, as after a SIGKILL."""
     patch = folder.parent / "it.patch"
     patch.write_text(text, "utf-8", newline="\n")
@@ -61,7 +61,7 @@ def test_patched_files_are_restored_and_later_edits_are_named(
     text, mine = patch_of(tree), "b\nand mine\n"
     (tree / "b").write_text(mine, "utf-8", newline="\n")
     for number, since in enumerate(("first", "second"), 1):
-        under(tree, folder, text)
+        begin_patch(tree, folder, text)
         (tree / "b").unlink()
         (tree / "a").unlink()
         (tree / "a").write_text(since, "utf-8")
@@ -81,14 +81,14 @@ def test_patched_files_are_restored_and_later_edits_are_named(
 def test_file_of_any_type_and_name_is_restored(tree: Path, folder: Path, name: str) -> None:
     before = (tree / name).read_bytes()
     (tree / name).write_bytes(b"\0 patched")
-    under(tree, folder, patch_of(tree))
+    begin_patch(tree, folder, patch_of(tree))
     (tree / name).unlink()
     git.restore_patched_files(tree, folder)
     assert (tree / name).read_bytes() == before
 
 
 def test_patch_between_two_folders_is_restored(tree: Path, folder: Path) -> None:
-    under(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
+    begin_patch(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
     (tree / "a").unlink()
     git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
@@ -96,7 +96,7 @@ def test_patch_between_two_folders_is_restored(tree: Path, folder: Path) -> None
 
 def test_both_paths_of_rename_are_restored(tree: Path, folder: Path) -> None:
     (tree / "a").rename(tree / "moved")
-    under(tree, folder, patch_of(tree, "-M"))
+    begin_patch(tree, folder, patch_of(tree, "-M"))
     (tree / "a").rename(tree / "moved")
     git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
@@ -106,7 +106,7 @@ def test_both_paths_of_rename_are_restored(tree: Path, folder: Path) -> None:
 @posix_only
 def test_mode_only_change_is_restored(tree: Path, folder: Path) -> None:
     (tree / "a").chmod(0o755)
-    under(tree, folder, patch_of(tree))
+    begin_patch(tree, folder, patch_of(tree))
     (tree / "a").unlink()
     (tree / "a").write_text("a\n", "utf-8")
     (tree / "a").chmod(0o755)
@@ -117,8 +117,8 @@ def test_mode_only_change_is_restored(tree: Path, folder: Path) -> None:
 def test_paths_in_patch_description_are_ignored(tree: Path, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("mine", "utf-8")
-    told = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
-    under(tree, folder, told + CHANGE)
+    description = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
+    begin_patch(tree, folder, description + CHANGE)
     assert [path.name for path in (folder / "files").rglob("*")] == ["a"]
     other.write_text("mine since", "utf-8")
     git.restore_patched_files(tree, folder)
@@ -132,7 +132,7 @@ def test_patch_of_file_outside_tree_is_refused(
     (tmp_path / "other").write_text("a\n", "utf-8")
     text = CHANGE.replace("a/a", f"a/{name}").replace("b/a", f"b/{name}")
     with pytest.raises(TorchyardError):
-        under(tree, folder, text.replace("{}", str(tmp_path)))
+        begin_patch(tree, folder, text.replace("{}", str(tmp_path)))
     assert (tmp_path / "other").read_text("utf-8") == "a\n"
 
 
@@ -144,26 +144,26 @@ def test_patch_through_link_out_of_tree_is_refused(
     (tmp_path / "elsewhere" / "a").write_text("a\n", "utf-8")
     (tree / "out").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     with pytest.raises(TorchyardError, match="outside of"):
-        under(tree, folder, CHANGE.replace("/a", "/out/a"))
+        begin_patch(tree, folder, CHANGE.replace("/a", "/out/a"))
 
 
 def test_failed_restore_is_not_reported_as_restored(
     tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    under(tree, folder, CHANGE)
+    begin_patch(tree, folder, CHANGE)
     (folder / "files" / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
     git.restore_patched_files(tree, folder)
-    told = capsys.readouterr().out
-    assert "cannot restore its files" in told
-    assert "restored" not in told
+    output = capsys.readouterr().out
+    assert "cannot restore its files" in output
+    assert "restored" not in output
     assert (tree / "a").read_text("utf-8") == "half"
 
 
 def test_file_is_kept_until_its_backup_is_complete(
     tree: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    under(tree, folder, CHANGE)
+    begin_patch(tree, folder, CHANGE)
     (tree / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
 

@@ -103,9 +103,9 @@ def test_system_toolkit_is_not_modified(site: Path, tmp_path: Path) -> None:
 
 def test_packages_without_nvcc_are_refused(tmp_path: Path) -> None:
     add(tmp_path, "nvidia/cu12/bin/ptxas", "nvidia/cu12/bin/nvcc.profile")
-    with pytest.raises(MissingToolError) as told:
+    with pytest.raises(MissingToolError) as error:
         toolchain.find_packages_root(tmp_path)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: the installed CUDA packages contain no nvcc\n"
         "  → choose toolkit.version 13.0 or later: older packages contain no nvcc"
     )

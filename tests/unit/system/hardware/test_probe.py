@@ -269,9 +269,9 @@ def test_relative_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
 def test_path_without_python_is_refused(asked: str) -> None:
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
     )
 
@@ -290,9 +290,9 @@ def test_missing_python_version_is_refused_with_install_command(
     on_system("debian")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"python: torchyard found no Python {asked}\n"
         f"  → uv python install 3.99{looser}, or set python to a path"
     )

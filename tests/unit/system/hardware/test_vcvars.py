@@ -42,7 +42,7 @@ def printed(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\r\n" for name, value in variables.items())
 
 
-def told(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def format_set_output(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     between = f"{msvc_toolsets.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n"
     return f"=C:=C:\\x\r\n{printed(before)}{between}{printed(after)}"
 
@@ -61,7 +61,7 @@ def cmd(mocker: MockerFixture) -> MagicMock:
 
 
 def test_only_variables_set_by_vcvarsall_are_captured(cmd: MagicMock) -> None:
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     assert msvc_toolsets.capture_msvc_environment(taken()) == MsvcEnvironment(
         by="vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44",
         set=SET,
@@ -73,7 +73,7 @@ def test_vcvarsall_runs_in_its_folder_to_avoid_quotes(
     cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMSPEC", r"C:\Windows\System32\cmd.exe")
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     msvc_toolsets.capture_msvc_environment(taken())
     (asked,) = cmd.call_args.args
     line = "set&echo #torchyard#&call .\\vcvarsall.bat x64 -vcvars_ver=14.44.35207 >nul 2>nul&set"
@@ -87,7 +87,7 @@ def test_vcvarsall_runs_in_its_folder_to_avoid_quotes(
 def test_failure_with_exit_code_0_shows_error_output(cmd: MagicMock, missing: str) -> None:
     after = {name: value for name, value in {**BEFORE, **SET, **MORE}.items() if name != missing}
     words = "[ERROR:vcvars.bat] Toolset directory for version '14.44' was not found."
-    cmd.side_effect = [told(BEFORE, after), f"** banner **\r\n{words}\r\n"]
+    cmd.side_effect = [format_set_output(BEFORE, after), f"** banner **\r\n{words}\r\n"]
     with pytest.raises(MissingToolError) as caught:
         msvc_toolsets.capture_msvc_environment(taken())
     what = "vcvarsall.bat did not set up toolset 14.44.35207 for x64"
@@ -99,14 +99,14 @@ def test_failure_with_exit_code_0_shows_error_output(cmd: MagicMock, missing: st
 
 def test_unexpected_toolset_is_refused(cmd: MagicMock) -> None:
     other = {**MORE, "PATH": MORE["PATH"].replace("14.44.35207", "14.42.34433")}
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **other}), ""]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **other}), ""]
     with pytest.raises(MissingToolError, match=r"did not set up toolset 14\.44\.35207 for x64"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
 def test_missing_windows_sdk_is_refused(cmd: MagicMock) -> None:
     without = {name: value for name, value in SET.items() if not name.startswith("Windows")}
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **without, **MORE}), ""]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **without, **MORE}), ""]
     with pytest.raises(MissingToolError, match="found no Windows SDK"):
         msvc_toolsets.capture_msvc_environment(taken())
 
@@ -142,7 +142,7 @@ def test_developer_prompt_variables_are_removed(
     )
     for name in names:
         monkeypatch.setenv(name, "of the prompt")
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     msvc_toolsets.capture_msvc_environment(taken())
     assert "of the prompt" not in cmd.call_args.args[0].env.values()
 
@@ -171,7 +171,7 @@ FOLDERS = st.lists(
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
 def test_set_output_round_trips(before: dict[str, str], after: dict[str, str]) -> None:
-    raw = told(before, after).encode("utf-16-le").decode("utf-16-le")
+    raw = format_set_output(before, after).encode("utf-16-le").decode("utf-16-le")
     assert msvc_toolsets.parse_set_output(raw.replace("\r\n", "\n")) == (before, after)
 
 

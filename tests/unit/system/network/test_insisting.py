@@ -75,14 +75,14 @@ def test_user_timeouts_override_client_defaults() -> None:
     ours = index_client.add_client_defaults({"PATH": "/bin"})
     assert (ours["UV_HTTP_TIMEOUT"], ours["PIP_RESUME_RETRIES"]) == ("60", "10")
     theirs = {"UV_HTTP_TIMEOUT": "5", "PIP_TIMEOUT": "7", "UV_HTTP_RETRIES": "0"}
-    told = index_client.add_client_defaults(theirs)
-    assert {**told, **theirs} == told
-    assert "PIP_DEFAULT_TIMEOUT" not in told, "the same under its other name"
+    defaults = index_client.add_client_defaults(theirs)
+    assert {**defaults, **theirs} == defaults
+    assert "PIP_DEFAULT_TIMEOUT" not in defaults, "the same under its other name"
     assert "UV_HTTP_TIMEOUT" not in index_client.add_client_defaults({"UV_REQUEST_TIMEOUT": "9"})
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (
             (
@@ -106,5 +106,5 @@ def test_user_timeouts_override_client_defaults() -> None:
         ("Resolved 1 package in 10ms", ""),
     ],
 )
-def test_retries_are_recognized_in_client_output(line: str, told: str) -> None:
-    assert index_client.format_retry_message(line, "fetch torch") == told
+def test_retries_are_recognized_in_client_output(line: str, expected: str) -> None:
+    assert index_client.format_retry_message(line, "fetch torch") == expected

@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def wrote(path: Path, text: str) -> Path:
+def write_config(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
@@ -62,7 +62,7 @@ def wrote(path: Path, text: str) -> Path:
     ],
 )
 def test_pip_index_is_read_from_every_pip_file(machine: Path, place: str, text: str) -> None:
-    wrote(machine / place.format(PIP), text)
+    write_config(machine / place.format(PIP), text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_pip_index() == OWN
     assert not os.environ["PIP_INDEX_URL"], "the mirror would count more than the file"
@@ -70,8 +70,10 @@ def test_pip_index_is_read_from_every_pip_file(machine: Path, place: str, text: 
 
 
 def test_pip_config_file_replaces_user_file(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
+    write_config(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
+    monkeypatch.setenv(
+        "PIP_CONFIG_FILE", str(write_config(machine / "named", "[global]\ntimeout = 9\n"))
+    )
     assert package_indexes.find_pip_index() == ""
     monkeypatch.setenv("PIP_CONFIG_FILE", str(machine / "gone"))
     assert package_indexes.find_pip_index() == "https://mine"
@@ -93,7 +95,7 @@ def test_pip_config_file_replaces_user_file(machine: Path, monkeypatch: pytest.M
     ],
 )
 def test_uv_index_is_read_from_every_uv_file(machine: Path, place: str, text: str) -> None:
-    wrote(machine / place, text)
+    write_config(machine / place, text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_uv_index() == OWN
     assert not os.environ["UV_DEFAULT_INDEX"]
@@ -104,7 +106,9 @@ def test_uv_index_is_read_from_every_uv_file(machine: Path, place: str, text: st
 def test_timeouts_in_pip_files_are_not_overridden(
     machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
 ) -> None:
-    wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
+    write_config(
+        machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n"
+    )
     run = mocker.patch.object(shell, "run_command", autospec=True)
     index_client.run_index_client(
         ("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"}
@@ -118,19 +122,19 @@ def test_timeouts_in_pip_files_are_not_overridden(
 @posix_only
 def test_xdg_config_dirs_are_searched(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
-    wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
-    wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
+    write_config(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
+    write_config(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (OWN, OWN)
 
 
 def test_only_nearest_project_file_is_read(machine: Path) -> None:
-    wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
+    write_config(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
     near = machine / "here" / "yard"
-    wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
+    write_config(near / "pyproject.toml", '[project]\nname = "x"\n')
     assert package_indexes.find_uv_index() == OWN, "it says nothing to uv"
-    wrote(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
+    write_config(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
     assert package_indexes.find_uv_index() == "https://near"
-    wrote(near / "uv.toml", "")
+    write_config(near / "uv.toml", "")
     assert package_indexes.find_uv_index() == "", "uv reads no other beside it, and none above"
 
 
@@ -148,9 +152,9 @@ def test_only_nearest_project_file_is_read(machine: Path) -> None:
     ],
 )
 def test_invalid_index_setting_is_ignored(machine: Path, text: str) -> None:
-    wrote(machine / "here" / "yard" / "uv.toml", text)
-    wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
-    wrote(machine / "etc" / PIP, "index-url = before any section\n")
+    write_config(machine / "here" / "yard" / "uv.toml", text)
+    write_config(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
+    write_config(machine / "etc" / PIP, "index-url = before any section\n")
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == ("", "")
 
 
@@ -158,6 +162,6 @@ def test_invalid_index_setting_is_ignored(machine: Path, text: str) -> None:
 def test_uv_no_config_disables_uv_files(
     machine: Path, monkeypatch: pytest.MonkeyPatch, said: str, read: bool
 ) -> None:
-    wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
+    write_config(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
     monkeypatch.setenv("UV_NO_CONFIG", said)
     assert bool(package_indexes.find_uv_index()) is read
