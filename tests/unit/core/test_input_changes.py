@@ -1,4 +1,4 @@
-"""What made a stage run, in a person's words."""
+"""Descriptions of the input changes that made a stage run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TOOLS = ["ninja>=1.13.1", "pip", "wheel", "build", "numpy", "cmake>=3.27"]
 DISTCC = {"distribute": "distcc", "hosts": ["builder:3632/16"]}
 
 
-def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def describe_changes(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return list(describe_input_changes(room, find_changes(before, after)))
 
 
-def asked() -> dict[str, set[str]]:
-    """Of each room the inputs that its stages have, whatever is asked for."""
+def collect_inputs() -> dict[str, set[str]]:
+    """Return the inputs of every stage kind, with all features enabled."""
     tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python", "partial": True}}
     plans = (
         plan_of(host(), extensions=EXTENSIONS, companions=["torchvision"]),
@@ -46,8 +46,8 @@ def asked() -> dict[str, set[str]]:
     return found
 
 
-def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None:
-    found = asked()
+def test_input_labels_match_inputs_of_every_stage() -> None:
+    found = collect_inputs()
     everywhere = {"recipe", *INPUT_LABELS[""]}
     assert found.keys() == INPUT_LABELS.keys() - {""}
     for room, keys in found.items():
@@ -100,20 +100,20 @@ def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None
          ["ref: now v2, was main", "patches: now /p, was none"]),
     ],
 )  # fmt: skip
-def test_what_moved_is_told_in_a_persons_words(
+def test_input_change_is_described_in_user_terms(
     room: str, before: dict[str, Any], after: dict[str, Any], lines: list[str]
 ) -> None:
-    assert told(room, before, after) == lines
+    assert describe_changes(room, before, after) == lines
 
 
-def test_an_input_that_is_not_known_any_more_is_told_by_its_name() -> None:
-    assert told("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
-    assert told("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
+def test_unknown_input_is_described_by_its_key() -> None:
+    assert describe_changes("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
+    assert describe_changes("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
     assert list(describe_input_changes("deps", find_changes([], {"a": 1}))) == [
         ": now a=1, was none"
     ]
 
 
-def test_a_password_is_not_told() -> None:
-    (line,) = told("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
+def test_password_in_input_is_masked() -> None:
+    (line,) = describe_changes("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
     assert line == "build.env.URL: now https://***@host/, was not set"

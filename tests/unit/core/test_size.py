@@ -1,4 +1,4 @@
-"""Sizes in words: the unit that a person would take, and no more digits than are of use."""
+"""Sizes are formatted with the fitting unit and no needless digits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.rows import each_row
         (1200 * 1024, "1,200 GiB"),
     ],
 )
-def test_a_size_has_the_unit_that_fits_it(mib: float, text: str) -> None:
+def test_size_is_formatted_in_fitting_unit(mib: float, text: str) -> None:
     assert format_size(mib) == text
 
 
 @pytest.mark.parametrize(("mib", "text"), [(512, "0.5"), (10_035, "9.8"), (24_576, "24")])
-def test_a_number_of_gib_stands_alone_where_the_unit_is_beside_it(mib: int, text: str) -> None:
+def test_gib_number_is_formatted_without_unit(mib: int, text: str) -> None:
     assert format_gib(mib) == text

@@ -1,4 +1,4 @@
-"""Text in lines: nothing is lost, nothing is cut, and what fits stays as it is."""
+"""Text is wrapped without losing words, and text that fits is unchanged."""
 
 from __future__ import annotations
 
@@ -20,51 +20,49 @@ WORDS = st.lists(
 
 
 @given(WORDS, st.integers(24, 200))
-def test_every_word_is_there_in_its_order_and_lines_fit(words: list[str], room: int) -> None:
+def test_wrapping_keeps_word_order_and_respects_width(words: list[str], room: int) -> None:
     lines = wrap_text(" ".join(words), room)
     assert " ".join(lines).split() == words
     assert all(measure_columns(line) <= room or " " not in line for line in lines)
 
 
 @given(WORDS, st.integers(40, 200), st.integers(0, 60))
-def test_a_row_keeps_its_words_whatever_room_there_is(
-    words: list[str], room: int, indent: int
-) -> None:
-    told = list(format_labeled_lines("key", " ".join(words), indent, room))
-    assert " ".join(told).split() == ["key", *words]
+def test_labeled_row_keeps_all_words_at_any_width(words: list[str], room: int, indent: int) -> None:
+    wrapped = list(format_labeled_lines("key", " ".join(words), indent, room))
+    assert " ".join(wrapped).split() == ["key", *words]
 
 
-def test_a_row_goes_on_below_itself() -> None:
+def test_labeled_row_continues_below_its_text() -> None:
     assert list(format_labeled_lines("key", "one two three four five six", 6, 30)) == [
         "key   one two three four five",
         "      six",
     ]
 
 
-def test_a_key_that_is_too_wide_has_a_line_of_its_own() -> None:
+def test_label_wider_than_indent_gets_its_own_line() -> None:
     assert list(format_labeled_lines("a-long-key", "text", 6, 60)) == ["a-long-key", "      text"]
 
 
-def test_a_row_that_fits_is_left_alone() -> None:
+def test_row_that_fits_is_unchanged() -> None:
     assert list(format_labeled_lines("a key that is wide", "text", 20, 26)) == [
         "a key that is wide  text"
     ]
 
 
-def test_lines_that_fit_are_as_they_were() -> None:
+def test_lines_that_fit_are_unchanged() -> None:
     text = "a  b\n\n   → c   d\n\x1b[1mpassed\x1b[0m  x"
     assert wrap_with_hanging_indent(text, 80) == text
 
 
 @pytest.mark.parametrize("mark", ["→ ", "-> ", "- ", ""])
-def test_what_is_too_wide_hangs_below_its_own_begin(mark: str) -> None:
+def test_long_line_is_wrapped_with_hanging_indent(mark: str) -> None:
     first, *more = wrap_with_hanging_indent(f"  {mark}{'word ' * 12}".rstrip(), 40).split("\n")
     assert first.startswith(f"  {mark}word")
     assert more
     assert all(line.startswith(" " * (2 + len(mark)) + "word") for line in more)
 
 
-def test_a_command_that_stands_alone_stays_whole() -> None:
+def test_standalone_command_is_not_wrapped() -> None:
     command = "      sudo apt install build-essential python3-dev git and more of it"
     assert wrap_with_hanging_indent(command, 40) == command
 
@@ -80,7 +78,7 @@ def test_a_command_that_stands_alone_stays_whole() -> None:
     ],
 )
 @each_row("after", [", and the same again", " and go on with it", " (or another)"])
-def test_a_command_in_a_sentence_stays_whole_where_it_fits(command: str, after: str) -> None:
+def test_command_in_sentence_is_kept_on_one_line_if_it_fits(command: str, after: str) -> None:
     text = f"  → there is none here: {command}{after}"
     for room in range(50, 90):
         lines = wrap_with_hanging_indent(text, room).split("\n")
@@ -89,12 +87,12 @@ def test_a_command_in_a_sentence_stays_whole_where_it_fits(command: str, after: 
         assert all(measure_columns(line) <= room for line in lines)
 
 
-def test_a_command_that_fits_in_no_line_is_broken_between_its_words() -> None:
+def test_command_wider_than_line_is_wrapped_between_words() -> None:
     lines = wrap_text("sudo apt install build-essential python3-dev git ccache", 30)
     assert lines == ["sudo apt install", "build-essential python3-dev", "git ccache"]
 
 
-def test_prose_that_names_doit_is_broken_where_it_goes_on() -> None:
+def test_prose_after_doit_command_is_wrapped() -> None:
     assert wrap_text("say doit lock and go on with it", 12) == [
         "say",
         "doit lock",
@@ -103,12 +101,12 @@ def test_prose_that_names_doit_is_broken_where_it_goes_on() -> None:
     ]
 
 
-def test_what_becomes_longer_by_spelling_fits_all_the_same() -> None:
-    told = wrap_with_hanging_indent(
+def test_text_that_grows_in_ascii_still_fits() -> None:
+    wrapped = wrap_with_hanging_indent(
         "      one … two … three … four", 30, lambda text: text.replace("…", "...")
     )
-    assert all(measure_columns(line) <= 30 for line in told.split("\n"))
+    assert all(measure_columns(line) <= 30 for line in wrapped.split("\n"))
 
 
-def test_colours_take_no_room() -> None:
+def test_color_codes_take_no_columns() -> None:
     assert measure_columns("\x1b[1;32mok\x1b[0m") == 2

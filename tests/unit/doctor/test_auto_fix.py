@@ -1,4 +1,4 @@
-"""`build.auto_fix`: a failure with a safe remedy gets it once, aloud, and the record says so."""
+"""`build.auto_fix` applies a safe fix once, logs it and records it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stage_of(profile: Profile, name: str = "extensions:rast") -> Stage:
 
 
 class Action:
-    """A stage's action that prints and fails until its job is as it should be."""
+    """A stage action that prints output and fails until its job is fixed."""
 
     def __init__(self, log: Path, said: str, healthy: Callable[[Any], bool]) -> None:
         self.jobs: list[Any] = []
@@ -60,7 +60,7 @@ class Action:
 
 
 @pytest.mark.parametrize(
-    ("said", "healthy", "told"),
+    ("said", "healthy", "expected"),
     [
         (CSTDINT, lambda job: "cstdint" in job.includes, "includes: [cstdint]"),
         (SUBMODULE, lambda job: job.submodules, "submodules: true"),
@@ -69,20 +69,20 @@ class Action:
     ],
     ids=["forced-include", "submodules", "fewer-jobs", "no-build-isolation"],
 )
-def test_a_safe_remedy_is_applied_once_aloud_and_told(
-    yard: Path, heard: Heard, said: str, healthy: Callable[[Any], bool], told: str
+def test_safe_fix_is_applied_once_and_logged(
+    yard: Path, heard: Heard, said: str, healthy: Callable[[Any], bool], expected: str
 ) -> None:
     profile = profile_of(yard)
     action = Action(yard / "a.log", said, healthy)
     outputs, healed = run_with_auto_fix(stage_of(profile), action, profile)
     assert outputs == ("made",)
-    assert healed.startswith(told)
+    assert healed.startswith(expected)
     assert len(action.jobs) == 2
     assert f"build.auto_fix runs the stage once more, with {healed}" in heard.text
     assert heard[-1] == f"extensions:rast succeeded with {healed}"
 
 
-def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
+def test_wheel_without_code_for_target_suggests_another_wheel(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\ntorch: {version: 2.15.9, index: /wheels}\n")
     profile = opened(yard).opened
     assert profile
@@ -95,7 +95,7 @@ def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
     assert caught.value.hint.startswith('set torch.index: auto and torch.version: "2.15.0": ')
 
 
-def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
+def test_fix_is_only_suggested_when_auto_fix_is_off(yard: Path) -> None:
     profile = profile_of(yard, auto_fix=False)
     action = Action(yard / "a.log", CSTDINT, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
@@ -105,7 +105,7 @@ def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
     assert "build.auto_fix: true" in caught.value.hint
 
 
-def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None:
+def test_failed_fix_is_not_tried_twice(yard: Path, heard: Heard) -> None:
     profile = profile_of(yard)
     action = Action(yard / "a.log", CSTDINT, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
@@ -128,7 +128,7 @@ def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None
         ("a.cpp:7:3: error: expected ';'", {}),
     ],
 )
-def test_what_is_done_already_is_not_done_again(
+def test_fix_already_in_settings_is_not_applied(
     yard: Path, said: str, changed: dict[str, Any]
 ) -> None:
     profile = profile_of(yard)
@@ -140,7 +140,7 @@ def test_what_is_done_already_is_not_done_again(
     assert len(action.jobs) == 1
 
 
-def test_who_failed_knowing_what_to_do_is_left_alone(yard: Path) -> None:
+def test_error_with_its_own_hint_is_not_fixed(yard: Path) -> None:
     profile = profile_of(yard)
 
     def run(_: Any) -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def test_who_failed_knowing_what_to_do_is_left_alone(yard: Path) -> None:
     assert caught.value.hint == "a.o needs more memory than there is"
 
 
-def test_submodules_of_our_own_tree_are_brought(
+def test_submodules_of_managed_tree_are_updated(
     yard: Path, heard: Heard, mocker: MockerFixture
 ) -> None:
     profile = profile_of(yard)
@@ -168,7 +168,7 @@ def test_submodules_of_our_own_tree_are_brought(
     assert tree == profile.layout.build / "src" / "pytorch"
 
 
-def test_a_persons_own_tree_is_never_touched(yard: Path) -> None:
+def test_user_tree_is_never_changed(yard: Path) -> None:
     write(yard, EXTENSION.replace("HEAL", "true") + f"source: {{path: {yard / 'mine'}}}\n")
     profile = opened(yard).opened
     assert profile is not None
@@ -179,7 +179,7 @@ def test_a_persons_own_tree_is_never_touched(yard: Path) -> None:
     assert f"git -C {yard / 'mine'} submodule update" in caught.value.hint
 
 
-def test_an_error_without_a_log_goes_through(yard: Path) -> None:
+def test_error_without_log_is_raised_unchanged(yard: Path) -> None:
     profile = profile_of(yard)
 
     def run(_: Any) -> tuple[Any, ...]:
@@ -189,7 +189,7 @@ def test_an_error_without_a_log_goes_through(yard: Path) -> None:
         run_with_auto_fix(stage_of(profile), run, profile)
 
 
-def test_a_log_that_cannot_be_read_hides_nothing(
+def test_unreadable_log_does_not_hide_original_error(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: Any) -> None:
@@ -203,7 +203,7 @@ def test_a_log_that_cannot_be_read_hides_nothing(
         )
 
 
-def test_a_bug_in_the_diagnosis_hides_nothing(
+def test_bug_in_diagnosis_does_not_hide_original_error(
     yard: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     def wrong(*_: Any) -> None:
@@ -220,7 +220,7 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
     )
 
 
-def test_the_record_says_what_was_done(yard: Path) -> None:
+def test_stage_record_names_applied_fix(yard: Path) -> None:
     stage = stage_of(profile_of(yard))
     stage_record_io.write_stage_record(stage, "first time", 1.0, "0", "includes: [cstdint]")
     record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Merge conflicts in the user's own sources are a problem before a build begins."""
+"""Merge conflicts in the user's sources are problems before a build begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED: frozenset[CheckId] = frozenset({"conflicts"})
 
 
 def with_conflict(tree: Path) -> Path:
-    """Make a checkout of a folder, with a merge that ended in a conflict."""
+    """Turn a folder into a checkout with a conflicting merge."""
     git(tree, "init", "-q", "-b", "main")
     commit(tree, "first")
     for branch in ("theirs", "ours"):
@@ -35,7 +35,7 @@ def with_conflict(tree: Path) -> Path:
 
 
 @needs_git
-def test_conflicts_in_the_tree_and_in_an_extension_are_problems(tmp_path: Path) -> None:
+def test_conflicts_in_source_tree_and_extension_are_problems(tmp_path: Path) -> None:
     torch = with_conflict(make_tree(tmp_path / "pytorch"))
     rast = with_conflict(make_extension(tmp_path / "rast"))
     extension = {"name": "toy", "path": str(rast), "imports": ["toy"]}

@@ -1,4 +1,4 @@
-"""What doctor says on machines that do not exist: a value for each, judged without looking."""
+"""Doctor's results for fabricated host facts; the real host is not inspected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.knowledge.test_knowledge_combinations import CASES, UNJUDGED
 _BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")
 
 
-def on(situation: Situation) -> tuple[CheckResult, ...]:
+def check_situation(situation: Situation) -> tuple[CheckResult, ...]:
     profile = profile_on(situation.s, **situation.asked)
     return check_host(situation.s, profile, KNOWLEDGE)
 
@@ -50,15 +50,17 @@ def worst(found: tuple[CheckResult, ...]) -> dict[CheckId, Level]:
 
 
 @each_row("name", SITUATIONS)
-def test_every_situation_has_the_levels_that_it_deserves(name: str) -> None:
+def test_every_situation_gets_its_expected_levels(name: str) -> None:
     situation = SITUATIONS[name]
-    found = {check: level for check, level in worst(on(situation)).items() if level != "ok"}
+    found = {
+        check: level for check, level in worst(check_situation(situation)).items() if level != "ok"
+    }
     assert found == situation.expected
 
 
 @each_row("name", SITUATIONS)
-def test_what_is_not_well_says_what_to_do(name: str) -> None:
-    for symptom in on(SITUATIONS[name]):
+def test_every_warning_and_problem_has_hint(name: str) -> None:
+    for symptom in check_situation(SITUATIONS[name]):
         assert symptom.seen
         assert symptom.subject
         if symptom.level in {"warning", "problem"}:
@@ -66,24 +68,27 @@ def test_what_is_not_well_says_what_to_do(name: str) -> None:
         assert not symptom.seen.endswith(".") or symptom.id in {"known-bad", "names"}
 
 
-def test_the_situations_are_many_and_many_of_windows() -> None:
+def test_situations_cover_many_hosts_including_windows() -> None:
     systems = [situation.s.host.system for situation in SITUATIONS.values()]
     assert len(systems) >= 40
     assert systems.count("windows") >= 15
 
 
-def test_every_check_id_has_an_ok_and_a_problem_or_warning_host() -> None:
+def test_every_check_has_passing_and_failing_situation() -> None:
     seen: dict[CheckId, set[Level]] = {check: set() for check in CHECK_IDS}
     for situation in SITUATIONS.values():
-        for symptom in on(situation):
+        for symptom in check_situation(situation):
             seen[symptom.id].add(symptom.level)
-    seen["settings"] |= {"ok", "problem"}  # of the report, which knows why a profile did not open
+    seen["settings"] |= {
+        "ok",
+        "problem",
+    }  # reported by the report, which knows why a profile did not open
     assert [c for c, levels in seen.items() if "ok" not in levels] == []
     assert [c for c, levels in seen.items() if not levels & {"warning", "problem"}] == []
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_what_nobody_looked_at_is_not_checked_and_never_a_problem(s: HostFacts) -> None:
+def test_missing_facts_are_not_checked_and_never_problems(s: HostFacts) -> None:
     bare = HostFacts(s.host, s.root)
     found = check_host(bare, profile_on(s), KNOWLEDGE)
     assert {symptom.level for symptom in found} <= {"ok", "warning", "not checked"}
@@ -92,7 +97,7 @@ def test_what_nobody_looked_at_is_not_checked_and_never_a_problem(s: HostFacts) 
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_a_broken_profile_still_gets_the_checks_of_the_machine(s: HostFacts) -> None:
+def test_host_checks_run_with_broken_profile(s: HostFacts) -> None:
     found = check_host(replace(s, git=Tool(), cxx=Tool()), None, KNOWLEDGE)
     levels = worst(found)
     assert (levels["git"], levels["compiler"]) == ("warning", "problem")
@@ -102,7 +107,7 @@ def test_a_broken_profile_still_gets_the_checks_of_the_machine(s: HostFacts) -> 
     )
 
 
-def test_a_missing_compiler_hides_no_other_check() -> None:
+def test_missing_compiler_hides_no_other_check() -> None:
     bad = replace(
         LINUX,
         cxx=Tool(),
@@ -117,14 +122,14 @@ def test_a_missing_compiler_hides_no_other_check() -> None:
     assert set(found) == set(worst(check_host(LINUX, profile_on(LINUX, **SOURCE), KNOWLEDGE)))
 
 
-def test_only_what_is_wanted_is_judged() -> None:
+def test_only_requested_checks_run() -> None:
     found = check_host(LINUX, profile_on(LINUX), KNOWLEDGE, GATE_CHECK_IDS)
     assert {symptom.id for symptom in found} == GATE_CHECK_IDS
     assert GATE_CHECK_IDS < ALL_CHECK_IDS
 
 
 def with_combination(combination: Combination) -> tuple[HostFacts, Profile]:
-    """A machine and a profile that come to that combination; planning would refuse some of them."""
+    """Return host facts and a profile with this combination, even if planning refuses it."""
     on_windows = combination.system == "windows"
     s = WINDOWS if on_windows else LINUX
     built = f"{s.root}/build/mine/venv/bin"
@@ -159,7 +164,7 @@ def with_combination(combination: Combination) -> tuple[HostFacts, Profile]:
 
 
 @each_row("bad", KNOWLEDGE.known_bad, ids=lambda bad: str(bad.id))
-def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> None:
+def test_every_known_bad_entry_is_reported_or_cannot_be_checked(bad: Any) -> None:
     if bad.id in UNJUDGED:
         assert not bad.when
         return
@@ -171,7 +176,7 @@ def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> Non
     assert found.seen == (f"stage {bad.cured} avoids this: {bad.what}" if bad.cured else bad.what)
 
 
-def test_a_combination_takes_from_the_environment_what_the_environment_brings() -> None:
+def test_combination_ignores_tools_that_environment_provides() -> None:
     profile = profile_on(LINUX)
     path = replace(LINUX, cmake=Tool("/usr/bin/cmake", "4.1"), setuptools=Tool("/usr/x", "82.0"))
     assert build_combination(path, profile).cmake is None
@@ -181,27 +186,27 @@ def test_a_combination_takes_from_the_environment_what_the_environment_brings() 
     assert build_combination(clang, profile).clang == "18.1"
 
 
-def test_paths_of_folders_beside_the_build_are_not_the_builds() -> None:
+def test_sibling_build_folder_is_not_the_build_environment() -> None:
     beside = replace(LINUX, ninja=Tool("/home/me/torchyard/build/mine2/bin/ninja", "1.11.1"))
     assert worst(check_host(beside, profile_on(LINUX), KNOWLEDGE))["ninja"] == "ok"
 
 
 @pytest.mark.parametrize(("cuda", "what"), [(False, "a compiler"), (True, "a kernel of flash")])
-def test_the_memory_that_a_build_must_have_is_what_the_facts_say(cuda: bool, what: str) -> None:
+def test_memory_check_uses_known_memory_requirement(cuda: bool, what: str) -> None:
     asked = SOURCE if cuda else SOURCE | CPU
     most = estimate_cost(KNOWLEDGE, "source", int(cuda), 0).memory_mib
 
-    def told(mib: int) -> str:
+    def describe_memory(mib: int) -> str:
         s = replace(LINUX, memory=Memory(64 * 1024, mib, 8 * 1024, 0, 1))
         found = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"memory"}))
         return found[0].seen
 
-    assert f"{what}" in told(most - 1)
-    assert f"takes up to {format_size(most)}" in told(most - 1)
-    assert "takes up to" not in told(most)
+    assert f"{what}" in describe_memory(most - 1)
+    assert f"takes up to {format_size(most)}" in describe_memory(most - 1)
+    assert "takes up to" not in describe_memory(most)
 
 
-def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> None:
+def test_unopened_profile_needs_disk_space_of_prebuilt_torch() -> None:
     room = estimate_cost(KNOWLEDGE, "prebuilt", 1, 0).disk_usage
     assert room
     least, _ = room.sum_places(ALL_PLACES)
@@ -210,16 +215,16 @@ def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> Non
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: HostFacts) -> None:
+def test_compiler_is_not_required_when_nothing_is_compiled(s: HostFacts) -> None:
     bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
     for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
         found = check_host(bare, profile, KNOWLEDGE)
-        told = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
-        assert {one.level for one in told} == {level}
-        assert all(("not needed" in one.seen) is (level == "ok") for one in told)
+        results = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
+        assert {one.level for one in results} == {level}
+        assert all(("not needed" in one.seen) is (level == "ok") for one in results)
 
 
-def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -> None:
+def test_compiler_limits_do_not_apply_when_nothing_is_compiled() -> None:
     s = replace(LINUX, glibc="2.42", nvcc=None)
     combination = build_combination(s, profile_on(s, extensions=[]))
     assert (combination.gcc, combination.glibc, combination.extensions) == (None, None, False)
@@ -233,9 +238,9 @@ def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -
         ("13.0", 'no known torch and CUDA support all of "12.0", "13.0"'),
     ],
 )
-def test_a_gpu_is_named_for_target_gpus_only_where_that_plans(capability: str, todo: str) -> None:
+def test_gpu_is_suggested_for_target_gpus_only_if_supported(capability: str, todo: str) -> None:
     other = replace(RTX_5090, name="another", capability=capability)
     s = replace(LINUX, nvidia=NvidiaDriver("595.1", "13.2", (RTX_5090, other)))
     profile = profile_on(s, target={"gpus": ["12.0"]})
-    (told,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
-    assert told.startswith(todo)
+    (hint,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
+    assert hint.startswith(todo)

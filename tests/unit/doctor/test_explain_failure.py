@@ -1,6 +1,4 @@
-"""What a person is told where a stage fails: the first real error, the cause, the remedy for this
-host and profile, and where the whole log is.
-"""
+"""The explanation of a failed stage: first real error, cause, suggested fix and log."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ def stage_of(profile: Profile, name: str) -> Stage:
 
 
 def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
-    """What a command that prints this and ends so raises."""
+    """Return the error of a command that prints these lines and exits with this code."""
     text = "\n".join(said)
     argv = (sys.executable, "-c", f"print({text!r}); raise SystemExit({code})")
     with pytest.raises(CommandFailedError) as caught:
@@ -71,7 +69,7 @@ def explained(profile: Profile, error: TorchyardError, name: str = "compile") ->
     return str(error)
 
 
-def test_error_cause_remedy_and_log_are_said_in_this_order(
+def test_explanation_lists_error_cause_fix_and_log_in_order(
     tmp_path: Path, profile: Profile
 ) -> None:
     log = tmp_path / "compile.log"
@@ -88,7 +86,7 @@ def test_error_cause_remedy_and_log_are_said_in_this_order(
     assert error.diagnosis["first_error"]["log_line"] == 6
 
 
-def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: Profile) -> None:
+def test_run_facts_are_stored_beside_log(tmp_path: Path, profile: Profile) -> None:
     log = tmp_path / "compile.log"
     deps = Path(stage_of(profile, "compile").job.deps)
     write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
@@ -110,7 +108,7 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
         ("existing", ["deps", "env", "wheel", "extensions:rast", "validate"]),
     ],
 )
-def test_every_stage_kind_gets_the_cause_of_its_failed_command(
+def test_every_stage_kind_explains_its_failed_command(
     yard: Path, tmp_path: Path, strategy: str, stages: list[str]
 ) -> None:
     into = "" if strategy == "existing" else f"install: {{into: {tmp_path}/python}}\n"
@@ -131,8 +129,8 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
         with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
-            told = explain_failure_io.explain_error(stage, error, subject.opened, seen)
-        assert told is not None
+            explanation = explain_failure_io.explain_error(stage, error, subject.opened, seen)
+        assert explanation is not None
         assert error.cause.endswith("(disk-full)"), stage.name
         facts = memory_monitor_io.read_facts(log)
         assert facts is not None
@@ -142,7 +140,7 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
             assert not facts.compiler
 
 
-def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
+def test_handwritten_hint_is_kept(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.s: fatal error: No space left on device")
     error.hint = "the disk is full (disk-full): free some room"
     said = explained(profile, error)
@@ -151,15 +149,13 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
 
 
 class Roomy(memory_monitor_io.ObservedMemory):
-    """One that saw memory enough."""
+    """Observed memory facts that report enough free memory."""
 
     def collect_facts(self, log: Path) -> RunFacts:
         return RunFacts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
 
 
-def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
-    tmp_path: Path, profile: Profile
-) -> None:
+def test_facts_override_handwritten_hint(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
     error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
     explain_failure_io.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
@@ -168,7 +164,7 @@ def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
     assert error.hint.startswith("run the same command again")
 
 
-def test_an_error_that_came_of_a_command_is_told_by_its_log(
+def test_error_caused_by_command_is_explained_from_its_log(
     tmp_path: Path, profile: Profile
 ) -> None:
     log = tmp_path / "source.log"
@@ -181,7 +177,7 @@ def test_an_error_that_came_of_a_command_is_told_by_its_log(
     assert lines[2] == "  → check the network"
 
 
-def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile: Profile) -> None:
+def test_unknown_cause_is_reported_with_log_location(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.cpp:7:3: error: expected ';' before '}' token")
     lines = explained(profile, error).splitlines()
     log = tmp_path / "a.log"
@@ -193,7 +189,7 @@ def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile:
 
 
 @pytest.mark.parametrize("gutter", [("  408 |", "      |"), ("", "")])
-def test_what_the_compiler_showed_of_the_source_is_shown(
+def test_source_excerpt_from_compiler_is_shown(
     tmp_path: Path, profile: Profile, gutter: tuple[str, str]
 ) -> None:
     code = ["       { return __x < __y; }", "                ~~~~^~~~~"]
@@ -214,22 +210,22 @@ def test_what_the_compiler_showed_of_the_source_is_shown(
     assert lines[4] == "  cause: unknown"
 
 
-def test_our_commands_in_a_remedy_are_for_this_profile(
+def test_commands_in_suggestion_name_profile(
     tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = 'k.cu(9): error: identifier "uint32_t" is undefined'
-    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    explanation = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
     assert (
         "then run doit build profile=mine; build.auto_fix: true in config/profiles/mine.yaml"
-        in told
+        in explanation
     )
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
-    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
-    assert "then run doit build; build.auto_fix" in told
+    explanation = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    assert "then run doit build; build.auto_fix" in explanation
 
 
 @each_row(
-    ("todo", "told"),
+    ("todo", "expected"),
     [
         ("doit doctor --accept", "doit doctor --accept profile=p"),
         (
@@ -246,8 +242,8 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
         ("doit is told; doit builds", "doit is told; doit builds"),
     ],
 )
-def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
-    assert add_profile_argument(todo, "p") == told
+def test_doit_command_in_sentence_gets_profile(todo: str, expected: str) -> None:
+    assert add_profile_argument(todo, "p") == expected
 
 
 @pytest.mark.parametrize(
@@ -258,7 +254,7 @@ def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
         CommandFailedError("git failed", code=1, location="/no/such.log:3"),
     ],
 )
-def test_what_has_no_log_stays_as_it_is(profile: Profile, error: TorchyardError) -> None:
+def test_error_without_log_is_unchanged(profile: Profile, error: TorchyardError) -> None:
     before = str(error)
     assert explained(profile, error) == before
     assert error.diagnosis is None
@@ -274,7 +270,7 @@ def test_what_has_no_log_stays_as_it_is(profile: Profile, error: TorchyardError)
     ],
     ids=["path", "git", "sdist", "patched"],
 )
-def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_built(
+def test_error_names_user_file_instead_of_build_copy(
     tmp_path: Path, profile: Profile, changes: dict[str, Any], whose: str
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -287,12 +283,12 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = explain_failure_io.explain_log(
+    explanation = explain_failure_io.explain_log(
         parse_log(log), KNOWLEDGE, None, profile, replace(stage, job=job)
     )
     file = folder / "k.cu"
-    assert told.document["first_error"]["file"] == str(file)
-    assert told.document["first_error"]["text"] == (
+    assert explanation.document["first_error"]["file"] == str(file)
+    assert explanation.document["first_error"]["text"] == (
         f"{file}(9): error: {job.tree / 'gen.cu'} has no ';'"
     )
 
@@ -322,7 +318,7 @@ PATCH_IT = "remove it with a patch: set patches: [FILE.patch] of extension rast 
         ("setup.py", "version = '3.7'\n", None),
     ],
 )
-def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
+def test_untargeted_arch_is_located_in_extension_source(
     tmp_path: Path, profile: Profile, file: str, text: str, place: str | None
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -332,10 +328,10 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / "python").mkdir(parents=True)
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
-    told = explain_failure_io.explain_error(
+    explanation = explain_failure_io.explain_error(
         replace(stage, job=job), error, profile, memory_monitor_io.ObservedMemory()
     )
-    assert told is not None
+    assert explanation is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
     if place:
         assert error.hint.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
@@ -343,7 +339,7 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         assert error.hint.startswith(f"{NO_37}, but the source of rast in {home} names it: ")
 
 
-def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
+def test_arch_from_targets_or_settings_is_not_searched_in_source(
     tmp_path: Path, profile: Profile
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
@@ -374,14 +370,14 @@ def failure(slug: str) -> Any:
     return next(one for one in KNOWLEDGE.failures if one.slug == slug and one.here)
 
 
-def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
+def test_suggestion_names_job_count_of_failed_run(profile: Profile) -> None:
     said = fill_remedy(failure("oom-killed"), known(profile, "compile", jobs=2))
     assert said.startswith(
         "set build.jobs: 1 in config/profiles/mine.yaml: 2 jobs ran at once with "
     )
 
 
-def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
+def test_suggestion_names_newest_installed_compiler_nvcc_accepts(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
 ) -> None:
     on_system("ubuntu-26.04", "ubuntu", "debian")
@@ -396,13 +392,13 @@ def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
     assert f"supports GCC up to {gcc}." in said
 
 
-def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
+def test_suggestion_names_crashed_compiler(profile: Profile) -> None:
     said = fill_remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
     assert "set build.env.CC and build.env.CXX in config/profiles/mine.yaml to another" in said
     assert said.endswith("compiler than /a/g++ 12.2")
 
 
-def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system: OnSystem) -> None:
+def test_suggestion_names_packages_of_this_system(profile: Profile, on_system: OnSystem) -> None:
     headers = failure("python-h-missing")
     on_system("ubuntu-24.04", "ubuntu", "debian")
     said = fill_remedy(headers, known(profile, "compile"))
@@ -414,7 +410,7 @@ def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system
     assert fill_remedy(headers, known(profile, "compile")) == headers.remedy
 
 
-def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
+def test_suggestion_names_extension_gpu_and_tree(profile: Profile) -> None:
     words_here = known(profile, "extensions:rast")
     assert "for rast under extensions" in fill_remedy(failure("rasterizer-cstdint"), words_here)
     assert 'target.gpus: ["12.0"]' in fill_remedy(failure("no-kernel-image"), words_here)
@@ -427,10 +423,8 @@ def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
     assert said.startswith(f"run git -C {tree} submodule update")
 
 
-def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> None:
-    """config/local.yaml goes before the profile; a list of extensions in another file would take
-    the place of the one that there is.
-    """
+def test_suggestion_names_file_that_sets_the_key(profile: Profile) -> None:
+    """config/local.yaml overrides the profile. A list there would replace the extensions."""
     origin = {"target.gpus": "config/local.yaml:3", "extensions": "config/profiles/mine.yaml:2"}
     there = replace(profile, loaded=replace(profile.loaded, origin=origin))
     assert "in config/local.yaml" in fill_remedy(
@@ -444,8 +438,8 @@ def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> 
     assert "in config/profiles/mine.yaml: 2 jobs" in said
 
 
-def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
-    """It does nothing there (test_healing.py)."""
+def test_auto_fix_is_not_suggested_for_user_tree(yard: Path) -> None:
+    """Auto-fix never changes a user's tree (test_auto_fix.py)."""
     mine = yard / "mine"
     mine.mkdir()
     (mine / "setup.py").touch()
@@ -457,9 +451,17 @@ def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
     assert said == f"run git -C {mine} submodule update --init --recursive, then run doit build"
 
 
-def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
+def test_every_placeholder_in_suggestions_can_be_filled(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
-    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler", "own_tree"}  # if there
+    full |= {
+        "home",
+        "cc",
+        "cxx",
+        "toolkit_for_archs",
+        "free",
+        "compiler",
+        "own_tree",
+    }  # known only on some hosts
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:
@@ -467,14 +469,14 @@ def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) ->
 
 
 @each_row("one", KNOWLEDGE.failures, ids=lambda one: str(one.slug))
-def test_the_remedy_for_any_other_log_names_no_command_of_torchyard(one: Any) -> None:
+def test_generic_fix_contains_no_torchyard_command(one: Any) -> None:
     remedy = remove_own_commands(one.remedy)
     assert remedy
     assert "doit" not in remedy
     assert "this machine" not in one.remedy + one.cause
 
 
-def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
+def test_suggestion_names_installed_toolkit(profile: Profile) -> None:
     asked = replace(profile.choice.toolkit, version="13.0")
     there = replace(profile, choice=replace(profile.choice, toolkit=asked))
     said = fill_remedy(failure("cuda-home-unset"), known(there, "compile"))
@@ -485,6 +487,6 @@ def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
     assert said.startswith('set toolkit.version: "12.8" in config/profiles/mine.yaml')
 
 
-def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
+def test_stage_without_compilers_has_no_job_count(profile: Profile) -> None:
     bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
     assert explain_failure_io._read_job_count(bare) is None

@@ -1,4 +1,4 @@
-"""Folders of extensions that were cloned without their submodules: found, and told early."""
+"""Extensions that were cloned without their submodules are found before a build."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GLM = '[submodule "third_party/glm"]\n\tpath = third_party/glm\n\turl = https://
 WANTED: frozenset[CheckId] = frozenset({"submodules"})
 
 
-def seen(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
+def find_missing(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
     own = (("toy", folder, folder / within),)
     found = read_host_facts(
         ProbeRequest(folder, LINUX_HOST, (), build=folder, own=own), WANTED
@@ -34,7 +34,7 @@ def seen(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
 
 
 def clone(folder: Path, gitmodules: str = GLM) -> Path:
-    """As `git clone` leaves it: a folder for each submodule, and nothing in it."""
+    """Create a checkout as `git clone` leaves it, with an empty folder for each submodule."""
     folder = folder.resolve()
     write_atomic(folder / ".gitmodules", gitmodules)
     write_atomic(folder / ".git" / "HEAD", "ref: refs/heads/main\n")
@@ -43,23 +43,23 @@ def clone(folder: Path, gitmodules: str = GLM) -> Path:
     return folder
 
 
-def test_an_empty_submodule_of_a_clone_is_found_and_so_is_one_that_is_not_there(
+def test_empty_and_missing_submodules_are_found(
     tmp_path: Path,
 ) -> None:
     tree = clone(tmp_path)
     glm = tree / "third_party" / "glm"
-    (found,) = seen(tree)
+    (found,) = find_missing(tree)
     assert found == MissingSubmodules("toy", tree, tree, (glm,), cloned=True)
     glm.rmdir()
-    assert seen(tree) == (found,)
+    assert find_missing(tree) == (found,)
 
 
-def test_a_submodule_that_was_fetched_and_a_folder_without_any_are_silent(tmp_path: Path) -> None:
+def test_fetched_submodule_and_plain_folder_are_not_reported(tmp_path: Path) -> None:
     tree = clone(tmp_path / "toy")
     write_atomic(tree / "third_party" / "glm" / "glm.hpp", "")
-    assert seen(tree) == ()
+    assert find_missing(tree) == ()
     (tmp_path / "plain").mkdir()
-    assert seen(tmp_path / "plain") == seen(tmp_path / "away") == ()
+    assert find_missing(tmp_path / "plain") == find_missing(tmp_path / "away") == ()
 
 
 @pytest.mark.parametrize(
@@ -72,82 +72,82 @@ def test_a_submodule_that_was_fetched_and_a_folder_without_any_are_silent(tmp_pa
         ("url = https://git.example/path = x", []),
     ],
 )
-def test_gitmodules_is_read_as_git_reads_it(tmp_path: Path, section: str, found: list[str]) -> None:
+def test_gitmodules_is_parsed_like_git_does(tmp_path: Path, section: str, found: list[str]) -> None:
     tree = clone(tmp_path, f'[core]\n\tbare = false\n[submodule "x"]\n\t{section}\n')
-    folders = [folder for one in seen(tree) for folder in one.folders]
+    folders = [folder for one in find_missing(tree) for folder in one.folders]
     assert folders == [tree / path for path in found]
 
 
-def test_of_the_work_tree_around_it_only_what_concerns_the_extension_counts(tmp_path: Path) -> None:
-    """gaussian-splatting without --recursive: the extensions are submodules themselves, and the
-    viewers are no part of them.
+def test_outer_work_tree_reports_only_submodules_of_extension(tmp_path: Path) -> None:
+    """Like gaussian-splatting cloned without --recursive: the extensions are submodules themselves,
+    and the viewers are not part of them.
     """
     paths = ("submodules/rast", "submodules/simple-knn", "SIBR_viewers")
     project = clone(tmp_path, "".join(f'[submodule "{p}"]\n\tpath = {p}\n' for p in paths))
     rast = project / "submodules" / "rast"
     rast.mkdir(parents=True)
-    assert seen(rast) == (MissingSubmodules("toy", rast, project, (rast,), cloned=True),)
+    assert find_missing(rast) == (MissingSubmodules("toy", rast, project, (rast,), cloned=True),)
     clone(rast)
     glm = rast / "third_party" / "glm"
-    assert seen(rast) == (MissingSubmodules("toy", rast, rast, (glm,), cloned=True),)
-    inner, outer = seen(project, "submodules/rast")
+    assert find_missing(rast) == (MissingSubmodules("toy", rast, rast, (glm,), cloned=True),)
+    inner, outer = find_missing(project, "submodules/rast")
     assert (inner.tree, inner.folders) == (rast, (glm,))
     assert (outer.tree, len(outer.folders)) == (project, 2)
 
 
-def test_a_project_that_names_the_submodule_of_a_folder_in_it_is_found(tmp_path: Path) -> None:
+def test_submodule_declared_by_outer_project_is_found(tmp_path: Path) -> None:
     project = clone(tmp_path, '[submodule "glm"]\n\tpath = rast/third_party/glm\n')
     rast = project / "rast"
     (rast / "third_party").mkdir(parents=True)
-    (found,) = seen(rast)
+    (found,) = find_missing(rast)
     assert (found.tree, found.folders) == (project, (rast / "third_party" / "glm",))
 
 
-def test_in_a_folder_that_is_no_clone_git_is_not_the_remedy(tmp_path: Path) -> None:
+def test_unpacked_archive_suggests_recursive_clone(tmp_path: Path) -> None:
     write_atomic(tmp_path / "zip" / ".gitmodules", GLM)
-    (found,) = seen(tmp_path / "zip")
+    (found,) = find_missing(tmp_path / "zip")
     assert not found.cloned
-    assert "git clone --recursive" in told(found).todo
+    assert "git clone --recursive" in check_submodules(found).todo
 
 
 HERE = PurePosixPath("/proj/rast")
 EMPTY = MissingSubmodules(RAST, HERE, HERE, (HERE / "third_party/glm",), cloned=True)
 
 
-def told(one: MissingSubmodules, **more: Any) -> CheckResult:
+def check_submodules(one: MissingSubmodules, **more: Any) -> CheckResult:
     s = replace(LINUX, unfetched=(one,))
     extension = {"name": one.extension, "path": str(one.source), "imports": ["x"], **more}
     (found,) = check_host(s, profile_on(s, extensions=[extension]), KNOWLEDGE, WANTED)
     return found
 
 
-def test_one_that_is_known_to_be_needed_is_a_problem_with_the_command_that_mends_it() -> None:
-    found = told(EMPTY)
+def test_required_submodule_is_problem_with_update_command() -> None:
+    found = check_submodules(EMPTY)
     assert (found.level, found.subject) == ("problem", RAST)
     assert "/proj/rast/third_party/glm is missing or empty" in found.seen
     assert found.todo == "  git -C /proj/rast submodule update --init --recursive"
-    assert told(EMPTY, optional=True).level == "warning"
+    assert check_submodules(EMPTY, optional=True).level == "warning"
 
 
-def test_one_that_may_be_empty_on_purpose_is_a_warning() -> None:
-    assert told(replace(EMPTY, extension="toy")).level == "warning"
+def test_possibly_unused_submodule_is_warning() -> None:
+    assert check_submodules(replace(EMPTY, extension="toy")).level == "warning"
     other = replace(EMPTY, folders=(HERE / "third_party/docs",))
-    assert told(other).level == "warning"
+    assert check_submodules(other).level == "warning"
     many = replace(other, folders=tuple(HERE / f"third_party/{n}" for n in range(5)))
-    assert "third_party/2 and 2 more are missing or empty" in told(many).seen
+    assert "third_party/2 and 2 more are missing or empty" in check_submodules(many).seen
 
 
-def test_an_extension_that_is_itself_an_empty_submodule_is_a_problem() -> None:
+def test_extension_that_is_empty_submodule_is_problem() -> None:
     one = MissingSubmodules("toy", HERE, HERE.parent, (HERE,), cloned=True)
-    assert told(one).level == "problem"
+    assert check_submodules(one).level == "problem"
 
 
-def test_a_command_holds_a_folder_with_a_blank_together() -> None:
+def test_folder_with_space_is_quoted_in_command() -> None:
     one = replace(EMPTY, tree=PurePosixPath("/my proj"))
-    assert told(one).todo == '  git -C "/my proj" submodule update --init --recursive'
+    assert check_submodules(one).todo == '  git -C "/my proj" submodule update --init --recursive'
 
 
-def test_folders_of_a_person_alone_are_looked_at_and_what_is_built_in_them() -> None:
+def test_only_user_folders_are_checked_for_submodules() -> None:
     clone = {"name": "c", "git": "https://git.example/c.git", "ref": "v1", "imports": ["c"]}
     own = {"name": "o", "path": "/src/o", "subdirectory": "python", "imports": ["o"]}
     asked = build_probe_request(LINUX.root, LINUX_HOST, profile_on(LINUX, extensions=[clone, own]))
@@ -155,7 +155,7 @@ def test_folders_of_a_person_alone_are_looked_at_and_what_is_built_in_them() -> 
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_a_build_is_told_before_its_first_stage(
+def test_missing_submodules_are_reported_before_first_stage(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, ignored: bool
 ) -> None:
     ignore = "doctor: {ignore: [submodules, python]}\n" if ignored else ""

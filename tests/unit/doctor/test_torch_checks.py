@@ -1,4 +1,4 @@
-"""What torch's cpp_extension says of compilers, read out of its text and judged before a build."""
+"""Compiler checks of torch's cpp_extension are parsed from its source and run before a build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.checkout import KNOWLEDGE
 from tests.support.situations import ASKED_2_11, CUDA_12_8
 from tests.support.surroundings import CL, EXTENSION, LINUX, LINUX_HOST, SAYS, WINDOWS, profile_on
 
-# Out of torch/utils/cpp_extension.py of three releases, each shortened
+# Shortened torch/utils/cpp_extension.py of three releases
 TORCH_2_6 = """
 MINIMUM_GCC_VERSION = (5, 0, 0)
 MINIMUM_MSVC_VERSION = (19, 0, 24215)
@@ -71,7 +71,7 @@ cflags = common_cflags + ['-fPIC', '-std=c++20'] + extra_cflags
 """
 
 
-def test_the_tables_of_releases_are_read() -> None:
+def test_compiler_tables_of_torch_releases_are_parsed() -> None:
     old, strict, new = map(parse_cpp_extension, (TORCH_2_6, TORCH_2_11, TORCH_2_15))
     assert old.gcc == {
         "11.0": VersionBounds("5.0.0", "10.0"),
@@ -95,7 +95,7 @@ def test_the_tables_of_releases_are_read() -> None:
         "flags = ['-std=c++17', '-std=c++20']",
     ],
 )
-def test_what_cannot_be_seen_is_left_out(text: str) -> None:
+def test_unrecognized_code_is_ignored(text: str) -> None:
     assert parse_cpp_extension(text) == CppExtension()
 
 
@@ -109,22 +109,22 @@ def test_what_cannot_be_seen_is_left_out(text: str) -> None:
         ("2.6.10+cu130", False),  # two digits are enough for that pattern
     ],
 )
-def test_a_torch_is_checked_by_what_it_calls_itself(version: str, checked: bool) -> None:
+def test_own_torch_version_decides_if_compilers_are_checked(version: str, checked: bool) -> None:
     assert parse_cpp_extension(TORCH_2_15).should_check_compilers(version) is checked
 
 
-def test_a_version_is_compared_as_torch_does_it() -> None:
+def test_version_bounds_compare_like_torch() -> None:
     bounds = VersionBounds("6.0.0", "14.0")
     versions = ("5.9.9", "6.0.0", "13.3.0", "14.0.0", "14.2.0")
     assert [v for v in versions if bounds.is_accepted(v)] == ["6.0.0", "13.3.0"]
 
 
-def test_the_switch_is_off_by_the_words_that_torch_knows() -> None:
+def test_check_is_disabled_by_values_torch_accepts() -> None:
     words = ("1", "ON", "0", "true", "")
     assert [word for word in words if is_check_disabled({SKIP_CHECK_VARIABLE: word})] == ["1", "ON"]
 
 
-def told(s: HostFacts, **asked: Any) -> CheckResult:
+def check_torch(s: HostFacts, **asked: Any) -> CheckResult:
     (found,) = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"torch-checks"}))
     return found
 
@@ -132,8 +132,8 @@ def told(s: HostFacts, **asked: Any) -> CheckResult:
 REFUSING = replace(LINUX, **CUDA_12_8)
 
 
-def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
-    found = told(REFUSING, **ASKED_2_11)
+def test_refused_compiler_is_reported_with_both_fixes() -> None:
+    found = check_torch(REFUSING, **ASKED_2_11)
     assert found.level == "problem"
     assert found.seen == (
         "torch 2.11.0+cu128 accepts GCC >=6.0, <14.0 with CUDA 12.8, and refuses "
@@ -146,68 +146,72 @@ def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
         "  build.env: {CC: gcc-13, CXX: g++-13}",
     ]
     fits = replace(REFUSING, cxx=Tool("/usr/bin/g++-13", "13.3.0"))
-    assert told(fits, **ASKED_2_11).level == "ok"
+    assert check_torch(fits, **ASKED_2_11).level == "ok"
     ancient = replace(REFUSING, cxx=Tool("/usr/bin/g++-5", "5.5.0"))
-    assert told(ancient, **ASKED_2_11).todo == "install g++ 6.0 or later"
+    assert check_torch(ancient, **ASKED_2_11).todo == "install g++ 6.0 or later"
 
 
 @pytest.mark.parametrize("env", [{SKIP_CHECK_VARIABLE: "1"}, {"CXX": "g++-13"}])
-def test_an_extension_that_is_not_checked_is_no_problem(env: dict[str, str]) -> None:
+def test_extension_with_disabled_check_is_no_problem(env: dict[str, str]) -> None:
     other = {**EXTENSION, "name": "other", "env": env}
-    assert told(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
-    both = told(REFUSING, **ASKED_2_11, extensions=[other, EXTENSION])
+    assert check_torch(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
+    both = check_torch(REFUSING, **ASKED_2_11, extensions=[other, EXTENSION])
     assert (both.level, both.seen.endswith("for toy")) == ("problem", True)
 
 
-def test_a_clang_by_its_path_is_held_to_the_bounds_of_gcc() -> None:
+def test_clang_given_by_path_is_checked_against_gcc_bounds() -> None:
     clang = replace(REFUSING, cxx=Tool("/usr/bin/clang++-18", "18.1.3"))
-    found = told(clang, **ASKED_2_11)
+    found = check_torch(clang, **ASKED_2_11)
     assert (found.level, "accepts GCC >=6.0, <14.0" in found.seen) == ("problem", True)
     assert "apt install" not in found.todo
     assert SAYS.select_bounds("clang++-18") == ("clang", SAYS.clang)
 
 
-def test_nvcc_of_another_major_is_refused_whatever_is_turned_off() -> None:
+def test_nvcc_of_other_major_version_is_always_refused() -> None:
     off = {**EXTENSION, "env": {SKIP_CHECK_VARIABLE: "1"}}
-    found = told(replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off])
+    found = check_torch(
+        replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off]
+    )
     assert found.level == "problem"
     assert found.seen == "torch 2.15.0+cu132 was built with CUDA 13.2 and refuses nvcc 12.9.86"
     assert found.todo == 'set toolkit.version: "13.2"'
     minor = replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.0.88"))
-    assert told(minor).level == "ok"
+    assert check_torch(minor).level == "ok"
 
 
-def test_a_compiler_that_torch_only_warns_of_is_a_warning() -> None:
+def test_compiler_that_torch_only_warns_about_is_warning() -> None:
     old = replace(LINUX, cxx=Tool("/usr/bin/g++", "4.9.2"))
-    found = told(old)
+    found = check_torch(old)
     assert (found.level, "needs 5.0.0 or later" in found.seen) == ("warning", True)
     msvc = replace(WINDOWS, cxx=Tool(CL.path, "14.16.27023"))
-    assert (told(msvc).level, told(WINDOWS).level) == ("warning", "ok")
-    assert "cl.exe 19.16" in told(msvc).seen
+    assert (check_torch(msvc).level, check_torch(WINDOWS).level) == ("warning", "ok")
+    assert "cl.exe 19.16" in check_torch(msvc).seen
 
 
-def test_a_torch_of_another_plan_is_not_judged() -> None:
+def test_torch_of_another_plan_is_not_checked() -> None:
     for other in (
         BuildTorch("2.14.1+cu132", "13.2", SAYS),
         BuildTorch("2.15.0+cu126", "12.6", SAYS),
     ):
-        found = told(replace(LINUX, torch=other))
+        found = check_torch(replace(LINUX, torch=other))
         assert (found.level, found.seen) == (*("not checked", "torch 2.15.0 is not installed yet"),)
 
 
-def test_where_no_cuda_extension_is_built_nothing_is_asked() -> None:
-    assert told(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
-    assert told(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith("not needed")
+def test_check_is_skipped_without_cuda_extensions() -> None:
+    assert check_torch(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
+    assert check_torch(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith(
+        "not needed"
+    )
 
 
-def test_an_extension_without_cuda_sources_is_no_problem() -> None:
+def test_extension_without_cuda_sources_is_no_problem() -> None:
     cpp = replace(REFUSING, without_cuda=frozenset({"toy"}))
-    assert told(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
+    assert check_torch(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
     other = {**EXTENSION, "name": "other"}
-    assert told(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
+    assert check_torch(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
 
 
-def test_sources_that_are_here_already_are_looked_at(tmp_path: Path) -> None:
+def test_local_sources_are_searched_for_cuda_files(tmp_path: Path) -> None:
     for name in ("toy/csrc/toy.cpp", "rast/csrc/rast.cu", "rast/rast.cpp"):
         write_atomic(tmp_path / name, "")
     sources = tuple((name, tmp_path / name) for name in ("toy", "rast", "not-fetched-yet"))
@@ -215,12 +219,12 @@ def test_sources_that_are_here_already_are_looked_at(tmp_path: Path) -> None:
     assert read_host_facts(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
 
 
-def test_a_companion_that_comes_as_a_wheel_is_not_compiled() -> None:
+def test_companion_wheel_is_not_compiled() -> None:
     companion: dict[str, Any] = {**ASKED_2_11, "companions": ["torchvision"], "extensions": []}
     stages = profile_on(REFUSING, **companion).plan.stages
     (job,) = [stage.job for stage in stages if stage.kind == "extensions"]
     assert job.kind == "wheel"
-    assert told(REFUSING, **companion).seen.startswith("not needed")
+    assert check_torch(REFUSING, **companion).seen.startswith("not needed")
 
 
 def install(site: Path, text: str | None) -> Path:
@@ -233,7 +237,7 @@ def install(site: Path, text: str | None) -> Path:
 
 
 @pytest.mark.parametrize("site", ["lib/python3.12/site-packages", "Lib/site-packages"])
-def test_the_torch_of_the_environment_is_read_and_not_run(tmp_path: Path, site: str) -> None:
+def test_torch_in_environment_is_read_without_running_it(tmp_path: Path, site: str) -> None:
     venv = tmp_path / "venv"
     install(venv / site, f"{TORCH_2_15}\nraise SystemExit('never run')\n")
     asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=venv)
@@ -241,7 +245,7 @@ def test_the_torch_of_the_environment_is_read_and_not_run(tmp_path: Path, site: 
     assert found.torch == BuildTorch("2.15.0+cu132", "13.2", parse_cpp_extension(TORCH_2_15))
 
 
-def test_an_existing_torch_is_read_where_it_is(tmp_path: Path) -> None:
+def test_existing_torch_is_read_in_place(tmp_path: Path) -> None:
     asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv")
     assert read_host_facts(asked, frozenset({"torch-checks"})).torch == BuildTorch()
     there = replace(asked, torch=install(tmp_path / "conda", None))
@@ -252,7 +256,7 @@ def test_an_existing_torch_is_read_where_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_with_an_existing_torch_its_own_place_is_asked() -> None:
+def test_existing_torch_is_probed_in_its_own_folder() -> None:
     torch = InstalledTorch("2.15.0+cu132", "13.2", "/conda/lib/python3.12/site-packages/torch")
     host = replace(LINUX_HOST, python=Interpreter("/conda/bin/python", "3.12.4", torch))
     s = replace(LINUX, host=host)

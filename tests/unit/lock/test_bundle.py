@@ -1,4 +1,4 @@
-"""Bundles: whole or not there, verified where they are used, and nothing beside them is asked."""
+"""Bundles are complete or absent, are verified before use, and replace every other source."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _as_it_was() -> Iterator[None]:
     os.environ.update(before)
 
 
-def made(dest: Path) -> Bundle:
+def create_bundle(dest: Path) -> Bundle:
     folder = bundle_archive_io.prepare_bundle_folder(dest)
     (folder / WHEELS_FOLDER).mkdir(exist_ok=True)
     (folder / WHEELS_FOLDER / "a-1-py3-none-any.whl").write_text("a", encoding="utf-8")
@@ -63,15 +63,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / str(request.param)
 
 
-def test_what_is_made_is_read_back_and_leaves_nothing_beside_it(place: Path) -> None:
-    for _ in range(2):  # the second takes the place of the first
-        bundle = made(place)
+def test_bundle_round_trips_and_leaves_no_temporary_files(place: Path) -> None:
+    for _ in range(2):  # the second bundle replaces the first
+        bundle = create_bundle(place)
         assert list(place.parent.iterdir()) == [place]
     assert bundle_archive_io.read_bundle(place) == bundle
     assert list(bundle.files) == [f"{WHEELS_FOLDER}/a-1-py3-none-any.whl"]
 
 
-def test_what_is_not_ours_stays(place: Path) -> None:
+def test_unmanaged_path_is_not_replaced(place: Path) -> None:
     if place.suffix:
         place.write_text("mine", encoding="utf-8")
     else:
@@ -82,7 +82,7 @@ def test_what_is_not_ours_stays(place: Path) -> None:
     assert list(place.parent.iterdir()) == [place]
 
 
-def test_a_folder_of_ours_that_is_no_bundle_stays_such_as_a_published_index(
+def test_managed_folder_that_is_no_bundle_is_not_replaced(
     tmp_path: Path,
 ) -> None:
     index = files.create_owned_folder(tmp_path / "index")
@@ -92,29 +92,27 @@ def test_a_folder_of_ours_that_is_no_bundle_stays_such_as_a_published_index(
     assert (index / "simple").is_dir()
 
 
-def test_an_attempt_that_was_cut_off_is_gone_on_with_and_is_no_bundle(place: Path) -> None:
+def test_interrupted_bundle_is_resumed_and_not_usable(place: Path) -> None:
     first = bundle_archive_io.prepare_bundle_folder(place)
     (first / "arrived").touch()
     again = bundle_archive_io.prepare_bundle_folder(place)
     assert again == first
     assert (again / "arrived").exists()
     assert not place.exists()
-    with pytest.raises(SettingsError, match="there is no bundle in") as told:
+    with pytest.raises(SettingsError, match="there is no bundle in") as error:
         bundle_archive_io.read_bundle(first)
-    assert told.value.hint.startswith("set offline to a tar")
+    assert error.value.hint.startswith("set offline to a tar")
 
 
-def test_of_a_path_that_leads_nowhere_the_path_is_doubted_first(place: Path) -> None:
-    with pytest.raises(SettingsError) as told:
+def test_missing_bundle_path_is_reported_first(place: Path) -> None:
+    with pytest.raises(SettingsError) as error:
         bundle_archive_io.read_bundle(place)
-    assert told.value.message == f"{place} does not exist"
-    assert told.value.hint.startswith("correct the path; or create it on a machine with a network")
+    assert error.value.message == f"{place} does not exist"
+    assert error.value.hint.startswith("correct the path; or create it on a machine with a network")
 
 
-def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
-    place: Path, tmp_path: Path
-) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+def test_bundle_with_modified_file_is_refused(place: Path, tmp_path: Path) -> None:
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     bundle_archive_io.activate_bundle(place, bundle, build)
     wheel = (
         bundle_archive_io.resolve_bundle_folder(place, build)
@@ -132,7 +130,9 @@ def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
 with_case = pytest.mark.skipif(
     sys.platform == "win32", reason="not run: a and A are one name on Windows"
 )
-ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in each Python after it
+ADDED = (
+    "wheels/filelock-99.0-py3-none-any.whl"  # a .pth file would run in every later Python process
+)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in e
         "git/a/hooks/x",
     ],
 )
-def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+def test_file_missing_from_manifest_is_refused(name: str, place: Path, tmp_path: Path) -> None:
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     added = tmp_path / "added"
     smallwheels.wheel(tmp_path, "added", "1.0", {"added.pth": "import this\n"}).rename(added)
     if place.is_dir():
@@ -160,15 +160,15 @@ def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_p
     if place.is_dir():
         (place / name).unlink()
     else:
-        made(place)
+        create_bundle(place)
     bundle_archive_io.activate_bundle(place, bundle, build)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: not everyone may make links")
 @pytest.mark.parametrize("name", [ADDED, "wheels/a-1-py3-none-any.whl", "wheels/folder"])
-def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
-    """Also in the place of a listed file, and to the same bytes: what it leads to may change."""
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+def test_link_in_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
+    """Even if it replaces a listed file with the same bytes: its target may change."""
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     (tmp_path / "same").write_text("a", encoding="utf-8")
     to = "." if name.endswith("folder") else str(tmp_path / "same")
     if place.is_dir():
@@ -183,8 +183,8 @@ def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -
         bundle_archive_io.activate_bundle(place, bundle, build)
 
 
-def test_the_installer_is_given_a_folder_of_verified_files(place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+def test_installer_gets_folder_of_verified_wheels(place: Path, tmp_path: Path) -> None:
+    bundle, build = create_bundle(place), files.create_owned_folder(tmp_path / "build")
     bundle_archive_io.activate_bundle(place, bundle, build)
     shelf = build / "offline-wheels"
     assert os.environ["UV_FIND_LINKS"] == os.environ["PIP_FIND_LINKS"] == shelf.as_uri()
@@ -193,7 +193,7 @@ def test_the_installer_is_given_a_folder_of_verified_files(place: Path, tmp_path
     assert [path.name for path in shelf.iterdir()] == ["a-1-py3-none-any.whl"]
 
 
-def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
+def test_truncated_bundle_is_detected_by_size(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "archive.tar"
@@ -203,9 +203,9 @@ def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
     bundle_archive_io.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
     assert bundle_archive_io.read_bundle(place) == bundle
-    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as told:
+    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as error:
         bundle_archive_io.require_complete_bundle(place, bundle)
-    assert told.value.hint.startswith("copy it again; or create it on a machine with a network")
+    assert error.value.hint.startswith("copy it again; or create it on a machine with a network")
     with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
         bundle_archive_io.activate_bundle(
             place, bundle, files.create_owned_folder(tmp_path / "build")
@@ -223,7 +223,7 @@ def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
         ("windows amd64", "create a bundle on a machine like this one"),
     ],
 )
-def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
+def test_bundle_for_other_host_suggests_python_if_useful(
     platform: str, todo: str, tmp_path: Path
 ) -> None:
     bundle = replace(BUNDLE, python="3.4", platform=platform)
@@ -231,9 +231,9 @@ def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
     layout = Layout(tmp_path, "mine", tmp_path / "wheels")
     asked = parse_settings({"offline": str(tmp_path), "extensions": ["simple-knn"]})
     extension = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
-    with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as told:
+    with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as error:
         load_pinned_plan(asked, layout, CHOICE, Plan((), extension, ()))
-    assert told.value.hint.startswith(todo)
+    assert error.value.hint.startswith(todo)
 
 
 @pytest.mark.parametrize(
@@ -244,14 +244,16 @@ def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
         replace(BUNDLE, archives={"https://a": "/etc/passwd"}),
     ],
 )
-def test_a_manifest_that_leads_out_or_is_newer_is_refused(wrong: Bundle, tmp_path: Path) -> None:
+def test_manifest_with_outside_path_or_newer_format_is_refused(
+    wrong: Bundle, tmp_path: Path
+) -> None:
     manifests.write_manifest(tmp_path / MANIFEST_NAME, wrong)
-    with pytest.raises(SettingsError, match="cannot read the format of the bundle") as told:
+    with pytest.raises(SettingsError, match="cannot read the format of the bundle") as error:
         bundle_archive_io.read_bundle(tmp_path)
-    assert told.value.location == "offline"
+    assert error.value.location == "offline"
 
 
-def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Path) -> None:
+def test_offline_mode_ignores_every_index(tmp_path: Path) -> None:
     os.environ |= {"PIP_INDEX_URL": "https://index.example", "UV_INDEX": "https://index.example"}
     network_access.start_offline_mode(tmp_path)
     into = PackageInstaller("python", "uv", tmp_path / "log")
@@ -265,10 +267,10 @@ def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Pat
         download.download_file("https://a.example/a.tar", tmp_path / "a.tar", None)
 
 
-def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
+def test_offline_uv_uses_no_cached_index_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had of an index stays in its cache, newer versions too; here the index answers."""
+    """uv's cache may hold newer versions from an index that it used before."""
     for version in ("1.0", "2.0"):
         smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
     network_access.start_offline_mode(tmp_path / "1.0" / "kept")
@@ -285,15 +287,15 @@ def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
 
 
 @needs_git
-def test_offline_git_reads_no_other_host(tmp_path: Path) -> None:
+def test_offline_git_contacts_no_other_host(tmp_path: Path) -> None:
     network_access.start_offline_mode(tmp_path)
-    with pytest.raises(FetchError, match="the bundle does not contain") as told:
+    with pytest.raises(FetchError, match="the bundle does not contain") as error:
         git.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
-    assert "not allowed" in str(told.value)
+    assert "not allowed" in str(error.value)
 
 
 @needs_git
-def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Path) -> None:
+def test_bundled_repositories_include_commit_and_submodules(tmp_path: Path) -> None:
     upstream = {"https://git.example/": f"{tmp_path / 'git'}/"}
     inner = repository(tmp_path / "git" / "inner")
     outer = repository(tmp_path / "git" / "outer")
@@ -321,7 +323,7 @@ def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Pat
         assert git.read_git_state(again) == git.read_git_state(tree)
 
 
-def test_a_plan_is_redirected_whatever_opens_its_urls(tmp_path: Path) -> None:
+def test_every_git_url_of_plan_is_redirected_to_bundle(tmp_path: Path) -> None:
     url = "https://me:secret@git.example/a"
     asked = parse_settings(
         {"extensions": [{"name": "a", "git": url}], "source": {"mirrors": {"https://x/": "/y/"}}}

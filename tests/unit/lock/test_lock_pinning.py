@@ -1,4 +1,4 @@
-"""What a plan takes of torchyard.lock, and what is said of the rest."""
+"""What a plan takes from torchyard.lock, and what it reports about the rest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HELD = LockSection(
 
 
 def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
-    """Without the lock, and with it."""
+    """Return the plan without the lock and with it."""
     settings = parse_settings({**ASKED, **asked})
     layout = build_layout(Path("/yard"), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
@@ -57,14 +57,14 @@ def job(plan: Plan, name: str) -> Any:
     return next(stage.job for stage in plan.stages if stage.name == name)
 
 
-def told(**more: Any) -> list[str]:
+def list_warnings(**more: Any) -> list[str]:
     _, plan = plans(**more)
     return [
         line.removeprefix("torchyard.lock: ").partition(": resolved")[0] for line in plan.warnings
     ]
 
 
-def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
+def test_lock_pins_every_part_and_changes_no_fingerprint() -> None:
     bare, plan = plans()
     assert plan.warnings == bare.warnings == ()
     assert [stage.fingerprint for stage in plan.stages] == [
@@ -78,22 +78,24 @@ def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
     assert (packed.locked_sha256, packed.locked_requires) == (DIGEST, {"c==1": (DIGEST,)})
 
 
-def test_another_torch_is_said_and_the_rest_is_taken() -> None:
+def test_different_torch_is_reported_and_rest_is_pinned() -> None:
     older = structs.replace(HELD, release="2.14.1")
-    assert told(held=older) == ["torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"]
+    assert list_warnings(held=older) == [
+        "torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"
+    ]
     _, plan = plans(held=older)
     assert job(plan, "wheel").locked_sha256 == ""
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
-def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
+def test_rebuild_with_other_local_version_is_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch-2.15.0+cu132.sm90-py3-none-any.whl")
     held = structs.replace(HELD, torch=made)
-    for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
+    for local in (None, "cu132.sm90"):  # null accepts any local version, also the locked one
         torch = {"strategy": "prebuilt", "local": local}
-        assert not told(held=held, torch=torch)
+        assert not list_warnings(held=held, torch=torch)
     torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
-    assert told(held=held, torch=torch) == [
+    assert list_warnings(held=held, torch=torch) == [
         "torch prebuilt 2.15.0+cu132.sm90 is locked, but prebuilt 2.15.0+cu132.sm120 is required"
     ]
     _, plan = plans(held=held, torch=torch)
@@ -101,49 +103,49 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
-def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
+def test_invalid_wheel_name_counts_as_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch.whl")
-    assert told(held=structs.replace(HELD, torch=made)) == [
+    assert list_warnings(held=structs.replace(HELD, torch=made)) == [
         "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
     ]
 
 
-def test_another_python_or_platform_takes_nothing() -> None:
+def test_other_python_or_platform_pins_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
-    assert told(host=host) == [f"this profile is locked for {there}, but this is {here}"]
+    assert list_warnings(host=host) == [f"this profile is locked for {there}, but this is {here}"]
     _, plan = plans(host=host)
     assert job(plan, "extensions:toy").commit == ""
 
 
-def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said() -> None:
+def test_unlocked_and_unneeded_extensions_are_reported() -> None:
     extensions = [
         {"name": "toy", "git": GIT, "ref": "v2"},
         {"name": "new", "sdist": "new==1.0"},
     ]
-    assert told(extensions=extensions) == [
+    assert list_warnings(extensions=extensions) == [
         f"{GIT} at main is locked for toy, but {GIT} at v2 is required",
         "new is not locked",
         "packed is locked, but not in the settings",
     ]
 
 
-def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
+def test_incompatible_tools_are_resolved_again_together() -> None:
     old = structs.replace(HELD, packages={**HELD.packages, "cmake==3.0": (DIGEST,)})
     del old.packages["cmake==3.31.6"]
-    (line,) = told(held=old)
+    (line,) = list_warnings(held=old)
     assert line.startswith("cmake 3.0 is locked, but cmake")
     _, plan = plans(held=old)
     assert job(plan, "deps").locked == {}
 
 
-def test_a_source_tree_is_held_at_its_commit() -> None:
+def test_source_tree_is_pinned_to_commit() -> None:
     git = "https://github.com/pytorch/pytorch.git"
     made = LockedInputs(git=git, ref="v2.15.0", commit=COMMIT)
     held = structs.replace(HELD, strategy="source", torch=made)
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)
     assert job(plan, "source").checkout_ref == COMMIT
-    assert told(held=held, **asked, source={"ref": "main"}) == [
+    assert list_warnings(held=held, **asked, source={"ref": "main"}) == [
         f"{git} at v2.15.0 is locked for PyTorch's tree, but {git} at main is required"
     ]

@@ -1,4 +1,4 @@
-"""torchyard.lock as a text: what is written is read back, and its own section alone is read."""
+"""torchyard.lock as text: a section round-trips, and only the section of the profile is read."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ SECTION = LockSection(
 )
 
 
-def test_what_is_written_is_read_back_and_the_same_again() -> None:
+def test_section_round_trips_unchanged() -> None:
     text = replace_section("", "mine", SECTION)
     assert parse_section(text, "mine") == SECTION
     assert replace_section(text, "mine", SECTION) == text
     assert f"\n    pluggy==1.0: [{DIGEST}, '{OTHER}']\n" in text.replace("        pl", "    pl")
 
 
-def test_sections_are_sorted_and_another_profile_s_stays_as_a_person_left_it() -> None:
+def test_sections_are_sorted_and_other_profiles_kept_verbatim() -> None:
     text = replace_section("", "zebra", SECTION).replace("zebra:\n", "zebra:  # ours\n")
     both = replace_section(text, "ant", SECTION)
     assert both.index("ant:") < both.index("zebra:  # ours")
     assert replace_section(both, "ant", None) == text
 
 
-def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
+def test_error_in_other_section_is_ignored() -> None:
     text = replace_section("", "mine", SECTION) + "\nother:\n  - {this is not a section\n"
     assert parse_section(text, "mine") == SECTION
     assert parse_section(text, "absent") is None
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("commit: '" + "1" * 40, "commit: 'main", "mine.extensions.toy.commit"),
         ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: unknown key"),
@@ -61,16 +61,16 @@ def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
         ("  platform", "<<<<<<< HEAD\n  platform", "does not begin a section"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_its_line(old: str, new: str, told: str) -> None:
+def test_invalid_section_is_refused_with_line_number(old: str, new: str, expected: str) -> None:
     text = replace_section("", "mine", SECTION)
     assert old in text
-    with pytest.raises(SettingsError, match=told) as found:
+    with pytest.raises(SettingsError, match=expected) as found:
         parse_section(text.replace(old, new), "mine")
     assert found.value.location.startswith("torchyard.lock:")
     assert found.value.location.rpartition(":")[2].isdigit()
 
 
-def test_differences_name_versions_commits_and_digests() -> None:
+def test_differences_list_versions_commits_and_digests() -> None:
     extensions = {
         "toy": LockedInputs(git="https://git.example/a", ref="main", commit="2" * 40),
         "new": LockedInputs(path="new"),
@@ -87,7 +87,7 @@ def test_differences_name_versions_commits_and_digests() -> None:
     ]
 
 
-def test_what_is_locked_of_an_extension_that_was_left_out_stays() -> None:
+def test_lock_of_skipped_extension_is_kept() -> None:
     now = structs.replace(SECTION, extensions={"mine": LockedInputs(path="elsewhere")})
     kept = merge_kept_extensions(now, SECTION, {"toy"})
     assert kept.extensions == {

@@ -1,4 +1,4 @@
-"""Mirrors: presets of the facts, a person's own, and indexes of uv's and pip's own settings."""
+"""Mirrors: known presets, the user's mirrors, and indexes in the settings of uv and pip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = "target: {gpus: []}\ntorch: {strategy: prebuilt, version: '2.6.0'}\n"
 
 @pytest.fixture(autouse=True)
 def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings of who runs the tests; what begins here ends here."""
+    """Hide the settings of the user who runs the tests, and undo all changes at the end."""
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "pip.conf"]))
     monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter([tmp_path / "uv.toml"]))
     for name in (
@@ -44,7 +44,7 @@ def opened(yard: Path, text: str) -> Profile:
     return open_profile(yard, "mine", {})
 
 
-def test_presets_name_indexes_of_https_and_say_that_nobody_fetched_them() -> None:
+def test_mirror_presets_use_https_and_are_marked_unverified() -> None:
     assert {"tuna", "ustc", "aliyun", "sjtu"} <= KNOWLEDGE.mirrors.keys()
     for one in KNOWLEDGE.mirrors.values():
         assert one.status.startswith("unverified: not fetched"), one.name
@@ -65,19 +65,19 @@ def test_presets_name_indexes_of_https_and_say_that_nobody_fetched_them() -> Non
         ([], DEFAULT_INDEX, ""),
     ],
 )
-def test_the_first_mirror_that_has_it_is_asked(names: list[str], index: str, place: str) -> None:
+def test_first_mirror_that_has_index_is_used(names: list[str], index: str, place: str) -> None:
     assert (
         apply_index_mirror(index, collect_mirror_replacements(names, KNOWLEDGE)) == place or index
     )
 
 
-def test_a_mirror_that_nobody_knows_is_named_with_the_nearest(yard: Path) -> None:
-    with pytest.raises(SettingsError) as told:
+def test_unknown_mirror_is_refused_with_closest_name(yard: Path) -> None:
+    with pytest.raises(SettingsError) as error:
         opened(yard, f"{CPU}mirrors: [tunna]\n")
-    assert 'mirrors: the mirror "tunna" is not known; did you mean "tuna"?' in str(told.value)
+    assert 'mirrors: the mirror "tunna" is not known; did you mean "tuna"?' in str(error.value)
 
 
-def test_a_preset_is_no_input_and_a_persons_own_goes_before_it(yard: Path) -> None:
+def test_user_mirror_overrides_preset_without_changing_fingerprints(yard: Path) -> None:
     plain = opened(yard, CPU)
     mine = "source:\n  mirrors: {'https://pypi.org/simple': 'https://mine.example/simple'}\n"
     named = opened(yard, f"{CPU}mirrors: [sjtu]\n{mine}")
@@ -90,9 +90,7 @@ def test_a_preset_is_no_input_and_a_persons_own_goes_before_it(yard: Path) -> No
     assert apply_index_mirror(named.choice.index, named.pinned_plan.mirrors).startswith(SJTU)
 
 
-def test_what_uv_and_pip_are_told_is_the_mirror(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_uv_and_pip_use_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA, "https://i.example/whl": str(tmp_path)})
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (TUNA, TUNA)
     assert package_indexes.build_extra_index_options("https://i.example/whl") == (
@@ -121,14 +119,14 @@ def test_what_uv_and_pip_are_told_is_the_mirror(
         ),
     ],
 )
-def test_a_default_index_of_uvs_own_stays(tmp_path: Path, text: str) -> None:
+def test_default_index_in_uv_settings_is_kept(tmp_path: Path, text: str) -> None:
     (tmp_path / "uv.toml").write_text(text, encoding="utf-8")
     package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
     assert package_indexes.find_uv_index() == "https://own.example/simple"
     assert package_indexes.find_pip_index() == TUNA, "each by itself"
 
 
-def test_a_default_index_of_pips_own_stays(tmp_path: Path) -> None:
+def test_default_index_in_pip_settings_is_kept(tmp_path: Path) -> None:
     own = "[global]\nindex-url = https://own.example/simple\n"
     (tmp_path / "pip.conf").write_text(own, encoding="utf-8")
     package_indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
@@ -136,7 +134,7 @@ def test_a_default_index_of_pips_own_stays(tmp_path: Path) -> None:
     assert package_indexes.find_uv_index() == TUNA
 
 
-def test_doctor_asks_the_mirror_and_says_what_it_stands_for(yard: Path) -> None:
+def test_doctor_probes_mirror_and_names_original(yard: Path) -> None:
     profile = opened(yard, f"{CPU}mirrors: [sjtu]\n")
     urls = build_probe_request(yard, profile.host, profile).urls
     asked = {one.url: one.instead_of for one in map(host_facts_io._apply_user_index, urls)}

@@ -1,4 +1,4 @@
-"""Which layer a value is from, and how layers are put over each other."""
+"""Layers of settings: their order, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def loaded(config: Path, profile: str = "", local: str = "", **environ: str) -> 
     )
 
 
-def told(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
+def read_error(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as found:
         load_settings(config, name, environ or {})
     return str(found.value)
 
 
-def test_each_layer_goes_over_the_one_before(config: Path) -> None:
+def test_later_layer_overrides_earlier_layer(config: Path) -> None:
     profile, local = "torch: {version: 2.9.0}\n", "torch: {version: 2.9.1}\n"
     assert loaded(config).settings.torch.version == "2.15.0"
     assert loaded(config, profile).settings.torch.version == "2.9.0"
@@ -63,7 +63,7 @@ def test_each_layer_goes_over_the_one_before(config: Path) -> None:
     assert last.settings.torch.version == "2.10.0"
 
 
-def test_each_value_knows_its_line_or_variable(config: Path) -> None:
+def test_every_value_records_its_line_or_variable(config: Path) -> None:
     profile = "# mine\n\ntarget:\n  ptx: true\n"
     found = loaded(config, profile, "build:\n  jobs: 4\n", PYTHON="3.12").origin
     assert found["torch.version"] == "config/default.yaml:6"
@@ -81,19 +81,19 @@ def test_sections_are_merged_and_lists_replaced(config: Path) -> None:
     assert found.build.flags == {"USE_A": True, "USE_B": False}
 
 
-def test_an_empty_section_takes_nothing_away(config: Path) -> None:
+def test_empty_section_removes_nothing(config: Path) -> None:
     found = loaded(config, "target: {gpus: ['9.0']}\n", "target: {}\n")
     assert found.settings.target.gpus == ("9.0",)
     assert found.origin["target.gpus"] == "config/profiles/mine.yaml:1"
 
 
-def test_an_empty_file_changes_nothing(config: Path) -> None:
+def test_empty_file_changes_nothing(config: Path) -> None:
     plain = loaded(config)
     assert loaded(config, "", "# nothing yet\n") == plain
     assert loaded(config, "---\n") == plain
 
 
-def test_a_byte_order_mark_is_passed_over(config: Path) -> None:
+def test_byte_order_mark_is_ignored(config: Path) -> None:
     (config / "local.yaml").write_bytes("\ufeffpython: '3.12'\n".encode())
     assert load_settings(config, "mine", {}).settings.python == "3.12"
 
@@ -101,7 +101,7 @@ def test_a_byte_order_mark_is_passed_over(config: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("PYTHON", "3.10", "3.10"),  # a text as it stands: nothing has to be quoted
+        ("PYTHON", "3.10", "3.10"),  # plain text needs no quotes
         ("TARGET__GPUS", '["RTX 5090", "12.0"]', ("RTX 5090", "12.0")),
         ("TARGET__GPUS", "[]", ()),
         ("TARGET__PTX", "true", True),
@@ -116,26 +116,26 @@ def test_a_byte_order_mark_is_passed_over(config: Path) -> None:
         ("SOURCE__MIRRORS", '{"https://a.org/": "b"}', {"https://a.org/": "b"}),
     ],
 )
-def test_a_variable_sets_any_key(config: Path, name: str, text: str, value: Any) -> None:
+def test_variable_can_set_any_key(config: Path, name: str, text: str, value: Any) -> None:
     found: Any = loaded(config, **{name: text}).settings
     for key in name.lower().split("__")[:2]:
         found = getattr(found, key)
     assert found == value
 
 
-def test_a_variable_with_a_mapping_keeps_the_keys_it_does_not_name(config: Path) -> None:
+def test_mapping_in_variable_keeps_other_keys(config: Path) -> None:
     found = loaded(config, "target: {ptx: true}\n", TARGET="{gpus: ['9.0']}")
     assert (found.settings.target.gpus, found.settings.target.ptx) == (("9.0",), True)
     assert found.origin["target.gpus"] == "TORCHYARD__TARGET"
     assert found.origin["target.ptx"] == "config/profiles/mine.yaml:1"
 
 
-def test_a_variable_can_give_the_extensions(config: Path) -> None:
+def test_variable_can_set_extensions(config: Path) -> None:
     found = loaded(config, EXTENSIONS="[{name: a, path: x}]").settings.extensions
     assert [(item.name, item.path) for item in found] == [("a", "x")]
 
 
-def test_other_variables_are_nothing_to_us(config: Path) -> None:
+def test_unrelated_variables_are_ignored(config: Path) -> None:
     assert load_settings(
         config, "mine", {"TORCHYARD": "x", "TORCHYARD_PROFILE": "y", "PYTHON": "z"}
     )
@@ -204,20 +204,20 @@ def test_other_variables_are_nothing_to_us(config: Path) -> None:
         ),
     ],
 )
-def test_a_bad_variable_is_named(config: Path, environ: dict[str, str], message: str) -> None:
-    assert told(config, environ=environ) == message
+def test_invalid_variable_is_named(config: Path, environ: dict[str, str], message: str) -> None:
+    assert read_error(config, environ=environ) == message
 
 
 @pytest.mark.parametrize(
     "name", ["../mine", "../default", "./mine", "a/../mine", "/etc/passwd", "..", "", "*", "mine\0"]
 )
-def test_a_profile_is_a_name_and_never_a_path(config: Path, name: str) -> None:
-    assert f'config/profiles: there is no profile "{name}"' in told(config, name)
+def test_profile_is_name_and_never_path(config: Path, name: str) -> None:
+    assert f'config/profiles: there is no profile "{name}"' in read_error(config, name)
 
 
-def test_an_unknown_profile_is_told_with_the_nearest_and_all(config: Path) -> None:
+def test_unknown_profile_is_refused_with_closest_and_all_names(config: Path) -> None:
     (config / "profiles" / "rtx5090.yaml").write_text("", encoding="utf-8")
-    assert told(config, "rtx509") == (
+    assert read_error(config, "rtx509") == (
         'config/profiles: there is no profile "rtx509"; did you mean "rtx5090"?\n'
         "  → choose one of: mine, rtx5090"
     )
@@ -225,4 +225,6 @@ def test_an_unknown_profile_is_told_with_the_nearest_and_all(config: Path) -> No
 
 
 def test_local_yaml_is_no_profile(config: Path) -> None:
-    assert "→ config/local.yaml counts in every profile; choose one of" in told(config, "local")
+    assert "→ config/local.yaml counts in every profile; choose one of" in read_error(
+        config, "local"
+    )

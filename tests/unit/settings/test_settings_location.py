@@ -1,4 +1,4 @@
-"""A setting that planning refuses is named with its file and line, or its variable."""
+"""A setting that planning refuses is located by file and line, or by its variable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.checkout import HOST, KNOWLEDGE, write
 
 
 def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
-    """The first line of the message."""
-    # A Python or a toolkit of the settings is looked for; the rest of the machine is another
+    """Return the first line of the error message."""
+    # Only the Python and toolkit in the settings are searched; the other host facts are fabricated
     host: HostReader = lambda asked, pinned: (  # noqa: E731
         host_probe.read_host(asked, pinned)
         if (asked.python, asked.toolkit_path) != ("auto", None)
@@ -26,7 +26,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("target:\n  gpus:\n    - RTX 5090\n    - RTX 9999", "4: target.gpus: "),
         ("target:\n  gpus: ['13.0']", "2: target.gpus: "),
@@ -57,14 +57,16 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("layer", ["profile", "local"])
-def test_a_setting_is_refused_with_its_line(yard: Path, text: str, told: str, layer: str) -> None:
+def test_refused_setting_is_located_by_line(
+    yard: Path, text: str, expected: str, layer: str
+) -> None:
     if layer == "profile":
         write(yard, text)
-        assert refused(yard).startswith(f"config/profiles/mine.yaml:{told}")
+        assert refused(yard).startswith(f"config/profiles/mine.yaml:{expected}")
     else:
         write(yard, "")
         (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
-        assert refused(yard).startswith(f"config/local.yaml:{told}")
+        assert refused(yard).startswith(f"config/local.yaml:{expected}")
 
 
 @pytest.mark.parametrize(
@@ -80,11 +82,11 @@ def test_a_setting_is_refused_with_its_line(yard: Path, text: str, told: str, la
         ("TORCHYARD__EXTENSIONS", "[{name: a, path: /absent}]"),
     ],
 )
-def test_a_setting_is_refused_with_its_variable(yard: Path, variable: str, value: str) -> None:
+def test_refused_setting_is_located_by_variable(yard: Path, variable: str, value: str) -> None:
     assert refused(yard, {variable: value}).startswith(f"{variable}: ")
 
 
-def test_matrix_entry_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
+def test_refused_matrix_entry_is_located_by_matrix_line(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
     with pytest.raises(TorchyardError) as found:
         open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)

@@ -1,4 +1,4 @@
-"""What a person reads who wrote something that cannot be meant: where, what, and what to write."""
+"""Errors for invalid settings name the location, the problem and a valid value."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROOT_KEYS = (
 )
 
 
-def told(folder: Path, text: str | bytes) -> str:
-    """The message about a local.yaml, without its file name."""
+def read_error(folder: Path, text: str | bytes) -> str:
+    """Return the error message for a local.yaml, without its file name."""
     config = folder / "config"
     (config / "profiles").mkdir(parents=True)
     for name in ("default", "profiles/mine"):
@@ -55,10 +55,10 @@ def told(folder: Path, text: str | bytes) -> str:
          f"  → {ROOT_KEYS}; wrong as well: toolkti (config/local.yaml:2)")),
     ],
 )  # fmt: skip
-def test_an_unknown_key_is_told_with_the_nearest_at_every_depth(
+def test_unknown_key_is_refused_with_closest_key_at_any_depth(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_an_unknown_key_is_told_with_the_nearest_at_every_depth(
         ("build:\n  env:\n    A: 1", '3: build.env.A: 1 is not a text\n  → quote it: "1"'),
     ],
 )  # fmt: skip
-def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
+def test_unquoted_number_is_refused_and_never_converted(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == message
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,8 @@ def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
         ("extensions: [{path: x}]", "1: extensions.0.name: this key must be there\n  → add it"),
     ],
 )  # fmt: skip
-def test_a_wrong_type_is_told_with_what_would_be_right(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    assert told(tmp_path, text) == message
+def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, message: str) -> None:
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -162,8 +160,8 @@ def test_a_wrong_type_is_told_with_what_would_be_right(
          "2: not readable as YAML: control characters are not allowed"),
     ],
 )  # fmt: skip
-def test_only_plain_yaml_is_read(tmp_path: Path, text: str | bytes, message: str) -> None:
-    assert told(tmp_path, text) == message
+def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message: str) -> None:
+    assert read_error(tmp_path, text) == message
 
 
 @pytest.mark.parametrize(
@@ -202,8 +200,8 @@ def test_only_plain_yaml_is_read(tmp_path: Path, text: str | bytes, message: str
         ("{name: a, path: x}, {name: a, path: y}", 'extensions: the name "a" is used twice'),
     ],
 )  # fmt: skip
-def test_an_extension_that_cannot_be_meant(tmp_path: Path, extension: str, message: str) -> None:
-    assert told(tmp_path, f"extensions: [{extension}]") == f"1: {message}"
+def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: str) -> None:
+    assert read_error(tmp_path, f"extensions: [{extension}]") == f"1: {message}"
 
 
 @pytest.mark.parametrize(
@@ -230,27 +228,27 @@ def test_an_extension_that_cannot_be_meant(tmp_path: Path, extension: str, messa
          "  → write the name of a variable: letters, digits and _")),
     ],
 )  # fmt: skip
-def test_a_text_of_the_wrong_form_is_told_the_right_one(
+def test_invalid_text_is_refused_with_expected_form(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    assert told(tmp_path, text) == f"1: {message}"
+    assert read_error(tmp_path, text) == f"1: {message}"
 
 
 @pytest.mark.parametrize(
     "name", ["GITHUB_TOKEN", "API_KEY", "my_password", "AWS_SECRET_ACCESS_KEY"]
 )
-def test_a_secret_has_no_place_in_env(tmp_path: Path, name: str) -> None:
-    shown = told(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
+def test_secret_in_env_is_refused(tmp_path: Path, name: str) -> None:
+    shown = read_error(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
     assert f"{name} reads like a secret" in shown
     assert "hunter2" not in shown
 
 
-def test_a_variable_that_only_sounds_like_a_secret_is_fine() -> None:
+def test_harmless_variable_is_not_taken_for_secret() -> None:
     assert not is_secret_name("TOKENIZERS_PARALLELISM")
     assert not is_secret_name("KEYBOARD")
 
 
-def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:
-    shown = told(tmp_path, "torch: {strategy: 'https://me:secret@host/x'}")
+def test_password_in_url_is_masked(tmp_path: Path) -> None:
+    shown = read_error(tmp_path, "torch: {strategy: 'https://me:secret@host/x'}")
     assert "secret" not in shown
     assert '"https://***@host/x" is not accepted' in shown

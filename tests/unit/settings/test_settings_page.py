@@ -1,4 +1,4 @@
-"""docs/settings.md: made of the model, with values that it takes and stages that the plan runs."""
+"""docs/settings.md is generated from the model, with valid examples and the stages that rerun."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
 SOURCE = {"torch": {"strategy": "source"}, **MINE}
 PREBUILT = {"torch": {"strategy": "prebuilt"}, **MINE}
 SYSTEM = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda-13.2", "13.2.51"),))
-# Where the value alone means nothing: what it is changed in
+# Settings that an example needs to have an effect
 BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     "source.sha256": (
         {**SOURCE, "source": {"tarball": "https://a.example/b", "sha256": "1" * 64}},
@@ -44,12 +44,12 @@ def sections() -> dict[str, type[Section]]:
     return {name: type(value) for name, value in defaults.items() if isinstance(value, Section)}
 
 
-def test_the_page_is_fresh() -> None:
+def test_settings_page_is_up_to_date() -> None:
     kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert kept == render_settings_page(), "python -m tasks.cli.generated_files"
 
 
-def test_every_key_of_the_model_has_an_example() -> None:
+def test_every_key_has_example() -> None:
     plain = dict(list_fields(Settings)).keys() - sections().keys()
     dotted = {
         f"{name}.{key}" for name, model in sections().items() for key, _ in list_fields(model)
@@ -59,18 +59,18 @@ def test_every_key_of_the_model_has_an_example() -> None:
 
 
 @each_row("dotted", SETTING_EXAMPLES)
-def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
+def test_every_example_is_valid_and_not_default(dotted: str) -> None:
     changed = parse_settings(with_value({}, dotted))
     assert changed != Settings()
 
 
 @each_row("key", EXTENSION_EXAMPLES)
-def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
+def test_every_extension_example_is_valid(key: str) -> None:
     assert parse_settings({"extensions": [build_example_extension(key)]}).extensions
 
 
-def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
-    """What doit compares of each stage, in one value for all extensions."""
+def combine_fingerprints(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
+    """Return the fingerprint of each stage kind, with all extensions combined."""
     made = parse_settings(settings)
     layout = build_layout(PurePosixPath("/yard"), "mine", made)
     _, plan = make_plan(made, host, KNOWLEDGE, layout)
@@ -82,7 +82,7 @@ def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     return found
 
 
-def moved(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+def find_changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {room for room, value in after.items() if before.get(room) != value}
 
 
@@ -110,16 +110,19 @@ def host_of(dotted: str) -> tuple[Host, Host]:
 
 
 @each_row("dotted", SETTING_EXAMPLES)
-def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> None:
+def test_listed_stages_are_those_that_rerun(dotted: str) -> None:
     first, then = host_of(dotted)
     found: set[str] = set()
     for before in BEFORE.get(dotted, (SOURCE, PREBUILT)):
-        found |= moved(rooms(before, first), rooms(with_value(before, dotted), then))
+        found |= find_changed(
+            combine_fingerprints(before, first),
+            combine_fingerprints(with_value(before, dotted), then),
+        )
     assert tuple(name for name in STAGE_KINDS if name in found) == SETTING_EXAMPLES[dotted].stages
 
 
 @each_row("key", EXTENSION_EXAMPLES)
-def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str) -> None:
+def test_listed_stages_of_extension_key_are_those_that_rerun(key: str) -> None:
     other = {"name": "simple-knn", "path": "knn"}
     bare = (
         {"name": "mine", "path": "elsewhere"}
@@ -129,10 +132,10 @@ def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str)
     before, after = ({"extensions": [other, one]} for one in (bare, build_example_extension(key)))
     if key == "name":
         before = {"extensions": [other]}
-    found = moved(rooms(before), rooms(after)) - {"validate"}
+    found = find_changed(combine_fingerprints(before), combine_fingerprints(after)) - {"validate"}
     assert tuple(name for name in STAGE_KINDS if name in found) == EXTENSION_EXAMPLES[key].stages
 
 
-def test_each_key_can_be_linked_to() -> None:
+def test_every_key_has_unique_anchor() -> None:
     titles = [line for line in render_settings_page().splitlines() if line.startswith("### ")]
     assert len(titles) == len(set(titles)) == len(SETTING_EXAMPLES) + len(EXTENSION_EXAMPLES)

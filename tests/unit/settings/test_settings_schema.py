@@ -1,6 +1,4 @@
-"""The files that ship: every profile loads, default.yaml is the whole reference, and editors get
-the schema.
-"""
+"""Shipped files: every profile loads, default.yaml lists every key, and editors get the schema."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def test_the_promised_profiles_are_there() -> None:
+def test_documented_profiles_are_shipped() -> None:
     promised = {
         "quickstart", "rtx5090", "rtx5090-source", "cuda124-torch25", "libtorch-debug", "cpu",
         "windows-rtx5090", "debian-trixie-cpu", "debian-trixie-cuda",
@@ -58,7 +56,7 @@ def test_the_promised_profiles_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_profile_loads_and_editors_accept_it(name: str, tmp_path: Path) -> None:
+def test_shipped_profiles_load_and_match_schema(name: str, tmp_path: Path) -> None:
     config = tmp_path / "config"
     (config / "profiles").mkdir(parents=True)
     for file in ("default.yaml", f"profiles/{name}.yaml"):
@@ -68,29 +66,29 @@ def test_every_shipped_profile_loads_and_editors_accept_it(name: str, tmp_path: 
     jsonschema.validate(content, SCHEMA)
 
 
-def test_default_yaml_shows_every_key_and_no_other() -> None:
+def test_default_yaml_lists_exactly_all_keys() -> None:
     assert sorted(leaves(DEFAULT)) == sorted(keys(Settings))
 
 
-def test_default_yaml_says_what_the_model_does() -> None:
+def test_default_yaml_matches_model_defaults() -> None:
     assert parse_settings(DEFAULT) == Settings()
     jsonschema.validate(DEFAULT, SCHEMA)
 
 
-def test_default_yaml_names_every_key_of_an_extension() -> None:
+def test_default_yaml_names_every_extension_key() -> None:
     comment = (CONFIG / "default.yaml").read_text(encoding="utf-8").partition("extensions: []")[2]
-    told = comment.partition("validation:")[0]
+    example = comment.partition("validation:")[0]
     for key, _ in list_fields(Extension):
         if key != "sha256":
-            assert key in told
+            assert key in example
 
 
-def test_schema_json_is_fresh() -> None:
-    """If not: python -m tasks.cli.generated_files"""
+def test_schema_json_is_up_to_date() -> None:
+    """Regenerate with: python -m tasks.cli.generated_files"""
     assert (CONFIG / "schema.json").read_text(encoding="utf-8") == render_json_schema()
 
 
-def test_the_schema_is_valid_and_explains_every_key() -> None:
+def test_schema_is_valid_and_describes_every_key() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["title"] == "torchyard settings"
     assert "$id" not in SCHEMA
@@ -110,7 +108,7 @@ def test_the_schema_is_valid_and_explains_every_key() -> None:
         {"extensions": [{"name": "a", "sdist": "torch-cluster"}]},
     ],
 )
-def test_an_editor_refuses_what_the_tool_refuses(bad: dict[str, Any]) -> None:
+def test_schema_refuses_what_loader_refuses(bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         parse_settings(bad)
     with pytest.raises(jsonschema.ValidationError):
@@ -121,13 +119,13 @@ FILES = [CONFIG / "default.yaml", *(CONFIG / "profiles" / f"{name}.yaml" for nam
 
 
 @each_row("file", FILES, ids=lambda file: file.stem)
-def test_the_first_line_of_a_file_tells_an_editor_of_the_schema(file: Path) -> None:
+def test_first_line_of_file_points_to_schema(file: Path) -> None:
     first = file.read_text(encoding="utf-8").splitlines()[0]
     place = first.removeprefix("# yaml-language-server: $schema=")
     assert (file.parent / place).resolve() == CONFIG / "schema.json"
 
 
-def test_check_jsonschema_accepts_what_ships_and_what_init_writes(tmp_path: Path) -> None:
+def test_check_jsonschema_accepts_shipped_and_generated_files(tmp_path: Path) -> None:
     local = tmp_path / "local.yaml"
     own = Answers(("RTX 5090",), "existing", ("gsplat", {"name": "a", "path": "b"}), "/p", "/q")
     local.write_text(format_local_yaml(own), encoding="utf-8")
@@ -143,9 +141,7 @@ def test_check_jsonschema_accepts_what_ships_and_what_init_writes(tmp_path: Path
         ("matrix: {gpu: [cpu]}", "matrix.gpu"),
     ],
 )
-def test_a_typo_is_refused_with_the_key_that_the_loader_names(
-    text: str, key: str, tmp_path: Path
-) -> None:
+def test_schema_and_loader_refuse_typo_with_same_key(text: str, key: str, tmp_path: Path) -> None:
     local = tmp_path / "local.yaml"
     local.write_text(text, encoding="utf-8")
     done = checked(local)
@@ -153,14 +149,14 @@ def test_a_typo_is_refused_with_the_key_that_the_loader_names(
     above, _, wrong = key.rpartition(".")
     assert f"$.{above}:".replace("$.:", "$:") in done.stdout
     assert f"'{wrong}' was unexpected" in done.stdout
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_settings(CONFIG, "quickstart", {}, text)
-    assert told.value.message.startswith(f"{key}: unknown key")
-    assert told.value.location == "config/local.yaml:1"
+    assert error.value.message.startswith(f"{key}: unknown key")
+    assert error.value.location == "config/local.yaml:1"
 
 
 def checked(*files: Path) -> subprocess.CompletedProcess[str]:
-    """As an editor would, by its schema alone."""
+    """Validate files with the schema only, like an editor does."""
     argv = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(CONFIG / "schema.json")]
     return subprocess.run(
         [*argv, *map(str, files)],
@@ -169,7 +165,7 @@ def checked(*files: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_every_form_is_told_in_words() -> None:
+def test_every_pattern_has_hint() -> None:
     found = set(patterns(SCHEMA))
     assert found == {pattern.replace(r"\Z", "$") for pattern in values.PATTERN_HINTS}
 
@@ -186,7 +182,7 @@ def patterns(node: Any) -> Iterator[str]:
             yield from patterns(value)
 
 
-def test_a_cache_can_be_off_although_yaml_says_false() -> None:
+def test_cache_off_is_accepted_as_yaml_false() -> None:
     assert parse_settings(yaml.safe_load("build: {cache: off}")).build.cache == "off"
     with pytest.raises(ValidationError):
         parse_settings(yaml.safe_load("build: {cache: on}"))
@@ -197,7 +193,7 @@ def test_settings_are_frozen() -> None:
         Settings().python = "3.12"
 
 
-def test_a_tilde_is_the_home_of_who_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_expands_to_home_of_current_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("USERPROFILE", "/home/me")
     given = {

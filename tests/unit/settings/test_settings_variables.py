@@ -1,4 +1,4 @@
-"""A variable that nothing reads is told with the one that was meant."""
+"""An unused variable is reported with the closest known one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 _NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")
-# A definition of CMake's, and what extensions of the tests read in a Python of theirs
+# A CMake definition, and variables that test extensions read in their own Python
 _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
 
 
@@ -34,11 +34,11 @@ _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
         ("TORCHYARD_HOME", ""),
     ],
 )
-def test_the_nearest_variable_that_is_read(name: str, right: str) -> None:
+def test_closest_known_variable_is_found(name: str, right: str) -> None:
     assert find_nearest_variable(name) == right
 
 
-def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
+def test_known_and_foreign_variables_are_not_reported() -> None:
     names = ("TORCHYARD_PROFILE", "TORCHYARD__BUILD__JOBS", "TORCHYARD_RUN", "_TORCHYARD_OFFLINE")
     assert not list(describe_unused_variables((*names, "MAX_JOBS", "TORCHYARDS")))
     assert list(describe_unused_variables(["TORCHYARD_HOME"])) == [
@@ -46,7 +46,7 @@ def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
     ]
 
 
-def test_every_variable_that_this_repository_sets_is_known() -> None:
+def test_every_variable_in_repository_is_known() -> None:
     found: set[str] = set()
     for folder in ("tasks", "templates", ".ci", ".github", "tests"):
         for path in (ROOT / folder).rglob("*"):
@@ -57,11 +57,11 @@ def test_every_variable_that_this_repository_sets_is_known() -> None:
 
 
 @pytest.mark.parametrize("report", [explain, settings])
-def test_it_is_said_where_a_person_looks(
+def test_unused_variable_is_reported_by_explain_and_settings(
     report: object, yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(yard, "{}\n")
     monkeypatch.setenv("TORCHYARD_BUILD__JOBS", "2")
     report.run(opened(yard))  # type: ignore[attr-defined]
-    told = " ".join(heard.text.split())
-    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in told
+    output = " ".join(heard.text.split())
+    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in output

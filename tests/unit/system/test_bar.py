@@ -1,4 +1,4 @@
-"""The line of progress, in the columns there are."""
+"""The progress line at every terminal width."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ HALF = Progress(612, 1368, 1860.0)
         (0, ""),
     ],
 )
-def test_the_name_gives_way_first_and_then_the_bar(room: int, text: str) -> None:
+def test_file_name_is_shortened_before_bar(room: int, text: str) -> None:
     assert format_progress_line(HEAD, FILE, HALF, room, BLOCK_GLYPHS) == text
 
 
-def test_what_is_at_work_goes_before_the_name_of_the_file() -> None:
+def test_activity_takes_precedence_over_file_name() -> None:
     noted = Progress(612, 1368, 1860.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
     text = format_progress_line(HEAD, FILE, noted, 159, BLOCK_GLYPHS)
     assert text.endswith("31 min left, 2 jobs, 3.1 of 24 GiB, FunctionalizeFallbackKernel.cpp")
 
 
-def test_no_estimate_is_no_word_about_it() -> None:
+def test_missing_estimate_is_omitted() -> None:
     assert (
         format_progress_line("head", "", Progress(1, 2), 40, BLOCK_GLYPHS)
         == "head [███████▌       ] 1/2 50 %"
     )
 
 
-def test_without_progress_the_text_is_there() -> None:
+def test_text_is_shown_without_progress() -> None:
     assert (
         format_progress_line("head", "fetching its source", None, 40, BLOCK_GLYPHS)
         == "head: fetching its source"
@@ -63,27 +63,27 @@ def test_without_progress_the_text_is_there() -> None:
     assert format_progress_line("head", "", None, 40, BLOCK_GLYPHS) == "head"
 
 
-def test_without_utf_8_it_is_ascii() -> None:
+def test_line_is_ascii_without_utf_8() -> None:
     text = format_progress_line(HEAD, FILE, HALF, 77, ASCII_GLYPHS)
     assert text == f"{HEAD} [##----] 612/1368 44 %, 31 min left, Func..."
 
 
 @each_row("room", range(0, 160, 3))
 @each_row("glyphs", [BLOCK_GLYPHS, ASCII_GLYPHS])
-def test_the_line_never_wraps(room: int, glyphs: object) -> None:
+def test_progress_line_never_wraps(room: int, glyphs: object) -> None:
     for progress in (None, HALF, Progress(1368, 1368)):
         for text in ("", FILE, "é" * 300, "編譯" * 100):
             assert measure_columns(format_progress_line(HEAD, text, progress, room, glyphs)) <= room  # type: ignore[arg-type]
 
 
-def test_a_bar_is_full_only_at_the_end() -> None:
+def test_bar_is_full_only_at_end() -> None:
     assert format_bar(0, 4, BLOCK_GLYPHS) == "    "
     assert format_bar(1367 / 1368, 4, BLOCK_GLYPHS) == "███▌"
     assert format_bar(1, 4, BLOCK_GLYPHS) == "████"
     assert format_bar(0.5, 4, ASCII_GLYPHS) == "##--"
 
 
-def test_what_moves_the_cursor_is_taken_out() -> None:
+def test_control_sequences_are_removed() -> None:
     assert fit_columns("\x1b[31mred\x1b[0m\tand\rback", 40, BLOCK_GLYPHS) == "red and back"
 
 
@@ -109,7 +109,7 @@ HEAVY = "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min"
 
 
 def below(columns: int, glyphs: Glyphs = BLOCK_GLYPHS, rows: int = 24) -> list[str]:
-    """What is drawn under the line of the stage."""
+    """Return the lines below the progress line."""
     first, *rest = format_progress_lines(
         HEAD, FILE, BUSY, DrawingArea(columns, rows, glyphs)
     ).split("\n")
@@ -117,7 +117,7 @@ def below(columns: int, glyphs: Glyphs = BLOCK_GLYPHS, rows: int = 24) -> list[s
     return [row.removeprefix(INDENT) for row in rest]
 
 
-def test_what_is_at_work_is_below_the_line() -> None:
+def test_activity_is_shown_below_progress_line() -> None:
     counts, named = below(197)
     assert counts == "6 jobs (2 held back) · 9.8 of 24 GiB · 78 % cache hits"
     assert named == (
@@ -141,11 +141,11 @@ def test_what_is_at_work_is_below_the_line() -> None:
         (77, HEAVY),
     ],
 )
-def test_as_many_are_named_as_fit_and_the_heaviest_always(columns: int, named: str) -> None:
+def test_heaviest_jobs_are_named_first_as_space_allows(columns: int, named: str) -> None:
     assert below(columns)[1] == named
 
 
-def test_a_name_without_end_is_cut() -> None:
+def test_very_long_name_is_truncated() -> None:
     endless = replace(AT_WORK, heavy=(HeavyJob("x" * 100, 4710, 190.0),))
     text = format_progress_lines(
         HEAD, FILE, replace(BUSY, at_work=endless), DrawingArea(77, 24, BLOCK_GLYPHS)
@@ -153,19 +153,19 @@ def test_a_name_without_end_is_cut() -> None:
     assert text.endswith(f"heavy: {'x' * 39}… 4.6 GiB 3 min")
 
 
-def test_without_utf_8_what_is_at_work_is_ascii_too() -> None:
+def test_activity_is_ascii_without_utf_8() -> None:
     assert below(77, ASCII_GLYPHS)[0] == "6 jobs (2 held back), 9.8 of 24 GiB, 78 % cache hits"
     assert "".join(below(197, ASCII_GLYPHS)).isascii()
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(69, 24), (197, 14)])
-def test_a_small_terminal_has_the_line_alone(columns: int, rows: int) -> None:
+def test_small_terminal_shows_only_progress_line(columns: int, rows: int) -> None:
     text = format_progress_lines(HEAD, FILE, BUSY, DrawingArea(columns, rows, BLOCK_GLYPHS))
     assert text == format_progress_line(HEAD, FILE, BUSY, columns, BLOCK_GLYPHS)
     assert "\n" not in text
 
 
-def test_what_nobody_knows_takes_no_line() -> None:
+def test_unknown_activity_takes_no_line() -> None:
     space = DrawingArea(97, 24, BLOCK_GLYPHS)
     assert format_progress_lines(HEAD, FILE, HALF, space) == format_progress_line(
         HEAD, FILE, HALF, 97, BLOCK_GLYPHS
@@ -177,6 +177,6 @@ def test_what_nobody_knows_takes_no_line() -> None:
 
 @each_row("room", range(0, 240, 3))
 @each_row("glyphs", [BLOCK_GLYPHS, ASCII_GLYPHS])
-def test_no_line_below_ever_wraps(room: int, glyphs: Glyphs) -> None:
+def test_activity_lines_never_wrap(room: int, glyphs: Glyphs) -> None:
     for row in format_progress_lines(HEAD, FILE, BUSY, DrawingArea(room, 24, glyphs)).split("\n"):
         assert measure_columns(row) <= room

@@ -1,4 +1,4 @@
-"""What is at work, in words."""
+"""Build activity as text."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def job(output: str, mib: int = 0, age: float = 0.0) -> Job:
     return Job(1, output, "cuda", mib, mib, age=age)
 
 
-def test_only_what_holds_much_or_is_at_work_for_long_is_heavy() -> None:
+def test_only_large_or_long_running_jobs_are_heavy() -> None:
     jobs = (job("d/a.cu.o", 1023, 59.0), job("d/b.cu.o", 1024, 1.0), job("d/c.cu.o", 10, 60.0))
     assert find_heavy_jobs(jobs) == (HeavyJob("b.cu", 1024, 1.0), HeavyJob("c.cu", 10, 60.0))
 
 
-def test_the_two_heaviest_come_first_and_of_light_ones_the_longest_at_work() -> None:
+def test_largest_jobs_come_first_and_small_ones_by_duration() -> None:
     jobs = (job("a.o", 90, 70.0), job("b.o", 80, 300.0), job("c.o", 2048), job("d.o", 9000))
     assert [one.name for one in find_heavy_jobs(jobs)] == ["d", "c"]
     assert [one.name for one in find_heavy_jobs(jobs[:3])] == ["c", "b"]
     assert [one.name for one in find_heavy_jobs(jobs[:2])] == ["b", "a"]
 
 
-def test_a_job_that_does_not_say_what_it_makes_is_not_named() -> None:
+def test_job_without_output_is_not_named() -> None:
     assert find_heavy_jobs([job("", 9000)]) == ()
 
 
@@ -42,14 +42,14 @@ def test_a_job_that_does_not_say_what_it_makes_is_not_named() -> None:
         (HeavyJob("a", 300, 190.0), "3 min"),
     ],
 )
-def test_of_a_heavy_one_that_is_told_by_which_it_is_heavy(one: HeavyJob, facts: str) -> None:
+def test_heavy_job_shows_memory_or_duration_that_makes_it_heavy(one: HeavyJob, facts: str) -> None:
     assert one.summary == facts
 
 
-def test_the_three_slowest_are_named() -> None:
+def test_three_slowest_outputs_are_named() -> None:
     took = {f"dir\\{n}.cu.obj": n for n in (10.0, 40.0, 50.0, 60.0, 70.0)}
-    told = ", ".join(map(str, find_slowest_outputs(took)))
-    assert told == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
+    summary = ", ".join(map(str, find_slowest_outputs(took)))
+    assert summary == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
     assert find_slowest_outputs({"a.o": 10.0, "b.cpp.o": 30.0}) == (SlowOutput("b.cpp", 30.0),)
 
 
@@ -65,11 +65,11 @@ def test_the_three_slowest_are_named() -> None:
         (BuildActivity(hit_rate=0.0), ("0 % cache hits",)),
     ],
 )
-def test_what_is_not_known_is_not_told(moment: BuildActivity, counts: tuple[str, ...]) -> None:
+def test_unknown_values_are_omitted(moment: BuildActivity, counts: tuple[str, ...]) -> None:
     assert moment.counts == counts
 
 
-def test_a_log_gets_all_of_it_in_one_line_that_stays_short() -> None:
+def test_log_gets_activity_in_one_short_line() -> None:
     heavy = (
         HeavyJob("flash_fwd_hdim256_bf16_causal_sm80.cu", 14_710, 3900.0),
         HeavyJob("b.cu", 2048, 1.0),

@@ -1,4 +1,4 @@
-"""What a person sees, on a terminal and in a log."""
+"""Console output, on a terminal and in a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan() -> Plan:
     return Plan((stage(),), stage("validate"), headline)
 
 
-def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
+def test_log_gets_each_line_once_and_no_progress() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
     console.print_header()
@@ -47,7 +47,7 @@ def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
     assert lines[4].startswith("Finished in ")
 
 
-def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_build_logs_one_line_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(step=1.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     out = io.StringIO()
@@ -66,7 +66,7 @@ def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Terminal) -> None:
+def test_terminal_progress_line_is_replaced_and_names_stage(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
     console.begin_stage(stage(), "first time")
     console.show_progress("x.cpp", Progress(12, 340))
@@ -77,7 +77,7 @@ def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Te
     assert terminal.last.startswith("   Installed wheel in 0.0 s (first time)")
 
 
-def test_on_a_terminal_what_is_at_work_is_below_and_gone_in_the_end(terminal: Terminal) -> None:
+def test_terminal_activity_is_shown_below_and_removed_at_end(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
     console.begin_stage(stage("compile"), "first time")
     slowest = (SlowOutput("Sort.cu", 179.0),)
@@ -93,7 +93,7 @@ def test_on_a_terminal_what_is_at_work_is_below_and_gone_in_the_end(terminal: Te
     assert terminal.rows == [kept, "    Compiled PyTorch in 0.0 s (first time)", ""]
 
 
-def test_a_low_terminal_has_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_terminal_shows_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "14")
     console = Console(plan(), terminal)
     console.begin_stage(stage("compile"), "first time")
@@ -103,7 +103,7 @@ def test_a_low_terminal_has_one_line(terminal: Terminal, monkeypatch: pytest.Mon
     console.print_summary()
 
 
-def test_a_line_of_progress_never_wraps(
+def test_terminal_progress_line_never_wraps(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -117,7 +117,7 @@ def test_a_line_of_progress_never_wraps(
     console.print_summary()
 
 
-def test_what_a_child_says_after_its_stage_is_not_shown(terminal: Terminal) -> None:
+def test_child_output_after_its_stage_is_not_shown(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
     console.begin_stage(stage(), "first time")
     console.print_summary()
@@ -127,7 +127,7 @@ def test_what_a_child_says_after_its_stage_is_not_shown(terminal: Terminal) -> N
 
 
 @pytest.mark.parametrize("gone", [BrokenPipeError, ValueError])
-def test_a_pipe_that_is_closed_does_not_stop_who_reads_a_child(
+def test_closed_pipe_does_not_stop_reading_child(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, gone: type[Exception]
 ) -> None:
     console = Console(plan(), terminal)
@@ -138,7 +138,7 @@ def test_a_pipe_that_is_closed_does_not_stop_who_reads_a_child(
     console.print_summary()
 
 
-def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> None:
+def test_interrupt_is_acknowledged_immediately(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
     console.begin_stage(stage(), "first time")
     console.interrupted = True
@@ -159,7 +159,7 @@ def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> 
         ("validate", "Validating the build", "Validated the build in"),
     ],
 )
-def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> None:
+def test_stage_messages_use_natural_verbs(name: str, begun: str, done: str) -> None:
     out = io.StringIO()
     console = Console(plan(), out)
     console.begin_stage(stage(name), "first time")
@@ -169,13 +169,13 @@ def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> Non
     assert last.strip().startswith(done)
 
 
-def test_a_run_with_nothing_to_do_says_so_at_once() -> None:
+def test_run_with_nothing_to_do_says_up_to_date() -> None:
     out = io.StringIO()
     Console(plan(), out).print_summary()
     assert "Up to date nothing to do" in " ".join(out.getvalue().split())
 
 
-def test_a_stage_that_was_left_out_counts_as_nothing_done() -> None:
+def test_skipped_stage_counts_as_nothing_done() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
     console.begin_stage(stage("extensions:a", "moved"), "its host was away")
@@ -186,16 +186,14 @@ def test_a_stage_that_was_left_out_counts_as_nothing_done() -> None:
 
 
 @pytest.mark.parametrize("built", ["nothing", "before", "in this run"])
-def test_a_failed_run_says_whether_something_built_is_still_there(
-    tmp_path: Path, built: str
-) -> None:
+def test_failed_run_reports_whether_earlier_build_remains(tmp_path: Path, built: str) -> None:
     out = io.StringIO()
     manifest = tmp_path / "wheel.json"
     if built == "before":
         manifest.touch()
     console = Console(replace(plan(), stages=(replace(stage(), outputs=(manifest,)),)), out)
     console.print_header()
-    manifest.unlink(missing_ok=True)  # a stage withdraws its claim when it begins
+    manifest.unlink(missing_ok=True)  # a stage removes its manifest when it begins
     if built == "in this run":
         console.begin_stage(stage(), "first time")
         console.end_stage(stage(), "first time", "changed")
@@ -206,7 +204,7 @@ def test_a_failed_run_says_whether_something_built_is_still_there(
     assert "Finished" not in out.getvalue()
 
 
-def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
+def test_interrupted_run_is_not_reported_as_finished() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
     console.begin_stage(stage(), "first time")
@@ -216,7 +214,7 @@ def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
     assert "Finished" not in out.getvalue()
 
 
-def test_a_card_that_came_is_a_warning_under_the_head() -> None:
+def test_changed_gpus_are_warned_about_below_header() -> None:
     out = io.StringIO()
     Console(plan(), out, notices=lambda: ["the cards here are now 9.0"]).print_header()
     assert out.getvalue().splitlines()[-1].split() == [
@@ -234,5 +232,5 @@ def test_a_card_that_came_is_a_warning_under_the_head() -> None:
     ("seconds", "text"),
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (59, "59 s"), (185, "3 min 05 s"), (8040, "2 h 14 min")],
 )
-def test_elapsed_reads_as_people_say_it(seconds: float, text: str) -> None:
+def test_duration_is_formatted_for_people(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

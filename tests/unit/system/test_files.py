@@ -1,4 +1,4 @@
-"""The one door to files, tried on real ones; a failing disk is put in at the system call."""
+"""File operations on real files; a failing disk is simulated at the system call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with lock_folder(Path(sys.argv[1])):
 """
 
 
-def test_a_write_is_whole_and_makes_its_folder(tmp_path: Path) -> None:
+def test_write_is_atomic_and_creates_parent_folder(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b.json"
     write_atomic(path, "one\n")
     write_atomic(path, "zwei ü\n")
@@ -37,7 +37,7 @@ def test_a_write_is_whole_and_makes_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
-def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Path) -> None:
+def test_user_file_is_written_through_pipe_or_link(tmp_path: Path) -> None:
     file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
     file.write_text("old", encoding="utf-8")
     link.symlink_to(file)
@@ -56,7 +56,7 @@ def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Pa
 
 
 @pytest.mark.parametrize("ends_with", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+def test_failed_write_keeps_old_file_and_leaves_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_with: BaseException
 ) -> None:
     def fail(_: int) -> None:
@@ -71,7 +71,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
+def test_new_or_empty_folder_becomes_managed(tmp_path: Path) -> None:
     folder = create_owned_folder(tmp_path / "build" / "p")
     (folder / "x").write_text("x", encoding="utf-8")
     assert create_owned_folder(folder) == folder
@@ -82,49 +82,49 @@ def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
     assert not files.is_owned(tmp_path)
 
 
-def test_a_folder_whose_mark_was_cut_off_is_still_ours(tmp_path: Path) -> None:
-    """KILL came after the mark was written and before it had its name."""
+def test_folder_with_partially_written_tag_is_still_managed(tmp_path: Path) -> None:
+    """SIGKILL came after the tag was written and before it was renamed."""
     (tmp_path / f".{files.TAG}.k3x9").write_text("Signature", encoding="utf-8")
     assert files.is_marked(create_owned_folder(tmp_path))
     assert [entry.name for entry in tmp_path.iterdir()] == [files.TAG]
 
 
-def test_a_folder_of_a_persons_own_is_refused(tmp_path: Path) -> None:
+def test_user_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
-    with pytest.raises(NotOwnedError) as told:
+    with pytest.raises(NotOwnedError) as error:
         create_owned_folder(tmp_path)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
         "  → move the folder away, or choose another path in the settings"
     )
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_the_cache_tag_of_another_tool_is_not_ours(tmp_path: Path) -> None:
+def test_cache_tag_of_other_tool_does_not_mark_managed_folder(tmp_path: Path) -> None:
     other = "Signature: 8a477f597d28d172789f06886806bc55\n# made by pip\n"
     (tmp_path / files.TAG).write_text(other, encoding="utf-8")
     with pytest.raises(NotOwnedError):
         remove_owned(tmp_path)
 
 
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("", encoding="utf-8")
     for folder in (tmp_path / "build", tmp_path / "build" / "p"):
         with pytest.raises(NotOwnedError, match="a file is in the way"):
             create_owned_folder(folder)
 
 
-def test_what_is_not_ours_is_not_removed(tmp_path: Path) -> None:
+def test_unmanaged_folder_is_not_removed(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     for path in (theirs, tmp_path):
-        with pytest.raises(NotOwnedError) as told:
+        with pytest.raises(NotOwnedError) as error:
             remove_owned(path)
-        assert str(told.value) == f"{path}: torchyard did not make this and will not remove it"
+        assert str(error.value) == f"{path}: torchyard did not make this and will not remove it"
     assert theirs.is_dir()
 
 
-def test_ours_is_removed_with_everything_in_it(tmp_path: Path) -> None:
+def test_managed_folder_is_removed_with_contents(tmp_path: Path) -> None:
     folder = create_owned_folder(tmp_path / "build")
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "c").write_text("", encoding="utf-8")
@@ -132,12 +132,12 @@ def test_ours_is_removed_with_everything_in_it(tmp_path: Path) -> None:
     remove_owned(folder / "a")
     assert sorted(entry.name for entry in folder.iterdir()) == [files.TAG]
     remove_owned(folder)
-    remove_owned(folder)  # what is not there is fine
+    remove_owned(folder)  # a missing path is no error
     assert not folder.exists()
 
 
 @needs_links
-def test_a_link_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+def test_link_out_of_managed_folder_is_removed_without_its_target(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").write_text("", encoding="utf-8")
@@ -154,7 +154,7 @@ def test_a_link_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> N
 
 
 @needs_links
-def test_a_path_through_a_link_out_of_our_folder_is_not_ours(tmp_path: Path) -> None:
+def test_path_through_link_out_of_managed_folder_is_not_managed(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     (theirs / "work").mkdir(parents=True)
     folder = create_owned_folder(tmp_path / "build")
@@ -165,7 +165,7 @@ def test_a_path_through_a_link_out_of_our_folder_is_not_ours(tmp_path: Path) -> 
 
 
 @windows_only
-def test_a_junction_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+def test_junction_out_of_managed_folder_is_removed_without_its_target(tmp_path: Path) -> None:
     theirs, folder = tmp_path / "theirs", create_owned_folder(tmp_path / "build")
     (theirs / "work").mkdir(parents=True)
     for name in ("one", "two"):
@@ -179,7 +179,7 @@ def test_a_junction_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) 
 
 
 @windows_only
-def test_what_is_read_at_that_moment_is_replaced_after_it(tmp_path: Path) -> None:
+def test_file_open_for_reading_is_replaced_after_it_closes(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     write_atomic(path, "old")
     with path.open(encoding="utf-8") as reader:
@@ -189,7 +189,7 @@ def test_what_is_read_at_that_moment_is_replaced_after_it(tmp_path: Path) -> Non
 
 
 @windows_only
-def test_a_drive_that_is_not_there_is_told() -> None:
+def test_missing_drive_is_reported() -> None:
     with pytest.raises(TorchyardError, match="drive of this path does not exist"):
         create_owned_folder(Path("Q:/build"))
     with pytest.raises(FileNotFoundError):
@@ -197,7 +197,7 @@ def test_a_drive_that_is_not_there_is_told() -> None:
 
 
 @needs_links
-def test_a_build_folder_on_another_disk_is_still_ours(tmp_path: Path) -> None:
+def test_managed_folder_may_be_on_another_disk(tmp_path: Path) -> None:
     (tmp_path / "big").mkdir()
     (tmp_path / "build").symlink_to(tmp_path / "big")
     folder = create_owned_folder(tmp_path / "build" / "p")
@@ -206,7 +206,7 @@ def test_a_build_folder_on_another_disk_is_still_ours(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_removal_that_was_interrupted_can_be_taken_up(
+def test_interrupted_removal_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = create_owned_folder(tmp_path / "build")
@@ -228,7 +228,7 @@ def test_a_removal_that_was_interrupted_can_be_taken_up(
     assert not folder.exists()
 
 
-def test_an_artifact_is_its_bytes(tmp_path: Path) -> None:
+def test_artifact_describes_name_digest_and_size(tmp_path: Path) -> None:
     path = tmp_path / "a.whl"
     path.write_bytes(b"abc")
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -237,7 +237,7 @@ def test_an_artifact_is_its_bytes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock of tmp_path."""
+    """Start a process that holds the lock of tmp_path."""
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -248,19 +248,17 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         child.kill()
 
 
-def test_a_lock_that_another_process_holds_names_it(
-    tmp_path: Path, holder: subprocess.Popen[str]
-) -> None:
-    with pytest.raises(BusyError) as told, lock_folder(tmp_path):
+def test_held_lock_error_names_other_process(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(BusyError) as error, lock_folder(tmp_path):
         pass
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
         f"  → wait until that run ends, or end process {holder.pid}; "
         "then run the same command again"
     )
 
 
-def test_a_lock_is_free_after_its_holder_was_killed(
+def test_lock_is_released_when_holder_is_killed(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     holder.kill()
@@ -270,7 +268,7 @@ def test_a_lock_is_free_after_its_holder_was_killed(
         assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == process_group.RUN_ID
 
 
-def test_a_lock_can_be_taken_again_after_it_was_left(tmp_path: Path) -> None:
+def test_lock_can_be_taken_again_after_release(tmp_path: Path) -> None:
     with pytest.raises(KeyError), lock_folder(tmp_path):
         raise KeyError
     with lock_folder(tmp_path), pytest.raises(BusyError), lock_folder(tmp_path):

@@ -1,4 +1,4 @@
-"""What is left of a build, from what its objects cost before."""
+"""The remaining build time, estimated from recorded costs."""
 
 from __future__ import annotations
 
@@ -27,46 +27,46 @@ def building(output: str) -> str:
         ("[5/9] Generating something", ""),
     ],
 )
-def test_the_output_of_a_line_is_read(line: str, output: str) -> None:
+def test_output_is_parsed_from_ninja_line(line: str, output: str) -> None:
     assert find_step_output(line) == output
 
 
-def test_what_is_left_is_counted_in_what_it_cost() -> None:
+def test_remaining_time_is_estimated_from_recorded_costs() -> None:
     forecast = Forecast(COSTS, COSTS)
     assert forecast.estimate_remaining(1.0) is None
     forecast.finish_step(building("a/y.cpp.o"), 30.0)
     forecast.finish_step(building("a/x.cpp.o"), 30.0)
-    assert forecast.estimate_remaining(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
+    assert forecast.estimate_remaining(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30 s
 
 
-def test_a_step_that_is_told_twice_counts_once() -> None:
+def test_repeated_step_counts_once() -> None:
     forecast = Forecast(COSTS, COSTS)
     forecast.finish_step(
         "[1/9] Generating something", 500.0
-    )  # which is no work that tells of the speed
+    )  # not a compile step, so it says nothing about the speed
     forecast.finish_step(building("a/y.cpp.o"), 530.0)
     forecast.finish_step(building("a/y.cpp.o"), 530.0)
     assert forecast.estimate_remaining(530.0) == pytest.approx(112)
 
 
-def test_a_new_object_costs_what_its_kind_does() -> None:
+def test_new_object_costs_average_of_its_type() -> None:
     forecast = Forecast(["a/x.cpp.o", "a/new.cpp.o"], COSTS)
     forecast.finish_step(building("a/x.cpp.o"), 10.0)
-    assert forecast.estimate_remaining(10.0) is None  # most of it is unknown
+    assert forecast.estimate_remaining(10.0) is None  # most of the cost is unknown
     forecast = Forecast(["a/x.cpp.o", "a/y.cpp.o", "a/new.cpp.o"], COSTS)
     forecast.finish_step(building("a/x.cpp.o"), 10.0)
     assert forecast.estimate_remaining(10.0) == pytest.approx(50)
 
 
-def test_without_a_record_nothing_is_said() -> None:
+def test_no_record_gives_no_estimate() -> None:
     forecast = Forecast(["a/x.cpp.o"], {})
     forecast.finish_step(building("a/x.cpp.o"), 10.0)
     assert forecast.estimate_remaining(10.0) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: int) -> None:
-    """Costs as they are in PyTorch: most of seconds, a few of minutes; four jobs, each 20 % off."""
+def test_estimate_is_close_after_a_fifth_of_recorded_build(seed: int) -> None:
+    """Costs like in PyTorch: mostly seconds, a few minutes; four jobs, each up to 20 % off."""
     chance = random.Random(seed)
     costs = {f"{n}.cpp.o": chance.lognormvariate(2, 1) for n in range(400)}
     finished = sorted(_schedule(costs, 4, chance).items(), key=lambda item: item[1])
@@ -80,7 +80,7 @@ def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: in
 
 
 def _schedule(costs: dict[str, float], jobs: int, chance: random.Random) -> dict[str, float]:
-    """When each is done, in the given order on so many cores."""
+    """Return when each output is finished, in the given order on this many cores."""
     free, done = [0.0] * jobs, {}
     for output, cost in costs.items():
         core = free.index(min(free))

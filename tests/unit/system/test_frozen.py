@@ -1,4 +1,4 @@
-"""What lies in a folder of packages, who asked for it, and which files of an index it may be."""
+"""Installed packages: where they came from, who requires them, and which index file matches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def index(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def packages(tmp_path: Path, index: Path) -> Path:
-    """What was installed of it, and one that was given as a file."""
+    """Install packages from the index, and one from a local file."""
     given = smallwheels.wheel(tmp_path / "given", "given", "3.0", {"given.py": ""}, ["one"])
     landing = tmp_path / "packages"
     into = PackageInstaller(sys.executable, environments.find_uv(), tmp_path / "log", landing)
@@ -44,7 +44,7 @@ def packages(tmp_path: Path, index: Path) -> Path:
     return landing
 
 
-def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> None:
+def test_packages_from_files_are_distinguished_from_index_packages(packages: Path) -> None:
     here = read_installed_packages(packages)
     assert {name: one.is_file for name, one in here.items()} == {
         "given": True,
@@ -56,7 +56,7 @@ def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> 
     assert read_package_versions(packages / "nowhere") == {}
 
 
-def test_who_asked_for_what_is_followed(packages: Path) -> None:
+def test_requirements_are_followed_transitively(packages: Path) -> None:
     here = dict(read_installed_packages(packages))
     assert resolve_required_names(["given"], here) == {"given", "one", "two"}
     assert resolve_required_names(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
@@ -67,9 +67,7 @@ def test_who_asked_for_what_is_followed(packages: Path) -> None:
     assert resolve_required_names(["kit", "kit[cc]"], here) == {"kit", "two"}
 
 
-def test_the_digest_is_that_of_the_very_file_that_was_installed(
-    packages: Path, index: Path, tmp_path: Path
-) -> None:
+def test_digest_is_that_of_installed_file(packages: Path, index: Path, tmp_path: Path) -> None:
     lister = DigestLister(environments.find_uv(), sys.executable, tmp_path, tmp_path / "log")
     here = read_installed_packages(packages)
     assert lister.find_digests([here["two"]], str(index)) == {
@@ -83,12 +81,12 @@ def test_the_digest_is_that_of_the_very_file_that_was_installed(
 
 @pytest.fixture(params=["uv", pytest.param("pip", marks=needs_pip)])
 def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> PackageInstaller:
-    """Each of the two installers, into a folder."""
+    """Return an installer for a folder, with uv and with pip."""
     uv = environments.find_uv() if request.param == "uv" else None
     return PackageInstaller(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
 
 
-def test_what_is_locked_is_installed_and_nothing_newer(into: PackageInstaller, index: Path) -> None:
+def test_locked_version_is_installed_instead_of_newest(into: PackageInstaller, index: Path) -> None:
     held = files.read_artifact(index / "two-2.0-py3-none-any.whl").sha256
     smallwheels.wheel(index, "two", "3.0", {"two.py": "3"})
     into.install_locked({"two==2.0": (held,)}, str(index))
@@ -96,14 +94,12 @@ def test_what_is_locked_is_installed_and_nothing_newer(into: PackageInstaller, i
     assert read_package_versions(into.target) == {"two": "2.0"}
 
 
-def test_other_bytes_than_the_locked_ones_are_refused_with_both_named(
-    into: PackageInstaller, index: Path
-) -> None:
-    with pytest.raises(BadArtifactError) as told:
+def test_digest_mismatch_is_refused_with_both_digests(into: PackageInstaller, index: Path) -> None:
+    with pytest.raises(BadArtifactError) as error:
         into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
     found = files.read_artifact(index / "one-1.0-py3-none-any.whl").sha256
     message = f"the index provides one==1.0 with sha256 {found}, but torchyard.lock requires"
-    assert f"{message} {'b' * 64}" in str(told.value)
-    assert "TORCHYARD__LOCK=false" in told.value.hint
+    assert f"{message} {'b' * 64}" in str(error.value)
+    assert "TORCHYARD__LOCK=false" in error.value.hint
     assert into.target
     assert read_package_versions(into.target) == {}

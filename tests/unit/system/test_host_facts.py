@@ -1,4 +1,4 @@
-"""Looking around: real files and small programs, no network, and nothing written."""
+"""Host facts are read from real files and small programs, without network and without writing."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell sc
 SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
 
 
-def asked(root: Path, **more: Any) -> ProbeRequest:
+def request_facts(root: Path, **more: Any) -> ProbeRequest:
     host = more.pop("host", Host("linux", "x86_64", SELF))
     return ProbeRequest(root, host, (("build", root / "build" / "mine"),), **more)
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No driver, no network, no settings of who runs the tests."""
+    """Hide the driver, the network and the settings of the user who runs the tests."""
     monkeypatch.setattr(nvidia, "query_driver", NvidiaDriver)
     monkeypatch.setattr(git, "is_reachable", lambda _: True)
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter(()))
@@ -80,7 +80,7 @@ def listing(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
 
 
-def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_host_facts_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(yard / "tmp"))
     subject = opened(yard, on=replace(HOST, python=SELF))
     profile = subject.opened
@@ -88,14 +88,16 @@ def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> 
     before = listing(yard)
     found = read_host_facts(build_probe_request(yard, profile.host, profile), ALL_CHECK_IDS)
     assert listing(yard) == before
-    told = check_host(found, profile, KNOWLEDGE)
-    silent = {"trust"} if sys.platform == "win32" else set()  # whose rights are of another kind
-    silent |= {"swap"} if is_wine() else set()  # it has no performance counters
-    assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
+    results = check_host(found, profile, KNOWLEDGE)
+    silent = (
+        {"trust"} if sys.platform == "win32" else set()
+    )  # Windows has a different permission model
+    silent |= {"swap"} if is_wine() else set()  # Wine has no performance counters
+    assert {symptom.id for symptom in results if symptom.level == "not checked"} == silent
 
 
 @unix
-def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_world_writable_folders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, tools, mine = (tmp_path / name for name in ("yard", "tools", "mine"))
     for folder in (root, root / "config", tools, mine):
         folder.mkdir()
@@ -103,7 +105,7 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter(()))
-    found = folder_facts_io.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
+    found = folder_facts_io.read_folder_facts(request_facts(root), frozenset({"trust"}))["exposed"]
     assert found == (
         UnsafePath("folder", str(root / "config")),
         UnsafePath("PATH", str(tools)),
@@ -112,16 +114,19 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
 
 
 @unix
-def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
+def test_filesystem_without_owners_has_no_unsafe_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter([(tmp_path, "drvfs")]))
-    assert folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
+    assert (
+        folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"trust"}))["exposed"]
+        == ()
+    )
 
 
-def test_the_gate_starts_nothing_slow_and_asks_nobody(
+def test_gate_starts_no_slow_program_and_uses_no_network(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> Any:
@@ -142,15 +147,15 @@ def test_the_gate_starts_nothing_slow_and_asks_nobody(
     assert (found.reach, found.leftovers, found.shadows) == (None, None, None)
 
 
-def test_what_is_not_wanted_is_not_looked_at(tmp_path: Path) -> None:
-    found = read_host_facts(asked(tmp_path), frozenset({"memory"}))
+def test_unrequested_facts_are_not_read(tmp_path: Path) -> None:
+    found = read_host_facts(request_facts(tmp_path), frozenset({"memory"}))
     assert found.memory
     assert found.memory.limit_mib <= found.memory.total_mib
     assert found.memory.available_mib <= found.memory.limit_mib
     assert (found.git, found.cxx, found.disks, found.nvidia) == (None, None, None, None)
 
 
-def test_a_stalled_resolver_does_not_hold_doctor(
+def test_stalled_resolver_does_not_block_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over, ended = threading.Event(), list[str]()
@@ -166,14 +171,14 @@ def test_a_stalled_resolver_does_not_hold_doctor(
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
     found = host_facts_io.start_network_probes(
-        asked(tmp_path, urls=urls), frozenset({"git-hosts"})
+        request_facts(tmp_path, urls=urls), frozenset({"git-hosts"})
     )()["reach"]
     assert ended == []
     over.set()
     assert [reach.subject for reach in found if reach.answers] == ["quick"]
 
 
-def test_a_resolver_is_asked_in_the_background(
+def test_name_resolution_runs_in_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over, ended = threading.Event(), list[object]()
@@ -191,12 +196,12 @@ def test_a_resolver_is_asked_in_the_background(
 
 
 @pytest.mark.parametrize("url", ["https://[/a", "https://a:99999/b", "https:///a"])
-def test_a_url_that_is_none_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_invalid_url_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.undo()
     assert host_facts_io.start_url_probes([url], 2)() == {url: False}
 
 
-def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
+def test_probed_hosts_have_no_passwords_and_follow_pip_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = (
@@ -204,30 +209,36 @@ def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset[CheckId]({"index", "git-hosts"})
-    assert host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (
+    assert host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ] == (
         Connectivity(INDEX, "https://pypi.org/simple", answers=True),
         Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
+    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = host_facts_io.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]
+    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
+        "reach"
+    ]
     assert found.url == "https://***@env.example/simple"
 
 
-def test_what_is_built_already_makes_hosts_optional(tmp_path: Path) -> None:
+def test_earlier_build_makes_hosts_optional(tmp_path: Path) -> None:
     there = tmp_path / "wheel.json"
     there.touch()
     urls = (RequiredUrl("a", "https://git.example/a"),)
-    given = asked(tmp_path, urls=urls, begun=(there,))
+    given = request_facts(tmp_path, urls=urls, begun=(there,))
     (found,) = host_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
     assert found.optional
 
 
-def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_are_reported_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
     monkeypatch.setenv("all_proxy", "nonsense://")
     given = dict.fromkeys(["https_proxy", "all_proxy"])
@@ -235,13 +246,13 @@ def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> 
     assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
 
 
-def test_mirrors_are_what_is_asked() -> None:
+def test_most_specific_mirror_is_probed() -> None:
     mirrors = {"https://a.example/": "https://m/", "https://a.example/x/": "https://x/"}
     assert apply_mirror("https://a.example/x/y.git", mirrors) == "https://x/y.git"
     assert apply_mirror("https://b.example/y.git", mirrors) == "https://b.example/y.git"
 
 
-def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
+def test_probe_request_covers_all_profile_needs(yard: Path) -> None:
     write(
         yard,
         "{torch: {strategy: source}, target: {gpus: []}, build: {env: {CXX: g++-13}}, extensions: "
@@ -261,7 +272,7 @@ def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
     assert build_probe_request(yard, profile.host, None).urls == ()
 
 
-def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
+def test_user_tree_is_where_disk_space_is_needed(yard: Path) -> None:
     write(yard, f"{{torch: {{strategy: source}}, source: {{path: '{yard.as_posix()}/tree'}}}}")
     profile = opened(yard).opened
     assert profile
@@ -270,16 +281,18 @@ def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
     assert second[0] == "environment"
 
 
-def test_places_on_one_disk_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_on_same_disk_are_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    found = folder_facts_io.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
+    found = folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"disk"}))["disks"]
     assert [disk.main_place for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
 
 
 @unix
-def test_the_filesystem_is_that_of_the_deepest_mount(
+def test_filesystem_is_that_of_deepest_mount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mounts"
@@ -295,7 +308,7 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
     assert list(folder_facts_io.list_mounts()) == []
 
 
-def test_an_earlier_build_is_seen_and_left_alone(
+def test_earlier_build_is_detected_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -310,7 +323,7 @@ def test_an_earlier_build_is_seen_and_left_alone(
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
     found = folder_facts_io.read_folder_facts(
-        asked(tmp_path, build=foreign), frozenset({"leftovers"})
+        request_facts(tmp_path, build=foreign), frozenset({"leftovers"})
     )["leftovers"]
     assert found == (
         Leftover("foreign", str(foreign)),
@@ -328,7 +341,7 @@ def torch_at(folder: Path, version: str = "2.1.0") -> Path:
 
 
 @unix
-def test_other_torches_are_found_where_an_interpreter_would(
+def test_other_torches_are_found_on_interpreter_search_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_path = torch_at(tmp_path / "libs")
@@ -338,7 +351,7 @@ def test_other_torches_are_found_where_an_interpreter_would(
     (tmp_path / "torch.py").touch()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path / "libs"), "/nowhere"]))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
-    assert tuple(host_facts_io._find_shadowing_torches(asked(tmp_path))) == (
+    assert tuple(host_facts_io._find_shadowing_torches(request_facts(tmp_path))) == (
         ShadowingTorch("PYTHONPATH", str(on_path), "2.1.0"),
         ShadowingTorch("conda", str(in_conda), "2.2.0"),
         ShadowingTorch("user site", str(at_home), "2.3.0"),
@@ -346,7 +359,7 @@ def test_other_torches_are_found_where_an_interpreter_would(
     )
 
 
-def test_a_package_of_the_index_is_told_from_one_of_a_file(tmp_path: Path) -> None:
+def test_index_package_is_distinguished_from_local_file(tmp_path: Path) -> None:
     torch = torch_at(tmp_path)
     for name, url in (("simple_knn-1.2", False), ("gsplat-1.0", True)):
         info = tmp_path / f"{name}.dist-info"
@@ -356,20 +369,22 @@ def test_a_package_of_the_index_is_told_from_one_of_a_file(tmp_path: Path) -> No
     host = Host(
         "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
     )
-    given = asked(tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat"))
+    given = request_facts(
+        tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat")
+    )
     assert tuple(host_facts_io._find_installed_extensions(given)) == (
         InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
         InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
     )
 
 
-def test_the_bits_of_a_python_are_its_own() -> None:
+def test_bitness_of_current_python_is_known() -> None:
     assert host_facts_io._read_python_bits(sys.executable) == 64
     assert host_facts_io._read_python_bits("/no/such/python") is None
 
 
 @unix
-def test_the_bits_of_another_python_are_asked(tmp_path: Path) -> None:
+def test_bitness_of_other_python_is_queried(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 32\n", encoding="utf-8")
     other.chmod(0o755)
@@ -377,7 +392,7 @@ def test_the_bits_of_another_python_are_asked(tmp_path: Path) -> None:
 
 
 @unix
-def test_the_environments_tools_go_before_those_on_path(tmp_path: Path) -> None:
+def test_environment_tools_take_precedence_over_path(tmp_path: Path) -> None:
     ninja = tmp_path / "venv" / "bin" / "ninja"
     ninja.parent.mkdir(parents=True)
     ninja.write_text("#!/bin/sh\necho 1.11.1\n", encoding="utf-8")
@@ -388,18 +403,18 @@ def test_the_environments_tools_go_before_those_on_path(tmp_path: Path) -> None:
     assert host_facts_io._find_setuptools(None) == Tool()
 
 
-def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
+def test_missing_compiler_fact_repeats_search_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: object) -> Any:
         raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
     monkeypatch.setattr(toolchain, "choose_compilers", none)
-    found = host_facts_io.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
+    found = host_facts_io.read_tool_facts(request_facts(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 
 
-def test_visual_studio_is_what_vswhere_tells(
+def test_visual_studio_is_read_from_vswhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = tmp_path / "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
@@ -420,7 +435,7 @@ def test_visual_studio_is_what_vswhere_tells(
     assert host_facts_io.find_visual_studios() is None
 
 
-def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
+def test_windows_sdk_requires_headers(tmp_path: Path) -> None:
     for name in ("10.0.22621.0", "10.0.26100.0"):
         folder = tmp_path / "Include" / name / "um"
         folder.mkdir(parents=True)
@@ -430,37 +445,33 @@ def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
     assert host_facts_io.list_windows_sdks(None) == ()
 
 
-def test_the_variables_that_are_judged_are_those_that_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_checked_variables_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    assert host_facts_io.read_machine_facts(asked(tmp_path), frozenset())["environ"] == (
+    assert host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset())["environ"] == (
         ("MAX_JOBS", "4"),
     )
 
 
-def test_disks_that_nobody_can_ask_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_disks_are_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: object) -> Any:
         raise OSError("stale")
 
     monkeypatch.setattr(shutil, "disk_usage", none)
     found: tuple[Disk, ...] = folder_facts_io.read_folder_facts(
-        asked(tmp_path), frozenset({"disk"})
+        request_facts(tmp_path), frozenset({"disk"})
     )["disks"]
     assert found == ()
 
 
-def test_swap_that_the_system_does_not_tell_is_not_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreported_swap_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def disabled() -> object:
         raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
 
     monkeypatch.setattr(psutil, "swap_memory", disabled)
     assert (
-        host_facts_io.read_machine_facts(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib
+        host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset({"swap"}))[
+            "memory"
+        ].swap_mib
         is None
     )

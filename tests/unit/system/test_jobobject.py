@@ -1,4 +1,4 @@
-"""What ends on Windows with a command: everyone that it started, however it or we end."""
+"""On Windows all child processes end with a command, however it or torchyard ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.systems import not_wine, windows_only
 pytestmark = windows_only
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
-# A grandchild in a group of its own, without a console; its number is told
+# A grandchild in its own process group, without a console; prints its process id
 LEAVES = """
 import subprocess, sys
 flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
@@ -29,7 +29,7 @@ sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
 child = subprocess.Popen(sleep, creationflags=flags, **null)
 print(child.pid, flush=True)
 """
-# Starts what argv[1] says through the one door, and tells the number of its grandchild
+# Starts argv[1] with run_command, and prints the process id of its grandchild
 RUNS = """
 import sys
 from tasks.system import shell
@@ -44,8 +44,8 @@ def command(code: str, *, timeout: float | None = None, serves: bool = False) ->
     return Command(argv, shell.build_host_env(), "try it", timeout=timeout, serves=serves)
 
 
-def left(code: str, **how: bool) -> int:
-    """The number of the grandchild that a command left."""
+def start_grandchild(code: str, **how: bool) -> int:
+    """Return the process id of the grandchild that a command left."""
     lines: list[str] = []
     try:
         shell.run_command(command(code, **how), lines.append)
@@ -59,24 +59,24 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_nobody_is_left_when_a_command_ends(code: int) -> None:
-    assert not runs(left(f"{LEAVES}sys.exit({code})"))
+def test_no_process_survives_command(code: int) -> None:
+    assert not runs(start_grandchild(f"{LEAVES}sys.exit({code})"))
 
 
-def test_a_server_outlives_who_started_it() -> None:
-    server = left(LEAVES, serves=True)
+def test_server_outlives_its_command() -> None:
+    server = start_grandchild(LEAVES, serves=True)
     assert runs(server)
     psutil.Process(server).kill()
 
 
-def test_the_tree_ends_with_a_command_that_takes_too_long() -> None:
+def test_timeout_ends_process_tree() -> None:
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
         shell.run_command(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
     assert not runs(int(lines[0]))
 
 
-def test_the_tree_ends_when_we_are_killed() -> None:
+def test_process_tree_ends_when_parent_is_killed() -> None:
     argv = [sys.executable, "-c", RUNS, f"{LEAVES}{SLEEPS}"]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ours:
         assert ours.stdout
@@ -87,7 +87,7 @@ def test_the_tree_ends_when_we_are_killed() -> None:
 
 
 @not_wine("has no SIGBREAK")
-def test_a_child_is_asked_before_it_is_ended(tmp_path: Path) -> None:
+def test_child_is_interrupted_before_it_is_killed(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\n"
         f"def leave(*_): open(r'{tmp_path / 'asked'}', 'w').close(); sys.exit(5)\n"
@@ -100,7 +100,7 @@ def test_a_child_is_asked_before_it_is_ended(tmp_path: Path) -> None:
     assert (tmp_path / "asked").exists()
 
 
-def test_a_child_that_does_not_listen_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_ignores_interrupt_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_group, "GRACE_SECONDS", 0.3)
     code = f"import os, signal; signal.signal(signal.SIGBREAK, signal.SIG_IGN); {SLEEPS}"
     started = time.monotonic()
@@ -109,7 +109,7 @@ def test_a_child_that_does_not_listen_is_ended(monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - started < 30
 
 
-def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_tree_is_ended_without_job_object(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_: int) -> int:
         raise PermissionError("access is denied")
 
@@ -127,9 +127,9 @@ def handles() -> int:
 
 
 @not_wine("counts no handles")
-def test_no_handle_is_left_open() -> None:
+def test_no_handle_leaks() -> None:
     shell.capture_output(command("pass"))
     before = handles()
     for _ in range(5):
         shell.capture_output(command("pass"))
-    assert handles() <= before + 2  # threads of Python's own
+    assert handles() <= before + 2  # Python's own threads

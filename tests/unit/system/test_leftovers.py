@@ -1,4 +1,4 @@
-"""What a killed run leaves at work is found by its mark and ended, and nothing else is."""
+"""Processes left by a killed run are found by their marker and ended; others are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tasks.core.errors import BusyError
 from tasks.system import files, process_group
 
-OURS = os.getpid()  # tests of another checkout may be at work beside
+OURS = os.getpid()  # tests of another checkout may run at the same time
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
 IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
 DEAF = (sys.executable, "-c", f"{IGNORE} {SLEEP[2]}")
@@ -40,14 +40,14 @@ def start() -> Iterator[Callable[..., Child]]:
         child.communicate()
 
 
-def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
+def test_leftover_children_of_run_are_ended_and_named(start: Callable[..., Child]) -> None:
     mine, other = start(f"1-aa{OURS}"), start(f"1-bb{OURS}")
     assert process_group.end_leftover_processes(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
     assert mine.poll() is not None
     assert other.poll() is None
 
 
-def test_sccaches_server_is_left_alone(
+def test_sccache_server_is_left_running(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCCACHE_START_SERVER", "1")
@@ -56,7 +56,7 @@ def test_sccaches_server_is_left_alone(
     assert server.poll() is None
 
 
-def test_a_child_that_does_not_listen_is_killed(
+def test_child_that_ignores_sigterm_is_killed(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_group, "_TERMINATE_TIMEOUT", 0.2)
@@ -65,11 +65,11 @@ def test_a_child_that_does_not_listen_is_killed(
     assert child.poll() is not None
 
 
-def test_a_run_that_left_nothing_is_no_news() -> None:
+def test_run_without_leftovers_reports_nothing() -> None:
     assert process_group.end_leftover_processes(f"3-nobody{OURS}") == ((), ())
 
 
-def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
+def test_next_lock_holder_ends_leftovers_of_killed_run(
     start: Callable[..., Child], tmp_path: Path
 ) -> None:
     files.create_owned_folder(tmp_path / "build")
@@ -79,7 +79,7 @@ def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
         assert child.poll() is not None
 
 
-def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
+def test_leftovers_are_still_known_after_interrupted_cleanup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.create_owned_folder(tmp_path)

@@ -1,4 +1,4 @@
-"""What uv and pip are told, to the letter, and what their failures mean. The seam is shell.run."""
+"""The exact commands of uv and pip, and the meaning of their failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIP = (PYTHON, "-m", "pip", "install", "--disable-pip-version-check")
 
 
 class Runs(list[Command]):
-    """The commands that were run; `then` is what running one does."""
+    """The commands that were run; `then` is called for each of them."""
 
     then: Callable[[Command], None] = staticmethod(lambda _: None)
 
@@ -49,13 +49,15 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     return found
 
 
-def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> PackageInstaller:
+def create_installer(
+    folder: Path, uv: str | None = "/uv", target: Path | None = None
+) -> PackageInstaller:
     return PackageInstaller(PYTHON, uv, folder / "wheel.log", target)
 
 
-def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
-    into(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
-    into(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
+def test_uv_and_pip_get_same_requirements(runs: Runs, tmp_path: Path) -> None:
+    create_installer(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
+    create_installer(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
     assert runs[0].step_name == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
@@ -65,17 +67,19 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     )
 
 
-def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
+def test_constraints_are_written_to_file(runs: Runs, tmp_path: Path) -> None:
     pins = ("nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-cccl==13.2.75")
-    into(tmp_path).install_requirements(["torch"], InstallOptions(pins))
+    create_installer(tmp_path).install_requirements(["torch"], InstallOptions(pins))
     file = tmp_path / "constraints.txt"
     assert runs.argv == [(*UV, "-c", str(file), "torch")]
     assert file.read_text(encoding="utf-8") == "".join(f"{pin}\n" for pin in pins)
 
 
-def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path: Path) -> None:
+def test_all_install_options_are_passed(runs: Runs, tmp_path: Path) -> None:
     extra = InstallOptions(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
-    into(tmp_path, target=tmp_path / "overlay").install_requirements(["b"], extra, "install tools")
+    create_installer(tmp_path, target=tmp_path / "overlay").install_requirements(
+        ["b"], extra, "install tools"
+    )
     assert runs.argv == [
         (
             *UV, "--target", str(tmp_path / "overlay"), "-c", str(tmp_path / "constraints.txt"),
@@ -86,20 +90,20 @@ def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path
     assert runs[0].step_name == "install tools"
 
 
-def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Path) -> None:
+def test_wheel_replaces_other_build_of_same_version(runs: Runs, tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.15.0-cp312-cp312-linux_x86_64.whl"
-    into(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
+    create_installer(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
     constraints = ("-c", str(tmp_path / "constraints.txt"))
     assert runs.argv == [(*UV, *constraints, "--reinstall-package", "torch", str(wheel))]
     runs.clear()
-    into(tmp_path, uv=None).install_wheel(wheel, InstallOptions(("a==1",)))
+    create_installer(tmp_path, uv=None).install_wheel(wheel, InstallOptions(("a==1",)))
     assert runs.argv == [
         (*PIP, *constraints, str(wheel)),
         (*PIP, "--force-reinstall", "--no-deps", str(wheel)),
     ]
 
 
-def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
+def test_index_is_url_or_folder_of_wheels(tmp_path: Path) -> None:
     assert package_indexes.build_extra_index_options("") == ()
     assert package_indexes.build_extra_index_options("https://index/cpu") == (
         "--extra-index-url",
@@ -115,7 +119,7 @@ def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
     ("kind", "options"),
     [("default", ()), ("url", ("--index-url", "https://i")), ("folder", ("--no-index",))],
 )
-def test_a_download_looks_in_one_place_only(
+def test_download_uses_only_one_source(
     runs: Runs, tmp_path: Path, kind: str, options: tuple[str, ...]
 ) -> None:
     index = {"default": "", "url": "https://i", "folder": str(tmp_path)}[kind]
@@ -133,7 +137,7 @@ def test_a_download_looks_in_one_place_only(
     assert runs[0].step_name == "fetch a==1"
 
 
-def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
+def test_sdist_is_downloaded_without_wheels(runs: Runs, tmp_path: Path) -> None:
     landing = tmp_path / "landing"
     runs.then = lambda _: (landing / "a-1.tar.gz").touch()
     job = DownloadRequest(PYTHON, "a==1", "", landing, tmp_path / "x.log", sdist=True)
@@ -142,7 +146,7 @@ def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
     assert "--only-binary=:all:" not in runs.argv[0]
 
 
-def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
+def test_files_of_earlier_download_are_removed(runs: Runs, tmp_path: Path) -> None:
     landing = files.create_owned_folder(tmp_path / "landing")
     (landing / "0-old.whl").touch()
     runs.then = lambda _: (landing / "a-1.whl").touch()
@@ -176,7 +180,9 @@ NO_VERSION = "the index has no such version for this Python and platform"
         ("ERROR: Could not find a version that satisfies the requirement torch==9", NO_VERSION),
     ],
 )
-def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, todo: str) -> None:
+def test_install_failure_gets_hint_by_cause(
+    runs: Runs, tmp_path: Path, said: str, todo: str
+) -> None:
     log = tmp_path / "wheel.log"
     log.write_text(f"$ uv pip install torch\nlooking\n{said}\n", encoding="utf-8")
 
@@ -186,9 +192,9 @@ def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, to
         raise error
 
     runs.then = fail
-    with pytest.raises(FetchError) as told:
-        into(tmp_path).install_requirements(["torch"])
-    assert str(told.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
+    with pytest.raises(FetchError) as caught:
+        create_installer(tmp_path).install_requirements(["torch"])
+    assert str(caught.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
     with pytest.raises(FetchError):
         download_distribution(DownloadRequest(PYTHON, "torch", "", tmp_path / "landing", log))
 
@@ -202,21 +208,21 @@ NO_SOLUTION = "error: No solution found when resolving dependencies\n  cause: no
 
 
 @posix_only
-def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> None:
+def test_retried_request_is_not_failure_cause(tmp_path: Path) -> None:
     log = tmp_path / "deps.log"
     (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
         shell.run_command(failing(tmp_path, log))
-    told = explain_client_failure(failed.value)
-    assert isinstance(told, FetchError)
-    assert told.hint == NO_VERSION
-    assert told.message == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
-    assert told.location == f"{log}:5", "where the error is told"
+    explained = explain_client_failure(failed.value)
+    assert isinstance(explained, FetchError)
+    assert explained.hint == NO_VERSION
+    assert explained.message == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
+    assert explained.location == f"{log}:5", "where the error is told"
     assert find_retry_reason(failed.value) == "", "no time mends it"
 
 
 @posix_only
-def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_path: Path) -> None:
+def test_conflicting_requirements_are_both_named(tmp_path: Path) -> None:
     conflict = (
         "error: No solution found when resolving dependencies\n"
         "  cause: Because foo==1 depends on bar==13.4.92 and you require foo==1, we can conclude "
@@ -235,7 +241,7 @@ def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_pa
 
 
 @posix_only
-def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Path) -> None:
+def test_exhausted_retries_are_failure_cause(tmp_path: Path) -> None:
     log = tmp_path / "deps.log"
     gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"
     (tmp_path / "said").write_text(f"{RESET}{gone}\n", encoding="utf-8")
@@ -245,13 +251,13 @@ def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Pa
 
 
 def failing(folder: Path, log: Path) -> Command:
-    """Prints the file `said` of the folder, and fails."""
+    """Return a command that prints the file `said` of the folder, and fails."""
     argv = ("/bin/sh", "-c", 'cat "$0"; exit 1', str(folder / "said"))
     return Command(argv, {"PATH": "/usr/bin:/bin"}, "install foo", log=log)
 
 
 @posix_only
-def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
+def test_only_last_command_in_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "wheel.log"
     log.write_text("$ one\ndns error\n", encoding="utf-8")
     (tmp_path / "said").write_text("disk is odd\n", encoding="utf-8")
@@ -263,7 +269,7 @@ def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
     assert explain_client_failure(other) is other
 
 
-def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
+def test_venv_is_created_with_pip(runs: Runs, tmp_path: Path) -> None:
     environments.create_venv(tmp_path / "venv", "/usr/bin/python3", "/uv", tmp_path / "deps.log")
     environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert runs.argv == [
@@ -276,7 +282,7 @@ def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the command is Debian's")
-def test_a_python_without_venv_is_told_with_the_command(
+def test_python_without_venv_is_refused_with_install_command(
     runs: Runs, tmp_path: Path, on_system: OnSystem
 ) -> None:
     on_system("debian")
@@ -287,15 +293,15 @@ def test_a_python_without_venv_is_told_with_the_command(
         )
 
     runs.then = fail
-    with pytest.raises(MissingToolError) as told:
+    with pytest.raises(MissingToolError) as error:
         environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
-    assert str(told.value) == (
+    assert str(error.value) == (
         "l:2: create the build environment failed (exit 1)\n"
         "  → sudo apt install python3-venv python3-dev"
     )
 
 
-def test_uv_is_our_own_or_the_one_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_uv_is_found_as_module_or_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert environments.find_uv()
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", str(tmp_path))

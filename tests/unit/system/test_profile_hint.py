@@ -1,4 +1,4 @@
-"""Commands that messages advise name the profile that they are about."""
+"""Commands suggested in messages name the profile."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tasks.system.console import Console
 from tasks.system.profile_hint import add_profile_argument
 from tests.support.checkout import ROOT
 
-# These are alike for every profile
+# Identical for every profile
 _EVERY_PROFILE = {"check"}
 _NAMES = {one.name for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)} - _EVERY_PROFILE
 _ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
-# Pages of docs/ and of `doit help`, where no profile is meant
+# Pages of docs/ and of `doit help`, which apply to every profile
 _PAGES = (
     "tasks/cli/help", "tasks/settings/settings_page.py", "tasks/knowledge/knowledge_page.py",
     "tasks/diagnosis/diagnosis_page.py",
@@ -27,7 +27,7 @@ _PAGES = (
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Every text below tasks/, and every remedy of a failure."""
+    """Return every string below tasks/, and every suggested fix for failures."""
     paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tasks").rglob("*.py")]
     for name in (one for one in paths if not one.startswith(_PAGES)):
         for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
@@ -39,7 +39,7 @@ def messages() -> Iterator[tuple[str, str]]:
             yield failure["id"], str(text)
 
 
-def test_every_command_that_is_advised_gets_the_profile() -> None:
+def test_every_suggested_command_gets_profile() -> None:
     found = [(name, text) for name, text in messages() if _ADVISED.search(text)]
     assert len(found) > 50
     assert "tasks/cli/commands/verify.py" in {name for name, _ in found}
@@ -52,7 +52,7 @@ def test_every_command_that_is_advised_gets_the_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("doit verify a.whl", "doit verify profile=mine a.whl"),
         ("doit extensions:a, then doit build.",
@@ -62,11 +62,11 @@ def test_every_command_that_is_advised_gets_the_profile() -> None:
         ("doit check", "doit check"),
     ],
 )  # fmt: skip
-def test_the_profile_comes_after_the_command_and_its_options(text: str, told: str) -> None:
-    assert add_profile_argument(text, "mine") == told
+def test_profile_is_added_after_command_and_options(text: str, expected: str) -> None:
+    assert add_profile_argument(text, "mine") == expected
 
 
-def test_lines_of_a_run_name_its_profile() -> None:
+def test_console_lines_name_profile() -> None:
     out = io.StringIO()
     console = Console(None, out)
     console.profile = "mine"

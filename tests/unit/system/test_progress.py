@@ -1,4 +1,4 @@
-"""Ninja's lines as progress."""
+"""Progress parsed from Ninja's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.core.ninja_progress import Progress, ProgressMeter, ProgressThrottle
 
 
 def after(times: list[float], total: int) -> Progress | None:
-    """What the last of so many steps tells, which ended at `times`."""
+    """Return the progress after the last of these steps, which ended at `times`."""
     meter, progress = ProgressMeter(), None
     for done, now in enumerate(times, 1):
         progress = meter.read_line(f"[{done}/{total}] Building", now)
@@ -22,35 +22,35 @@ def evenly(steps: int, seconds: float, since: float = 0.0) -> list[float]:
     return [since + seconds * step for step in range(steps)]
 
 
-def test_other_lines_tell_nothing() -> None:
+def test_unrelated_lines_are_no_progress() -> None:
     meter = ProgressMeter()
     for line in ("", "-- Configuring done", "warning: [1/2] in the middle", "[a/b]", "[0/0] x"):
         assert meter.read_line(line, 0.0) is None
 
 
-def test_one_step_alone_is_no_progress() -> None:
+def test_single_step_is_no_progress() -> None:
     assert ProgressMeter().read_line("[0/1] Re-running CMake...", 0.0) is None
 
 
-def test_what_pip_indents_is_read_too() -> None:
+def test_indented_pip_output_is_parsed() -> None:
     assert ProgressMeter().read_line("  [1/2] nvcc -c x.cu", 0.0) == Progress(1, 2)
 
 
-def test_no_estimate_before_there_is_a_basis() -> None:
+def test_early_progress_has_no_estimate() -> None:
     quick, slow = after(evenly(400, 0.04), 1000), after(evenly(10, 60), 1000)
     assert quick == Progress(400, 1000)
     assert slow == Progress(10, 1000)
 
 
-def test_steady_steps_are_estimated_by_their_rate() -> None:
+def test_steady_steps_are_estimated_by_rate() -> None:
     assert after(evenly(101, 2), 1001) == Progress(101, 1001, 1800.0)
 
 
-def test_a_few_long_steps_are_a_basis_where_there_are_no_more() -> None:
+def test_few_long_steps_are_enough_for_estimate() -> None:
     assert after(evenly(2, 120), 4) == Progress(2, 4, 240.0)
 
 
-def test_estimate_grows_when_the_steps_become_heavy() -> None:
+def test_estimate_grows_when_steps_get_slower() -> None:
     light = evenly(500, 0.5)
     heavy = evenly(100, 10, since=light[-1] + 10)
     progress = after([*light, *heavy], 1000)
@@ -60,14 +60,14 @@ def test_estimate_grows_when_the_steps_become_heavy() -> None:
     assert overall * 2 < progress.eta < 400 * 10
 
 
-def test_build_that_goes_on_is_estimated_from_where_it_went_on() -> None:
+def test_resumed_build_is_estimated_from_where_it_resumed() -> None:
     meter = ProgressMeter()
     meter.read_line("[500/1000] Building", 0.0)
     assert meter.read_line("[520/1000] Building", 40.0) == Progress(520, 1000, 960.0)
 
 
 @pytest.mark.parametrize("again", ["[1/1350] Building", "[1/4] Building"])
-def test_new_run_of_ninja_starts_a_new_estimate(again: str) -> None:
+def test_new_ninja_run_resets_estimate(again: str) -> None:
     meter = ProgressMeter()
     for step in range(1, 101):
         meter.read_line(f"[{step}/1000] Building", step * 10.0)
@@ -76,14 +76,14 @@ def test_new_run_of_ninja_starts_a_new_estimate(again: str) -> None:
     assert progress.eta is None
 
 
-def test_steps_that_need_not_be_done_do_not_start_a_new_estimate() -> None:
+def test_skipped_steps_do_not_reset_estimate() -> None:
     meter = ProgressMeter()
     for step in range(101):
         meter.read_line(f"[{step}/1000] Building", step * 1.0)
     assert meter.read_line("[110/510] Building", 110.0) == Progress(110, 510, 400.0)
 
 
-def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
+def test_estimate_counts_down_until_step_takes_longer() -> None:
     progress = Progress(9, 10, 60.0)
     assert progress.advance_time(20.0) == Progress(9, 10, 40.0, silent=20.0)
     assert progress.advance_time(70.0) == Progress(9, 10, silent=70.0)
@@ -117,7 +117,7 @@ FULL = BuildActivity(2, held_back=4, used_mib=1638, limit_mib=1740)
         (250.0, BuildActivity(0, used_mib=512, limit_mib=4096), ""),
     ],
 )
-def test_a_build_that_finishes_nothing_for_minutes_says_so_and_why(
+def test_stalled_build_is_reported_with_reason(
     silent: float, at_work: BuildActivity, stalled: str
 ) -> None:
     progress = Progress(3, 9, at_work=at_work, silent=silent)
@@ -125,7 +125,7 @@ def test_a_build_that_finishes_nothing_for_minutes_says_so_and_why(
     assert str(progress) == f"3/9 (33 %), {', '.join(filter(None, (str(at_work), stalled)))}"
 
 
-def test_a_minute_is_worth_a_line_also_before_the_first_step_is_done() -> None:
+def test_log_gets_line_per_minute_before_first_step_ends() -> None:
     minutes, nothing = ProgressThrottle(), Progress(0, 0, at_work=FULL, silent=60.0)
     assert [minutes.should_log(nothing, took) for took in (59.0, 61.0, 90.0, 122.0)] == [
         False,
@@ -148,30 +148,30 @@ def test_a_minute_is_worth_a_line_also_before_the_first_step_is_done() -> None:
         (7590.0, "675/1350 (50 %), about 2 h 05 min left"),
     ],
 )
-def test_what_is_left_reads_as_a_person_would_say_it(eta: float | None, text: str) -> None:
+def test_remaining_time_is_formatted_for_people(eta: float | None, text: str) -> None:
     assert str(Progress(675, 1350, eta)) == text
 
 
 def lines_of(seconds: float, total: int = 1350) -> list[int]:
-    """The percents that a log shows of a build of steady steps."""
+    """Return the percentages that a log shows for a build of steady steps."""
     minutes = ProgressThrottle()
-    told = [Progress(done, total) for done in range(1, total + 1)]
+    steps = [Progress(done, total) for done in range(1, total + 1)]
     return [
         progress.percent
-        for progress in told
+        for progress in steps
         if minutes.should_log(progress, seconds * progress.done / total)
     ]
 
 
-def test_a_log_gets_a_line_a_minute() -> None:
+def test_log_gets_one_line_per_minute() -> None:
     assert lines_of(600) == [10, 20, 30, 40, 50, 60, 70, 80, 90]
     assert len(lines_of(3600)) == 58
 
 
-def test_a_short_build_leaves_none() -> None:
+def test_short_build_logs_no_progress() -> None:
     assert lines_of(59) == []
 
 
-def test_what_is_at_work_is_told_after_the_estimate() -> None:
-    told = Progress(675, 1350, 120.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
-    assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"
+def test_activity_follows_estimate() -> None:
+    progress = Progress(675, 1350, 120.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
+    assert str(progress) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"

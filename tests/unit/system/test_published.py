@@ -1,4 +1,4 @@
-"""A static package index in a folder: what is on it, what leaves, and what is wrong with it."""
+"""A static package index in a folder: its pages, retention and verification."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def published(index: Path, *wheels: Path) -> dict[str, IndexFile]:
 
 
 class Links(HTMLParser):
-    """What a page links to, with the attributes."""
+    """The links of a page, with their attributes."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -57,14 +57,14 @@ class Links(HTMLParser):
             self.found.append(dict(attrs))
 
 
-def test_a_page_leads_to_the_wheel_its_digest_and_its_metadata(index: Path, tmp_path: Path) -> None:
+def test_page_links_to_wheel_digest_and_metadata(index: Path, tmp_path: Path) -> None:
     made = knn(tmp_path)
     published(index, made)
     (project,) = Links(index / "simple" / "index.html").found
     page = index / "simple" / str(project["href"]) / "index.html"
     (link,) = Links(page).found
     url, fragment = urldefrag(str(link["href"]))
-    assert "+" not in url  # which is a space to some stores of objects
+    assert "+" not in url  # some object stores decode it as a space
     lies = (page.parent / unquote(url)).resolve()
     assert lies.read_bytes() == made.read_bytes()
     assert fragment == f"sha256={files.read_artifact(made).sha256}"
@@ -74,7 +74,7 @@ def test_a_page_leads_to_the_wheel_its_digest_and_its_metadata(index: Path, tmp_
     assert not list(find_index_problems(index, TEMPLATES, None))
 
 
-def test_the_json_of_a_project_says_the_same(index: Path, tmp_path: Path) -> None:
+def test_project_json_matches_page(index: Path, tmp_path: Path) -> None:
     named = published(index, knn(tmp_path))
     page = json.loads((index / "simple" / "simple-knn" / "index.json").read_text())
     assert page["meta"] == {"api-version": "1.1"}
@@ -82,7 +82,7 @@ def test_the_json_of_a_project_says_the_same(index: Path, tmp_path: Path) -> Non
     assert index_pages.parse_project_page(json.dumps(page)) == tuple(named.values())
 
 
-def test_what_has_signs_of_html_in_it_stays_text(index: Path, tmp_path: Path) -> None:
+def test_html_in_metadata_is_escaped(index: Path, tmp_path: Path) -> None:
     named = published(index, knn(tmp_path))
     (name,) = named
     package_index_io.write_index(
@@ -94,7 +94,7 @@ def test_what_has_signs_of_html_in_it_stays_text(index: Path, tmp_path: Path) ->
     assert package_index_io.read_indexed_files(index)[name].yanked == '"><script>'
 
 
-def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
+def test_published_file_never_changes(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path / "a"))
     with pytest.raises(BadArtifactError, match="never change"):
         package_index_io.add_wheel(index, knn(tmp_path / "b", code="other = 1"))
@@ -102,7 +102,7 @@ def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linked_before", [False, True])
-def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before: bool) -> None:
+def test_published_wheel_is_copy(index: Path, tmp_path: Path, linked_before: bool) -> None:
     made = knn(tmp_path)
     lies = index / "files" / made.name
     if linked_before:
@@ -115,16 +115,16 @@ def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before:
     assert not list(find_index_problems(index, TEMPLATES, None))
 
 
-def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
+def test_missing_wheel_cannot_be_yanked(index: Path) -> None:
     with pytest.raises(TorchyardError, match=r"x\.whl is not in the index"):
         package_index_io.yank_file({}, "x.whl", "bad")
 
 
-def test_a_name_that_is_not_quite_that_of_a_wheel_is_answered_with_the_wheel_s() -> None:
+def test_incomplete_wheel_name_suggests_full_name() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
-    with pytest.raises(TorchyardError, match="is not in the index") as told:
+    with pytest.raises(TorchyardError, match="is not in the index") as error:
         package_index_io.yank_file({there.filename: there}, "simple-knn", "bad")
-    assert told.value.hint == f"name one of these wheels: {there.filename}"
+    assert error.value.hint == f"name one of these wheels: {there.filename}"
 
 
 def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
@@ -132,7 +132,7 @@ def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
     return IndexFile(name, "0" * 64, 1, "0" * 64, f"2026-11-{day:02}T10:00:00Z")
 
 
-def test_of_the_rebuilds_of_one_release_the_newest_stay() -> None:
+def test_newest_rebuilds_of_release_are_retained() -> None:
     old, new = (
         entry("torch2.15.0.s00000001.cu132.sm120", 1),
         entry("torch2.15.0.s00000002.cu132.sm120.d1234ab", 2),
@@ -147,7 +147,7 @@ def test_of_the_rebuilds_of_one_release_the_newest_stay() -> None:
     assert set(select_retained([old, new, *others], None)) == {old, new, *others}
 
 
-def test_commits_of_one_release_of_torch_are_rebuilds_as_well() -> None:
+def test_commits_of_same_torch_release_are_rebuilds() -> None:
     first, second = (
         IndexFile(
             f"torch-2.6.0+cu130.sm120.g{commit}-cp311-cp311-linux_x86_64.whl", "", 1, "", when
@@ -160,7 +160,7 @@ def test_commits_of_one_release_of_torch_are_rebuilds_as_well() -> None:
     assert select_retained([second, first], 1) == (second,)
 
 
-def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
+def test_wheel_is_kept_for_a_day_after_leaving_index(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(package_index_io, "_read_clock", lambda: NOW)
@@ -179,10 +179,8 @@ def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
 
 
 @posix_only
-def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
-    index: Path, tmp_path: Path
-) -> None:
-    """In turn the old wheel and the new one, while somebody installs again and again."""
+def test_concurrent_reader_finds_every_linked_wheel(index: Path, tmp_path: Path) -> None:
+    """The index alternates between the old and the new wheel while a reader installs repeatedly."""
     old, new = knn(tmp_path), knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
     shelves = [{path.name: package_index_io.add_wheel(index, path)} for path in (old, new)]
     package_index_io.write_index(index, TEMPLATES, shelves[0].values())
@@ -207,7 +205,7 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
     assert seen == {old.name, new.name}
 
 
-def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> None:
+def test_project_without_wheels_has_no_page(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     package_index_io.write_index(index, TEMPLATES, [])
     assert not (index / "simple" / "simple-knn").exists()
@@ -215,7 +213,7 @@ def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "expected"),
     [
         ("bytes", "does not match the sha256 on its page"),
         ("gone", ".whl is missing"),
@@ -225,9 +223,7 @@ def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> N
         ("stray", "no page lists files/stray-1-py3-none-any.whl"),
     ],
 )
-def test_what_is_wrong_with_an_index_is_named(
-    index: Path, tmp_path: Path, harm: str, told: str
-) -> None:
+def test_index_problem_is_reported(index: Path, tmp_path: Path, harm: str, expected: str) -> None:
     made = knn(tmp_path)
     published(index, made)
     lies = index / "files" / made.name
@@ -245,10 +241,12 @@ def test_what_is_wrong_with_an_index_is_named(
             (index / "simple" / "index.json").unlink()
         case _:
             (index / "files" / "stray-1-py3-none-any.whl").write_bytes(b"")
-    assert [problem for problem in find_index_problems(index, TEMPLATES, None) if told in problem]
+    assert [
+        problem for problem in find_index_problems(index, TEMPLATES, None) if expected in problem
+    ]
 
 
-def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
+def test_wheel_beyond_retention_limit_is_reported(index: Path, tmp_path: Path) -> None:
     older = knn(tmp_path)
     named = published(index, older, knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120"))
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
@@ -258,15 +256,15 @@ def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_page_is_named_with_what_to_do(index: Path, tmp_path: Path) -> None:
+def test_broken_page_error_has_hint(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "simple" / "simple-knn" / "index.json").write_text("{}")
-    with pytest.raises(TorchyardError, match="cannot be read") as told:
+    with pytest.raises(TorchyardError, match="cannot be read") as error:
         package_index_io.read_indexed_files(index)
-    assert "remove the page, then publish" in told.value.hint
+    assert "remove the page, then publish" in error.value.hint
 
 
-def test_what_leaves_can_be_read_again_or_stays_a_day_longer(index: Path, tmp_path: Path) -> None:
+def test_unreadable_removal_list_is_replaced(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "leaving.json").write_text("[")
     package_index_io.write_index(

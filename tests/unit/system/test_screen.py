@@ -1,4 +1,4 @@
-"""Lines that stay, the one that moves, and terminals that know little."""
+"""Permanent lines, live lines, and terminals with few capabilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def until(terminal: Terminal, text: str) -> None:
     raise AssertionError(terminal.getvalue())
 
 
-def test_the_clock_runs_while_a_stage_is_silent(
+def test_elapsed_time_updates_during_silent_stage(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "_REDRAW_INTERVAL", 0.01)
@@ -44,7 +44,7 @@ def test_the_clock_runs_while_a_stage_is_silent(
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
-def test_a_line_to_keep_goes_above_the_one_that_moves(terminal: Terminal) -> None:
+def test_permanent_line_is_written_above_live_line(terminal: Terminal) -> None:
     shown = Screen(terminal)
     shown.start_live_lines(lambda *_: "moving")
     shown.write_lines("kept")
@@ -52,7 +52,7 @@ def test_a_line_to_keep_goes_above_the_one_that_moves(terminal: Terminal) -> Non
     shown.stop_live_lines()
 
 
-def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
+def test_live_lines_can_change_in_number_and_leave_nothing(
     terminal: Terminal,
 ) -> None:
     drawn = iter(("1\n2\n3", "one", "uno\ndue", "", "1\n2\n3"))
@@ -75,7 +75,7 @@ def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
     assert terminal.rows == ["kept before", "kept after", ""]
 
 
-def test_a_line_to_keep_goes_above_all_that_move(terminal: Terminal) -> None:
+def test_permanent_line_is_written_above_all_live_lines(terminal: Terminal) -> None:
     shown = Screen(terminal)
     shown.start_live_lines(lambda _: "1\n2\n3")
     shown.write_lines("kept")
@@ -83,7 +83,7 @@ def test_a_line_to_keep_goes_above_all_that_move(terminal: Terminal) -> None:
     shown.stop_live_lines()
 
 
-def test_where_the_terminal_became_narrow_all_old_lines_go_whole(
+def test_all_live_lines_are_erased_after_terminal_shrinks(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
@@ -94,7 +94,7 @@ def test_where_the_terminal_became_narrow_all_old_lines_go_whole(
     shown.stop_live_lines()
 
 
-def test_what_is_drawn_can_know_how_large_the_terminal_is(
+def test_drawing_callback_gets_terminal_size(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
@@ -126,7 +126,7 @@ def test_lines_of_many_threads_do_not_interleave(
     assert set(terminal.getvalue().replace(moving, "").split("\n")) == {"k" * 50, ""}
 
 
-def test_where_the_terminal_became_narrow_the_old_line_goes_whole(
+def test_live_line_is_erased_after_terminal_shrinks(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
@@ -139,7 +139,7 @@ def test_where_the_terminal_became_narrow_the_old_line_goes_whole(
 
 
 @pytest.mark.parametrize(("name", "value"), [("CI", "true"), ("TERM", "dumb")])
-def test_where_nobody_looks_nothing_moves(
+def test_output_is_not_live_without_interactive_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -158,19 +158,19 @@ def ascii_log() -> io.TextIOWrapper:
         ("/home/\udce9t\udce9/x", b"/home/\xe9t\xe9/x\n"),
     ],
 )
-def test_what_an_encoding_lacks_is_spelled(text: str, spelled: bytes) -> None:
+def test_unencodable_text_is_replaced_by_ascii(text: str, spelled: bytes) -> None:
     log = ascii_log()
     Screen(log).write_lines(text)
     assert log.buffer.getvalue() == spelled  # type: ignore[attr-defined]
 
 
-def test_a_bar_is_drawn_with_what_the_terminal_has(terminal: Terminal) -> None:
+def test_glyphs_follow_terminal_encoding(terminal: Terminal) -> None:
     assert Screen(ascii_log()).glyphs == ASCII_GLYPHS
     assert Screen(terminal).glyphs == BLOCK_GLYPHS
 
 
 @pytest.mark.parametrize("profile", ["quickstart", "…"])
-def test_a_c_locale_is_no_error(profile: str) -> None:
+def test_c_locale_causes_no_error(profile: str) -> None:
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "TORCHYARD_PROFILE": profile}
     argv = [sys.executable, "-m", "doit", "settings"]
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False)
@@ -200,7 +200,7 @@ finally:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_signal_in_the_middle_of_a_write_neither_hangs_nor_breaks_the_end() -> None:
+def test_signal_during_write_neither_hangs_nor_breaks_exit() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     env.pop("CI", None)
     child = subprocess.Popen(
@@ -214,7 +214,7 @@ def test_a_signal_in_the_middle_of_a_write_neither_hangs_nor_breaks_the_end() ->
     assert out.endswith(b"left\n")
 
 
-def test_a_terminal_that_goes_away_ends_the_beat(
+def test_closed_terminal_stops_redraw_thread(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "_REDRAW_INTERVAL", 0.01)

@@ -1,4 +1,4 @@
-"""The one door to processes, tried with real tiny ones."""
+"""Child processes, tested with real small programs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def python(code: str, log: Path | None = None, timeout: float | None = None) -> 
     )
 
 
-def test_every_line_goes_to_the_log_and_to_the_listener(tmp_path: Path) -> None:
+def test_every_line_goes_to_log_and_listener(tmp_path: Path) -> None:
     lines: list[str] = []
     shell.run_command(python("print('one'); print('two')", tmp_path / "log"), lines.append)
     assert lines == ["one", "two"]
     assert (tmp_path / "log").read_text().splitlines()[1:] == ["one", "two"]
 
 
-def test_a_failure_names_the_first_error_with_its_line_and_not_the_last(tmp_path: Path) -> None:
+def test_failure_names_first_error_line_instead_of_last(tmp_path: Path) -> None:
     code = (
         "print('compiling'); print('a.cu(3): error: identifier \"FLT_MAX\" is undefined');"
         "print('ninja: build stopped: subcommand failed.'); raise SystemExit(1)"
@@ -53,7 +53,7 @@ def test_a_failure_names_the_first_error_with_its_line_and_not_the_last(tmp_path
     assert "earlier" not in str(caught.value)
 
 
-def test_secrets_in_urls_reach_no_log_and_no_message(tmp_path: Path) -> None:
+def test_secrets_in_urls_are_not_logged(tmp_path: Path) -> None:
     code = "print('error: https://me:hunter2@host.example/x'); raise SystemExit(3)"
     with pytest.raises(CommandFailedError) as caught:
         shell.run_command(python(code, tmp_path / "log"))
@@ -61,7 +61,7 @@ def test_secrets_in_urls_reach_no_log_and_no_message(tmp_path: Path) -> None:
     assert "hunter2" not in (tmp_path / "log").read_text()
 
 
-def test_a_child_sees_only_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_gets_only_allowed_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "-O0")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     seen = shell.capture_output(python("import os; print('\\n'.join(os.environ))")).split()
@@ -70,12 +70,12 @@ def test_a_child_sees_only_what_it_was_given(monkeypatch: pytest.MonkeyPatch) ->
     assert "PATH" in seen
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_missing_program_is_named() -> None:
     with pytest.raises(MissingToolError, match="cannot start no-such-program"):
         shell.run_command(Command(("no-such-program",), shell.build_host_env(), "look"))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_folder_is_named(tmp_path: Path) -> None:
     command = Command(
         (sys.executable, "-c", ""), shell.build_host_env(), "look", cwd=tmp_path / "gone"
     )
@@ -83,18 +83,18 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         shell.run_command(command)
 
 
-def test_a_command_that_hangs_is_ended_and_said_to_have_hung(tmp_path: Path) -> None:
+def test_command_that_times_out_is_ended_and_reported(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(CommandFailedError, match="took longer than 1 s"):
         shell.run_command(python("import time; time.sleep(60)", tmp_path / "log", timeout=1))
     assert time.monotonic() - started < 30
 
 
-def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
+def test_output_that_is_not_utf_8_is_decoded() -> None:
     assert "�" in shell.capture_output(python("import os; os.write(1, b'\\xff\\xfe\\n')"))
 
 
-def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> None:
+def test_process_group_is_ended_with_its_leader(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', "
         "'import time; time.sleep(600)']); print(p.pid, flush=True)"
@@ -115,7 +115,7 @@ sys.exit(CODE)
 
 
 @posix
-def test_who_left_the_group_of_a_command_that_fails_is_ended() -> None:
+def test_detached_child_of_failed_command_is_ended() -> None:
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
         shell.run_command(python(LEAVES.replace("CODE", "1")), lines.append)
@@ -123,7 +123,7 @@ def test_who_left_the_group_of_a_command_that_fails_is_ended() -> None:
 
 
 @posix
-def test_who_left_the_group_of_a_command_that_succeeds_may_serve_others() -> None:
+def test_detached_child_of_successful_command_is_kept() -> None:
     lines: list[str] = []
     shell.run_command(python(LEAVES.replace("CODE", "0")), lines.append)
     assert _runs(int(lines[0]))
@@ -131,7 +131,7 @@ def test_who_left_the_group_of_a_command_that_succeeds_may_serve_others() -> Non
 
 
 @posix
-def test_a_child_that_ignores_int_and_term_is_killed(
+def test_child_that_ignores_sigint_and_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_group, "GRACE_SECONDS", 0.3)
@@ -157,7 +157,7 @@ print("its child has ended", flush=True)
 
 
 @posix
-def test_parent_of_a_child_that_ignores_int_is_not_killed_first(
+def test_parent_is_not_killed_before_child_that_ignores_sigint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_group, "GRACE_SECONDS", 2.0)
@@ -168,11 +168,11 @@ def test_parent_of_a_child_that_ignores_int_is_not_killed_first(
 
 
 @posix
-def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path) -> None:
+def test_interrupt_all_ends_child_of_another_thread(tmp_path: Path) -> None:
     ended: list[int] = []
 
     def wait() -> None:
-        # in the background of a script INT is ignored, and children inherit that
+        # a background script ignores SIGINT, and children inherit that
         listen = "import signal, time; signal.signal(2, signal.default_int_handler);"
         try:
             shell.run_command(
@@ -192,7 +192,7 @@ def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path
     assert ended[0] != 0
 
 
-def test_an_interrupt_that_comes_while_a_child_is_started_ends_it(
+def test_interrupt_while_child_starts_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     over, start, lines = threading.Event(), process_group.start_child, list[str]()
@@ -240,14 +240,14 @@ def _runs(pid: int) -> bool:
         ("", (0, "")),
     ],
 )
-def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[int, str]) -> None:
+def test_first_error_line_is_found(log: str, expected: tuple[int, str]) -> None:
     raws = (RawLine(number, text) for number, text in enumerate(log.splitlines(), 1))
     found = find_error_or_last_line(parse_lines(raws))
     assert (found.number if found else 0) == expected[0]
     assert expected[1] in (found.text if found else "")
 
 
-def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_env_ignores_case_of_windows_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
     monkeypatch.setattr(shell, "_IGNORES_CASE", True)
     given = shell.build_host_env()
@@ -255,19 +255,19 @@ def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatc
     assert given == {"Path": "x", "SystemRoot": "y"}
 
 
-def test_what_a_python_says_is_read_as_it_was_said() -> None:
+def test_unicode_output_of_python_is_decoded() -> None:
     assert shell.capture_output(python("print('C:/Users/Jürgen/日本')")) == "C:/Users/Jürgen/日本\n"
 
 
 @windows_only
-def test_a_program_is_that_of_the_childs_path(tmp_path: Path) -> None:
+def test_program_is_searched_on_path_of_child(tmp_path: Path) -> None:
     (tmp_path / "tool.bat").write_text("@echo it is this one\n", encoding="utf-8")
     env = {**shell.build_host_env(), "PATH": f"{tmp_path};{os.environ['PATH']}"}
     assert shell.capture_output(Command(("tool",), env, "look")).strip() == "it is this one"
 
 
 @windows_only
-def test_a_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
+def test_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "tool.exe").write_text("no program", encoding="utf-8")
     command = Command((str(tmp_path / "tool.exe"),), shell.build_host_env(), "look")
     with pytest.raises(MissingToolError, match=r"cannot start .*tool\.exe"):
@@ -275,13 +275,13 @@ def test_a_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
 
 
 class Full(io.StringIO):
-    """A file on a disk that has no room."""
+    """A file on a full disk."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_log_that_does_not_fit_the_disk_neither_hangs_nor_hides_the_error(
+def test_full_disk_neither_hangs_command_nor_hides_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shell, "_open_log", lambda _: contextlib.nullcontext(Full()))

@@ -27,7 +27,7 @@ FULL = "error: cannot write to standard output: No space left on device\n"
 
 @pytest.mark.parametrize("flag", ["-b", "-u"])  # with a buffer and without
 @pytest.mark.parametrize(
-    ("output", "code", "told"),
+    ("output", "code", "expected"),
     [
         ("", 0, "at the end"),
         (">&-", 0, "at the end"),
@@ -38,12 +38,12 @@ FULL = "error: cannot write to standard output: No space left on device\n"
         (">/dev/full 2>/dev/full", 1, ""),
     ],
 )
-def test_closed_or_full_stream_ends_no_program(
-    output: str, code: int, told: str, flag: str
+def test_closed_or_full_stream_does_not_crash_program(
+    output: str, code: int, expected: str, flag: str
 ) -> None:
     done = subprocess.run(
         ["bash", "-c", f'"$0" {flag} -c "$1" {output}; exit ${{PIPESTATUS[0]}}', sys.executable,
          PRINT_MUCH],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (code, told)
+    assert (done.returncode, done.stderr) == (code, expected)

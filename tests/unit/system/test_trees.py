@@ -1,4 +1,4 @@
-"""Folders of sources: what they hold as one digest, and the copy to build in."""
+"""Source trees: their digest, and the copy that is built."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sources(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["build/a.o", "dist/a.whl", ".git/HEAD", "src/__pycache__/a.pyc", "a.egg-info/PKG-INFO"]
 )
-def test_what_a_build_leaves_is_no_source(sources: Path, tmp_path: Path, name: str) -> None:
+def test_build_output_is_not_source(sources: Path, tmp_path: Path, name: str) -> None:
     before = source_trees.hash_source_tree(sources)
     path = sources / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,10 +40,10 @@ def test_what_a_build_leaves_is_no_source(sources: Path, tmp_path: Path, name: s
     [("build/lib.linux/_C.so", ("setup.py",)), ("out/x.o", ("out/.ninja_log",)),
      ("cmake/x.o", ("cmake/CMakeCache.txt",)), ("build/x.o", ("pyproject.toml",))],
 )  # fmt: skip
-def test_no_object_of_an_earlier_build_is_in_the_copy(
+def test_objects_of_earlier_build_are_not_copied(
     sources: Path, tmp_path: Path, project: str, name: str, signs: tuple[str, ...]
 ) -> None:
-    """Linked or packed, it would be one of another torch."""
+    """A linked or packed old object would belong to another torch."""
     for path in (*signs, name):
         place = sources / project / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def test_no_object_of_an_earlier_build_is_in_the_copy(
     assert (tmp_path / "copy" / "src" / "build" / "kept.h").is_file()
 
 
-def test_every_edit_is_another_digest(sources: Path) -> None:
+def test_every_edit_changes_digest(sources: Path) -> None:
     seen = {source_trees.hash_source_tree(sources)}
     (sources / "src" / "build" / "kept.h").write_text("edited", encoding="utf-8")
     seen.add(source_trees.hash_source_tree(sources))
@@ -65,7 +65,7 @@ def test_every_edit_is_another_digest(sources: Path) -> None:
 
 
 @needs_links
-def test_links_are_copied_as_links_and_a_loop_ends(sources: Path, tmp_path: Path) -> None:
+def test_links_are_copied_as_links_and_cycles_end(sources: Path, tmp_path: Path) -> None:
     (sources / "loop").symlink_to(sources)
     (sources / "nowhere").symlink_to("gone")
     assert len(source_trees.hash_source_tree(sources)) == 64

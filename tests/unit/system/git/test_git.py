@@ -1,4 +1,4 @@
-"""git, on real repositories in a temporary folder."""
+"""git operations on real repositories in a temporary folder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
 
 
-def test_clone_holds_the_tag_and_nothing_before_it(upstream: Path, dest: Path) -> None:
+def test_clone_contains_tag_without_history(upstream: Path, dest: Path) -> None:
     commit(upstream, b="three\n")
     run(upstream, "tag", "v2")
     git.clone_at_ref(str(upstream), "v2", dest, submodules=False)
@@ -73,28 +73,28 @@ def test_branch_commit_short_commit_and_head_are_refs(upstream: Path, dest: Path
         assert git.read_git_state(dest).commit == expected
 
 
-def test_missing_ref_names_ref_url_and_what_to_do(upstream: Path, dest: Path) -> None:
+def test_missing_ref_error_names_ref_url_and_command(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match=r'upstream has no ref "v9"') as caught:
         git.clone_at_ref(str(upstream), "v9", dest)
     assert "git ls-remote" in caught.value.hint
 
 
-def test_missing_commit_is_a_missing_ref(upstream: Path, dest: Path) -> None:
+def test_missing_commit_is_reported_as_missing_ref(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="has no ref"):
         git.clone_at_ref(str(upstream), "0123456789abcdef0123456789abcdef01234567", dest)
 
 
-def test_missing_repository_is_told_and_not_tried_again(tmp_path: Path, dest: Path) -> None:
+def test_missing_repository_is_refused_without_retry(tmp_path: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="git cannot fetch"):
         git.clone_at_ref(str(tmp_path / "nowhere"), "main", dest)
 
 
-def test_an_option_is_no_ref(upstream: Path, dest: Path) -> None:
+def test_option_is_refused_as_ref(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="not a ref"):
         git.clone_at_ref(str(upstream), "--upload-pack=touch pwned", dest)
 
 
-def test_interrupted_clone_is_taken_up(upstream: Path, dest: Path) -> None:
+def test_interrupted_clone_is_resumed(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError):
         git.clone_at_ref(str(upstream), "v9", dest)
     (dest / "a").write_text("half of it", encoding="utf-8")  # written, but not yet in the index
@@ -104,7 +104,7 @@ def test_interrupted_clone_is_taken_up(upstream: Path, dest: Path) -> None:
     assert git.is_at_ref(dest, str(upstream), "v1")
 
 
-def test_interrupted_move_is_taken_up_and_keeps_what_was_there(upstream: Path, dest: Path) -> None:
+def test_interrupted_checkout_is_resumed_and_edits_are_saved(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     run(dest, "config", "torchyard.checkout", "")
     run(dest, "config", "torchyard.pending", run(upstream, "rev-parse", "main"))
@@ -114,20 +114,20 @@ def test_interrupted_move_is_taken_up_and_keeps_what_was_there(upstream: Path, d
     assert run(dest, "show", "refs/torchyard/interrupted:a") == "my edit"
 
 
-def test_second_time_asks_nobody(upstream: Path, dest: Path) -> None:
+def test_second_clone_contacts_no_remote(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     upstream.rename(upstream.with_name("gone"))
     git.clone_at_ref(str(upstream), "v1", dest)
 
 
-def test_checkout_that_its_owner_moved_is_left_alone(upstream: Path, dest: Path) -> None:
+def test_checkout_with_user_commit_is_left_alone(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     mine = commit(dest, a="mine\n")
     git.clone_at_ref(str(upstream), "v1", dest)
     assert git.read_git_state(dest).commit == mine
 
 
-def test_other_ref_over_edits_is_refused_and_touches_nothing(upstream: Path, dest: Path) -> None:
+def test_other_ref_is_refused_if_edits_would_be_lost(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "a").write_text("edited\n", encoding="utf-8")
     before = git.read_git_state(dest)
@@ -136,7 +136,7 @@ def test_other_ref_over_edits_is_refused_and_touches_nothing(upstream: Path, des
     assert git.read_git_state(dest) == before
 
 
-def test_untracked_file_in_the_way_is_refused(upstream: Path, dest: Path) -> None:
+def test_other_ref_is_refused_if_untracked_file_would_be_lost(upstream: Path, dest: Path) -> None:
     commit(upstream, b="theirs\n")
     git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "b").write_text("mine\n", encoding="utf-8")
@@ -147,14 +147,14 @@ def test_untracked_file_in_the_way_is_refused(upstream: Path, dest: Path) -> Non
     assert (dest / "b").read_text(encoding="utf-8") == "mine\n"
 
 
-def test_commit_of_its_owner_stays_reachable(upstream: Path, dest: Path) -> None:
+def test_user_commit_stays_reachable(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     mine = commit(dest, a="mine\n")
     git.clone_at_ref(str(upstream), "main", dest)
     assert mine in run(dest, "for-each-ref", "refs/torchyard/left")
 
 
-def test_folder_that_is_no_checkout_is_not_cloned_into(upstream: Path, dest: Path) -> None:
+def test_clone_into_unmanaged_folder_is_refused(upstream: Path, dest: Path) -> None:
     git.clone_at_ref(str(upstream), "v1", dest)
     other = dest.with_name("other")
     other.mkdir()
@@ -163,14 +163,14 @@ def test_folder_that_is_no_checkout_is_not_cloned_into(upstream: Path, dest: Pat
         git.clone_at_ref(str(upstream), "v1", other)
 
 
-def test_mirror_is_fetched_instead(upstream: Path, dest: Path) -> None:
+def test_mirror_is_fetched_instead_of_remote(upstream: Path, dest: Path) -> None:
     mirrors = {"https://git.example/": f"{upstream.parent}/"}
     git.clone_at_ref("https://git.example/upstream", "v1", dest, mirrors=mirrors)
     assert run(dest, "config", "remote.origin.url") == "https://git.example/upstream"
     assert (dest / "a").exists()
 
 
-def test_state_is_the_same_when_nothing_changed_and_tells_every_edit(upstream: Path) -> None:
+def test_state_is_stable_and_changes_with_every_edit(upstream: Path) -> None:
     clean = git.read_git_state(upstream)
     assert clean.edits == ""
     (upstream / "a").touch()
@@ -194,7 +194,7 @@ def test_ignored_file_is_no_edit_and_removed_file_is(upstream: Path) -> None:
     assert git.read_git_state(upstream).edits
 
 
-def test_state_looks_no_further_up(upstream: Path) -> None:
+def test_state_is_not_read_from_parent_repository(upstream: Path) -> None:
     (upstream / "inner").mkdir()
     with pytest.raises(CommandFailedError, match="not a git repository"):
         git.read_git_state(upstream / "inner")
@@ -208,14 +208,14 @@ def with_submodule(upstream: Path, tmp_path: Path) -> Path:
     return upstream
 
 
-def test_submodules_come_along_and_are_in_the_state(with_submodule: Path, dest: Path) -> None:
+def test_submodules_are_cloned_and_part_of_state(with_submodule: Path, dest: Path) -> None:
     git.clone_at_ref(str(with_submodule), "main", dest)
     part = run(with_submodule / "third_party/part", "rev-parse", "HEAD")
     assert git.read_git_state(dest).submodules == {"third_party/part": part}
     assert (dest / "third_party/part/code").exists()
 
 
-def test_edit_inside_a_submodule_counts_as_an_edit_and_build_litter_does_not(
+def test_submodule_edit_counts_and_build_output_does_not(
     with_submodule: Path,
 ) -> None:
     part = with_submodule / "third_party/part"
@@ -227,7 +227,7 @@ def test_edit_inside_a_submodule_counts_as_an_edit_and_build_litter_does_not(
     assert git.read_git_state(with_submodule).edits not in ("", first)
 
 
-def test_submodule_left_behind_by_a_pull_is_stale_and_one_moved_by_hand_is_not(
+def test_submodule_is_stale_after_pull_but_not_after_manual_checkout(
     with_submodule: Path, dest: Path, tmp_path: Path
 ) -> None:
     git.clone_at_ref(str(with_submodule), "main", dest)
@@ -246,7 +246,7 @@ def test_submodule_left_behind_by_a_pull_is_stale_and_one_moved_by_hand_is_not(
     assert git.list_stale_submodules(dest, git.read_git_state(dest).commit) == ()
 
 
-def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_holds_it(
+def test_edit_that_blocks_submodule_update_is_named_with_repository(
     with_submodule: Path, dest: Path, tmp_path: Path
 ) -> None:
     git.clone_at_ref(str(with_submodule), "main", dest)
@@ -264,7 +264,7 @@ def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_hol
     assert edited.read_text(encoding="utf-8") == "mine\n"
 
 
-def test_patch_applies_once_and_comes_back(tmp_path: Path, upstream: Path) -> None:
+def test_patch_applies_once_and_can_be_reversed(tmp_path: Path, upstream: Path) -> None:
     (upstream / "a").write_text("patched\n", encoding="utf-8")
     patch = tmp_path / "fix.patch"
     patch.write_text(run(upstream, "diff") + "\n", encoding="utf-8")
@@ -277,9 +277,7 @@ def test_patch_applies_once_and_comes_back(tmp_path: Path, upstream: Path) -> No
     assert git.read_git_state(upstream).edits == ""
 
 
-def test_patch_applies_to_a_plain_folder_inside_another_repository(
-    tmp_path: Path, upstream: Path
-) -> None:
+def test_patch_applies_to_plain_folder_inside_repository(tmp_path: Path, upstream: Path) -> None:
     (upstream / "a").write_text("patched\n", encoding="utf-8")
     patch = tmp_path / "fix.patch"
     patch.write_text(run(upstream, "diff") + "\n", encoding="utf-8")
@@ -290,7 +288,7 @@ def test_patch_applies_to_a_plain_folder_inside_another_repository(
     assert (inner / "a").read_text(encoding="utf-8") == "patched\n"
 
 
-def test_unignored_lists_a_plain_tree_by_its_own_rules(tmp_path: Path) -> None:
+def test_unignored_files_of_plain_tree_follow_its_gitignore(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "torch").mkdir(parents=True)
     for name in (".gitignore", "torch/a.py", "torch/b.so"):
@@ -299,7 +297,7 @@ def test_unignored_lists_a_plain_tree_by_its_own_rules(tmp_path: Path) -> None:
     assert git.list_unignored_files(tree, tmp_path / "scratch") == (".gitignore", "torch/a.py")
 
 
-def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listening_host_is_reachable_and_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -322,19 +320,19 @@ def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.Monke
         ("git://example.invalid/a", ("example.invalid", 9418)),
     ],
 )
-def test_address_by_kind_of_url(
+def test_host_and_port_follow_url_scheme(
     url: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "")
     assert clones.resolve_host_port(url) == expected
 
 
-def test_address_is_the_proxys_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_is_that_of_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
     assert clones.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
 
 
-def test_path_is_reachable_where_it_exists(tmp_path: Path) -> None:
+def test_local_path_is_reachable_if_it_exists(tmp_path: Path) -> None:
     assert git.is_reachable(str(tmp_path))
     assert git.is_reachable(tmp_path.as_uri())
     assert not git.is_reachable(str(tmp_path / "nothing"))

@@ -1,4 +1,4 @@
-"""Merge conflicts of a checkout are found with the git command that undoes what left them."""
+"""Merge conflicts in a checkout are reported with the git command that aborts the operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needs_git
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone with a submodule `inner`."""
+    """Return a clone with a submodule `inner`."""
     return with_submodule(tmp_path_factory.mktemp("clones"), {"a": "a\n", "b": "b\n"})
 
 
@@ -74,7 +74,7 @@ def conflict(tree: Path, operation: str) -> None:
         ("rebase", "rebase --abort", "worktree"),
     ],
 )
-def test_conflicts_are_named_with_the_command_that_undoes_them(
+def test_conflicts_are_reported_with_abort_command(
     clone: Path, operation: str, hint: str, where: str
 ) -> None:
     assert git.find_conflicts(clone) is None
@@ -97,7 +97,7 @@ def test_conflicts_are_named_with_the_command_that_undoes_them(
         assert git.find_conflicts(top) is None
 
 
-def test_many_conflicts_are_counted_and_some_are_named(clone: Path) -> None:
+def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
     run(clone, "checkout", "-q", "-B", "ours")
     for branch in ("theirs", "ours"):
         run(clone, "checkout", "-q", "-B", branch, "origin/main")
@@ -108,12 +108,12 @@ def test_many_conflicts_are_counted_and_some_are_named(clone: Path) -> None:
     with pytest.raises(CalledProcessError):
         run(clone, "merge", "theirs")
     assert "<<<<<<<" in (clone / ".gitmodules").read_text("utf-8")
-    told = str(git.find_conflicts(clone))
-    assert told == "31 files have merge conflicts: .gitmodules, f00, f01, f02, f03 and 26 more"
+    message = str(git.find_conflicts(clone))
+    assert message == "31 files have merge conflicts: .gitmodules, f00, f01, f02, f03 and 26 more"
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([["merge", "--no-commit", "--no-ff", "-s", "ours", "theirs"]], "merge --abort"),
         ([["rebase", "--exec", "false", "HEAD~1"]], "rebase --abort"),
@@ -122,8 +122,8 @@ def test_many_conflicts_are_counted_and_some_are_named(clone: Path) -> None:
         ([["bisect", "start", "HEAD", "HEAD~1"]], "bisect reset"),
     ],
 )  # fmt: skip
-def test_an_operation_in_progress_without_conflicts_is_a_warning(
-    clone: Path, heard: Heard, steps: list[list[str]], told: str
+def test_operation_in_progress_without_conflicts_is_warning(
+    clone: Path, heard: Heard, steps: list[list[str]], expected: str
 ) -> None:
     diverge(clone)
     git.require_merged(clone, "source.path")
@@ -135,9 +135,9 @@ def test_an_operation_in_progress_without_conflicts_is_a_warning(
             assert step[0] in {"rebase", "cherry-pick"}
     git.require_merged(clone, "source.path")
     (line,) = heard
-    assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {told}')
+    assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {expected}')
 
 
-def test_a_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:
+def test_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:
     git.require_merged(tmp_path, "source.path")
     git.require_merged(tmp_path / "missing", "source.path")

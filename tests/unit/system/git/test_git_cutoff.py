@@ -1,4 +1,4 @@
-"""What a git that was killed leaves in submodules, in locks and under a patch is put in order."""
+"""Submodules, locks and patched files are repaired after git was killed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = needs_git
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone of ours whose submodule `inner` is to be brought."""
+    """Return a managed clone with the submodule `inner`."""
     return with_submodule(tmp_path, {"a": "a\n", "b": "b\n"})
 
 
 def killed(tree: Path, began: float = 0.0) -> None:
-    """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
+    """Leave the state of a SIGKILL during an update of `inner`, which was clean."""
     heads = {"inner": read_submodule_head(tree / "inner")}
     interrupted_update.write_update_note(
         tree, UpdateNote(("inner",), clean=("inner",), heads=heads, began=began)
@@ -35,7 +35,7 @@ def killed(tree: Path, began: float = 0.0) -> None:
 
 
 def of_a_person(clone: Path, tmp_path: Path) -> Path:
-    """A clone in a folder that is not ours."""
+    """Return a clone in an unmanaged folder."""
     tree = tmp_path / "theirs"
     run(tmp_path, "-c", "protocol.file.allow=always", "clone", "-q", "--recursive",
         str(tmp_path / "outer"), str(tree))  # fmt: skip
@@ -43,7 +43,7 @@ def of_a_person(clone: Path, tmp_path: Path) -> Path:
 
 
 def age(tree: Path, seconds: float) -> float:
-    """Let the last sign of our git be some time ago."""
+    """Move the last sign of life of our git into the past."""
     path = interrupted_update.find_note_path(tree)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))
@@ -60,8 +60,8 @@ def is_in_order(tree: Path) -> bool:
 
 
 @pytest.mark.parametrize("lost", ["index", "objects"])
-def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: str) -> None:
-    """Its HEAD is what is wanted, so that git has nothing to do, or cannot."""
+def test_partially_cloned_submodule_is_cloned_again(clone: Path, lost: str) -> None:
+    """git sees the required HEAD and does nothing, or fails."""
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
     (clone / "inner" / "b").unlink()
@@ -72,7 +72,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     assert is_in_order(clone)
 
 
-def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> None:
+def test_interrupted_submodule_checkout_is_repaired(clone: Path) -> None:
     killed(clone)
     (clone / ".git" / "modules" / "inner" / "index.lock").touch()
     (clone / "inner" / "a").unlink()
@@ -82,7 +82,7 @@ def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> 
     assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "half"
 
 
-def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
+def test_user_edit_after_failure_is_kept(clone: Path) -> None:
     with (
         pytest.raises(TorchyardError),
         interrupted_update.track_submodule_update(clone, ("inner",)),
@@ -96,7 +96,7 @@ def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
     assert mine.read_text("utf-8") == "mine\n"
 
 
-def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> None:
+def test_lock_older_than_interrupted_git_is_kept(clone: Path) -> None:
     lock = clone / ".git" / "index.lock"
     lock.touch()
     os.utime(lock, (1, 1))

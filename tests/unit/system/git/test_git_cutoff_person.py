@@ -1,4 +1,4 @@
-"""After a git of ours was cut off a person's commits, edits, files and locks are as they were."""
+"""A user's commits, edits, files and locks survive the repair of an interrupted update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = needs_git
 
 
 def work_on(inner: Path) -> str:
-    """A branch, a commit and an edit that is not committed."""
+    """Create a branch, a commit and an uncommitted edit."""
     run(inner, "checkout", "-q", "-b", "mine")
     (inner / "a").write_text("committed\n", "utf-8")
     made = commit(inner, "mine")
@@ -32,9 +32,7 @@ def work_on(inner: Path) -> str:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_what_a_person_made_in_a_submodule_after_a_kill_stays(
-    clone: Path, tmp_path: Path, ours: bool
-) -> None:
+def test_user_work_in_submodule_after_kill_is_kept(clone: Path, tmp_path: Path, ours: bool) -> None:
     tree = clone if ours else of_a_person(clone, tmp_path)
     killed(tree)
     age(tree, 60)
@@ -47,7 +45,7 @@ def test_what_a_person_made_in_a_submodule_after_a_kill_stays(
     assert run(tree / "inner", "for-each-ref", "refs/torchyard") == ""
 
 
-def test_an_edit_after_a_kill_stays_without_a_branch_or_commit(clone: Path) -> None:
+def test_uncommitted_edit_after_kill_is_kept(clone: Path) -> None:
     killed(clone)
     mine = clone / "inner" / "b"
     mine.write_text("edited\n", "utf-8")
@@ -57,7 +55,7 @@ def test_an_edit_after_a_kill_stays_without_a_branch_or_commit(clone: Path) -> N
     assert mine.read_text("utf-8") == "edited\n"
 
 
-def test_a_persons_clone_gets_back_what_the_kill_left_out(clone: Path, tmp_path: Path) -> None:
+def test_missing_files_in_user_clone_are_restored_after_kill(clone: Path, tmp_path: Path) -> None:
     tree = of_a_person(clone, tmp_path)
     killed(tree)
     (tree / "inner" / "a").unlink()
@@ -68,10 +66,10 @@ def test_a_persons_clone_gets_back_what_the_kill_left_out(clone: Path, tmp_path:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_move_to_another_commit_that_was_cut_off_goes_on(
+def test_interrupted_checkout_of_other_commit_is_resumed(
     clone: Path, tmp_path: Path, ours: bool
 ) -> None:
-    """Files that only the other commit has are there already, and nothing knows them."""
+    """Files that exist only in the other commit are already there, but untracked."""
     tree, upstream = clone if ours else of_a_person(clone, tmp_path), tmp_path / "inner"
     before = run(tree, "rev-parse", "HEAD")
     (upstream / "new").write_text("new\n", "utf-8", newline="\n")
@@ -88,9 +86,7 @@ def test_a_move_to_another_commit_that_was_cut_off_goes_on(
     assert run(tree / "inner", "status", "--porcelain") == ""
 
 
-def test_what_nobody_can_tell_in_a_persons_clone_is_the_persons_to_say(
-    clone: Path, tmp_path: Path
-) -> None:
+def test_ambiguous_change_in_user_clone_is_left_to_user(clone: Path, tmp_path: Path) -> None:
     tree = of_a_person(clone, tmp_path)
     killed(tree)
     (tree / "inner" / "a").unlink()
@@ -103,7 +99,7 @@ def test_what_nobody_can_tell_in_a_persons_clone_is_the_persons_to_say(
     assert interrupted_update.read_update_note(tree) is None
 
 
-def test_a_clean_submodule_on_a_branch_of_its_own_stays_there_after_a_failure(clone: Path) -> None:
+def test_clean_submodule_on_user_branch_is_kept_after_failure(clone: Path) -> None:
     with (
         pytest.raises(TorchyardError),
         interrupted_update.track_submodule_update(clone, ("inner",)),
@@ -117,7 +113,7 @@ def test_a_clean_submodule_on_a_branch_of_its_own_stays_there_after_a_failure(cl
     assert run(clone / "inner", "rev-parse", "HEAD") == made
 
 
-def test_what_is_put_aside_twice_is_in_two_refs(clone: Path) -> None:
+def test_changes_saved_twice_get_two_refs(clone: Path) -> None:
     for held in ("first", "second"):
         killed(clone)
         (clone / "inner" / "b").write_text(held, "utf-8")
@@ -126,15 +122,15 @@ def test_what_is_put_aside_twice_is_in_two_refs(clone: Path) -> None:
     assert run(clone / "inner", "show", "refs/torchyard/interrupted-2:b") == "second"
 
 
-def test_our_git_says_that_it_is_alive(clone: Path) -> None:
+def test_running_git_updates_its_note(clone: Path) -> None:
     with interrupted_update.track_submodule_update(clone):
         os.utime(interrupted_update.find_note_path(clone), (1, 1))
         while interrupted_update.find_note_path(clone).stat().st_mtime == 1:
             pass
 
 
-def test_a_lock_after_a_failure_is_not_ours(clone: Path) -> None:
-    """git removes its own locks when it ends by itself."""
+def test_lock_after_failure_is_kept(clone: Path) -> None:
+    """git removes its own locks when it exits normally."""
     with pytest.raises(TorchyardError), interrupted_update.track_submodule_update(clone):
         raise TorchyardError("the disk is full")
     lock = clone / ".git" / "index.lock"
@@ -143,7 +139,7 @@ def test_a_lock_after_a_failure_is_not_ours(clone: Path) -> None:
     assert lock.exists()
 
 
-def test_a_lock_from_after_the_kill_is_not_ours(clone: Path) -> None:
+def test_lock_newer_than_kill_is_kept(clone: Path) -> None:
     killed(clone)
     age(clone, 60)
     lock = clone / ".git" / "index.lock"
@@ -153,10 +149,8 @@ def test_a_lock_from_after_the_kill_is_not_ours(clone: Path) -> None:
 
 
 @linux_only
-def test_a_lock_stays_while_a_git_is_at_work(
-    clone: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A person's `git commit` waits for their editor."""
+def test_lock_is_kept_while_git_runs(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The user's `git commit` waits for an editor."""
     lock, inner = clone / ".git" / "modules" / "inner" / "index.lock", clone / "inner"
     (inner / "a").write_text("mine\n", "utf-8")
     editor = f'{sys.executable} -c "print(flush=True); input()" #'
@@ -178,7 +172,7 @@ def test_a_lock_stays_while_a_git_is_at_work(
     assert f"another git may use {lock}; remove this file when" in capsys.readouterr().out
 
 
-def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
+def test_files_unpacked_over_submodule_are_moved_aside(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inner = clone / "inner"
@@ -191,7 +185,7 @@ def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
     assert (inner / ".git").exists()
 
 
-def test_a_clone_in_part_that_was_changed_since_is_put_aside(clone: Path) -> None:
+def test_partial_clone_with_later_edits_is_moved_aside(clone: Path) -> None:
     (clone / ".git" / "modules" / "inner" / "index").unlink()
     interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     age(clone, 60)

@@ -1,4 +1,4 @@
-"""New files of a checkout are found as a walk finds them, and without one where nothing moved."""
+"""Untracked files are found as in a full walk, but unchanged folders are not walked."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Every git command that was run."""
+    """Record every git command."""
     found: list[tuple[str, ...]] = []
     state = sys.modules[
         "tasks.system.git.checkout_state"
     ]  # the package calls its function by that name
     ask: Callable[..., str] = state.capture_git_output
 
-    def told(tree: Path, *args: str, **options: str) -> str:
+    def run_and_record(tree: Path, *args: str, **options: str) -> str:
         found.append(args)
         return ask(tree, *args, **options)
 
-    monkeypatch.setattr(state, "capture_git_output", told)
+    monkeypatch.setattr(state, "capture_git_output", run_and_record)
     return found
 
 
 def age(tree: Path) -> None:
-    """As if everything had been there for long."""
+    """Move all modification times into the past."""
     for folder, _, _ in os.walk(tree):
         os.utime(folder, (LONG_AGO, LONG_AGO))
     for name in ("index", "info/exclude"):
@@ -58,7 +58,7 @@ def walked(asked: list[tuple[str, ...]]) -> bool:
     return any("--others" in args for args in asked)
 
 
-def test_where_no_folder_changed_nothing_is_walked(
+def test_unchanged_folders_are_not_walked(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
@@ -69,11 +69,11 @@ def test_where_no_folder_changed_nothing_is_walked(
     asked.clear()
     assert git.read_git_state(tree, kept) == first
     assert not walked(asked)
-    (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is the same
+    (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is unchanged
     assert git.read_git_state(tree, kept).edits == git.read_git_state(tree).edits != first.edits
 
 
-def test_what_is_fresh_is_walked_again(
+def test_recently_changed_folders_are_walked_again(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
@@ -86,7 +86,7 @@ def test_what_is_fresh_is_walked_again(
 @pytest.mark.parametrize(
     "held", ["", "[]", "{}", '{"commit": 1, "git": 2, "folders": 3, "names": 4}']
 )
-def test_a_broken_file_of_ours_is_as_good_as_none(tree: Path, tmp_path: Path, held: str) -> None:
+def test_corrupt_cache_is_ignored(tree: Path, tmp_path: Path, held: str) -> None:
     kept = tmp_path / "kept.json"
     kept.write_text(held, encoding="utf-8")
     (tree / "new.txt").touch()
@@ -131,7 +131,7 @@ STEPS = (add, add_folder, remove, ignore, unignore, forget, commit_all)
 
 
 @pytest.mark.parametrize("seed", long_but([0, 1], range(6)))
-def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
+def test_cached_state_equals_full_walk_after_any_change(
     tree: Path, tmp_path: Path, seed: int
 ) -> None:
     kept, chance = tmp_path / "kept.json", random.Random(seed)
@@ -139,7 +139,7 @@ def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
         chance.choice(STEPS)(tree, number)
         assert git.read_git_state(tree, kept) == git.read_git_state(tree)
         if chance.random() < 0.5:
-            # what was just written looks old, but each time differently, as time goes on
+            # recent changes look old, by a different amount each time, as time passes
             for folder, _, _ in os.walk(tree):
                 when = Path(folder).stat().st_mtime
                 if when > LONG_AGO + 10**7:

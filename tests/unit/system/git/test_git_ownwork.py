@@ -1,4 +1,4 @@
-"""What a person did in a clone of ours is told from what we did there."""
+"""A user's changes in a managed clone are distinguished from changes by torchyard."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PATCH = """--- a/a
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of ours, with a submodule `inner`."""
+    """Return a managed clone with a submodule `inner`."""
     content = {"a": "a\n", ".gitignore": "*.so\n"}
     return with_submodule(tmp_path_factory.mktemp("clones"), content)
 
 
 @pytest.fixture
 def clone(made: Path, tmp_path: Path) -> Path:
-    """The same for one test."""
+    """Return a copy of the clone for one test."""
     return Path(shutil.copytree(made, tmp_path / "tree", symlinks=True))
 
 
@@ -58,7 +58,7 @@ def stage(tree: Path) -> None:
 
 
 def save(tree: Path) -> None:
-    """In a commit that is on a branch, which is not checked out any more."""
+    """Commit on a branch that is no longer checked out."""
     run(tree, "checkout", "-q", "-b", "mine")
     run(tree, "commit", "-q", "--allow-empty", "-m", "mine")
     run(tree, "checkout", "-q", "--detach", "HEAD~1")
@@ -87,7 +87,7 @@ WORK: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
+def test_user_change_is_detected(clone: Path, patch: Path, name: str) -> None:
     do, kind = WORK[name]
     do(clone)
     assert git.list_local_changes(clone) == (kind,)
@@ -96,18 +96,20 @@ def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
         assert git.list_local_changes(clone, (patch,)) == (kind,)
 
 
-def test_what_we_and_a_build_did_is_none_of_it(clone: Path, patch: Path, tmp_path: Path) -> None:
+def test_changes_by_torchyard_or_build_are_not_local_changes(
+    clone: Path, patch: Path, tmp_path: Path
+) -> None:
     assert git.list_local_changes(clone) == ()
     git.apply_patch(clone, patch)
     (clone / "lib.so").touch()
     (clone / "inner" / "made").touch()
     assert git.list_local_changes(clone, (patch,)) == ()
     assert git.list_local_changes(clone) == ("edits",)
-    assert "A  new" not in run(clone, "status", "--porcelain")  # its index is as it was
+    assert "A  new" not in run(clone, "status", "--porcelain")  # its index is unchanged
     assert git.list_local_changes(tmp_path) == ()
 
 
-def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
+def test_pulled_and_pushed_commits_are_not_local_changes(clone: Path) -> None:
     outer = Path(run(clone, "config", "remote.origin.url"))
     (outer / "b").touch()
     commit(outer, "theirs")
@@ -120,18 +122,16 @@ def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
     assert git.list_local_changes(clone) == ()
 
 
-def test_a_clone_that_never_came_to_its_end_holds_none(clone: Path) -> None:
+def test_unfinished_clone_has_no_local_changes(clone: Path) -> None:
     run(clone, "symbolic-ref", "HEAD", "refs/heads/none")
     assert git.list_local_changes(clone) == ()
 
 
-def test_what_git_cannot_read_may_hold_some(clone: Path) -> None:
+def test_unreadable_repository_may_have_local_changes(clone: Path) -> None:
     (clone / ".git" / "index").write_bytes(b"none")
     assert git.list_local_changes(clone) == ("files that git cannot read",)
 
 
-def test_where_there_is_no_git_there_may_be_some(
-    clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_git_may_have_local_changes(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert git.list_local_changes(clone) == ("files that git cannot read",)

@@ -1,6 +1,4 @@
-"""Files under a patch that was cut off are as they were, whatever form the patch has, and what is
-no business of the patch is not touched.
-"""
+"""Files of an interrupted patch are restored in every patch format; other files are left alone."""
 
 from __future__ import annotations
 
@@ -39,22 +37,22 @@ def folder(tmp_path: Path) -> Path:
     return files.create_owned_folder(tmp_path / "state") / "patching"
 
 
-def under(tree: Path, folder: Path, text: str) -> None:
-    """A patch is under way, and never comes to its end, as by a KILL."""
+def begin_patch(tree: Path, folder: Path, text: str) -> None:
+    """Begin a patch that never finishes, as after a SIGKILL."""
     patch = folder.parent / "it.patch"
     patch.write_text(text, "utf-8", newline="\n")
     local_changes.keep_backup(tree, patch, folder).__enter__()
 
 
 def patch_of(tree: Path, *options: str) -> str:
-    """What is changed in the tree, as a patch; it is taken back there."""
+    """Return the changes in the tree as a patch, and revert them."""
     run(tree, "add", "-A")
     text = run(tree, "diff", "--cached", "--binary", *options) + "\n\n"
     run(tree, "reset", "-q", "--hard")
     return text
 
 
-def test_files_are_as_they_were_and_what_was_written_since_is_named(
+def test_patched_files_are_restored_and_later_edits_are_named(
     tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tree / "a").write_text("patched\n", "utf-8")
@@ -63,7 +61,7 @@ def test_files_are_as_they_were_and_what_was_written_since_is_named(
     text, mine = patch_of(tree), "b\nand mine\n"
     (tree / "b").write_text(mine, "utf-8", newline="\n")
     for number, since in enumerate(("first", "second"), 1):
-        under(tree, folder, text)
+        begin_patch(tree, folder, text)
         (tree / "b").unlink()
         (tree / "a").unlink()
         (tree / "a").write_text(since, "utf-8")
@@ -80,25 +78,25 @@ def test_files_are_as_they_were_and_what_was_written_since_is_named(
 
 
 @pytest.mark.parametrize("name", ["a", "image", "ä b"])
-def test_a_file_of_any_kind_and_name_is_kept(tree: Path, folder: Path, name: str) -> None:
+def test_file_of_any_type_and_name_is_restored(tree: Path, folder: Path, name: str) -> None:
     before = (tree / name).read_bytes()
     (tree / name).write_bytes(b"\0 patched")
-    under(tree, folder, patch_of(tree))
+    begin_patch(tree, folder, patch_of(tree))
     (tree / name).unlink()
     git.restore_patched_files(tree, folder)
     assert (tree / name).read_bytes() == before
 
 
-def test_a_patch_between_two_folders_is_kept(tree: Path, folder: Path) -> None:
-    under(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
+def test_patch_between_two_folders_is_restored(tree: Path, folder: Path) -> None:
+    begin_patch(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
     (tree / "a").unlink()
     git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
 
 
-def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
+def test_both_paths_of_rename_are_restored(tree: Path, folder: Path) -> None:
     (tree / "a").rename(tree / "moved")
-    under(tree, folder, patch_of(tree, "-M"))
+    begin_patch(tree, folder, patch_of(tree, "-M"))
     (tree / "a").rename(tree / "moved")
     git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
@@ -106,9 +104,9 @@ def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
 
 
 @posix_only
-def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
+def test_mode_only_change_is_restored(tree: Path, folder: Path) -> None:
     (tree / "a").chmod(0o755)
-    under(tree, folder, patch_of(tree))
+    begin_patch(tree, folder, patch_of(tree))
     (tree / "a").unlink()
     (tree / "a").write_text("a\n", "utf-8")
     (tree / "a").chmod(0o755)
@@ -116,11 +114,11 @@ def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
     assert not os.access(tree / "a", os.X_OK)
 
 
-def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_path: Path) -> None:
+def test_paths_in_patch_description_are_ignored(tree: Path, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("mine", "utf-8")
-    told = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
-    under(tree, folder, told + CHANGE)
+    description = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
+    begin_patch(tree, folder, description + CHANGE)
     assert [path.name for path in (folder / "files").rglob("*")] == ["a"]
     other.write_text("mine since", "utf-8")
     git.restore_patched_files(tree, folder)
@@ -128,44 +126,44 @@ def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../other", "/{}/other"])
-def test_a_patch_of_a_file_outside_of_the_tree_is_refused(
+def test_patch_of_file_outside_tree_is_refused(
     tree: Path, folder: Path, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "other").write_text("a\n", "utf-8")
     text = CHANGE.replace("a/a", f"a/{name}").replace("b/a", f"b/{name}")
     with pytest.raises(TorchyardError):
-        under(tree, folder, text.replace("{}", str(tmp_path)))
+        begin_patch(tree, folder, text.replace("{}", str(tmp_path)))
     assert (tmp_path / "other").read_text("utf-8") == "a\n"
 
 
 @needs_links
-def test_a_file_beneath_a_link_out_of_the_tree_is_refused(
+def test_patch_through_link_out_of_tree_is_refused(
     tree: Path, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a").write_text("a\n", "utf-8")
     (tree / "out").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     with pytest.raises(TorchyardError, match="outside of"):
-        under(tree, folder, CHANGE.replace("/a", "/out/a"))
+        begin_patch(tree, folder, CHANGE.replace("/a", "/out/a"))
 
 
-def test_files_that_cannot_be_put_back_are_not_said_to_be(
+def test_failed_restore_is_not_reported_as_restored(
     tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    under(tree, folder, CHANGE)
+    begin_patch(tree, folder, CHANGE)
     (folder / "files" / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
     git.restore_patched_files(tree, folder)
-    told = capsys.readouterr().out
-    assert "cannot restore its files" in told
-    assert "restored" not in told
+    output = capsys.readouterr().out
+    assert "cannot restore its files" in output
+    assert "restored" not in output
     assert (tree / "a").read_text("utf-8") == "half"
 
 
-def test_a_file_stays_until_its_other_is_whole(
+def test_file_is_kept_until_its_backup_is_complete(
     tree: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    under(tree, folder, CHANGE)
+    begin_patch(tree, folder, CHANGE)
     (tree / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
 

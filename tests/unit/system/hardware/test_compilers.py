@@ -1,4 +1,4 @@
-"""Which compiler is taken, and what is said where none is."""
+"""The choice of a compiler, and the error when none fits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def both(folder: Path, suffix: str, version: str) -> None:
     compiler(folder, f"g++{suffix}", version)
 
 
-def test_the_usual_compiler_is_taken_where_the_toolkit_accepts_it(programs: Path) -> None:
+def test_default_compiler_is_used_if_toolkit_supports_it(programs: Path) -> None:
     both(programs, "", "12.2.0")
     chosen = toolchain.choose_compilers((None, None), CompilerLimits(gcc_max=13))
     cc, cxx = chosen.cc, chosen.cxx
@@ -43,7 +43,7 @@ def test_the_usual_compiler_is_taken_where_the_toolkit_accepts_it(programs: Path
     assert cxx.path == str(programs / "g++")
 
 
-def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs: Path) -> None:
+def test_older_compiler_is_used_if_default_is_too_new(programs: Path) -> None:
     both(programs, "", "14.2.0")
     both(programs, "-13", "13.3.0")
     both(programs, "-12", "12.2.0")
@@ -52,7 +52,7 @@ def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs
     )
 
 
-def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
+def test_unsupported_compiler_is_reported_with_install_command(
     programs: Path, on_system: OnSystem
 ) -> None:
     on_system("debian-13", "debian")
@@ -65,7 +65,7 @@ def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
     assert "sudo apt install gcc-13 g++-13  (torchyard then finds" in caught.value.hint
 
 
-def test_a_persons_choice_counts_alone(programs: Path) -> None:
+def test_user_choice_of_compiler_is_final(programs: Path) -> None:
     both(programs, "", "12.2.0")
     both(programs, "-11", "11.4.0")
     assert (
@@ -76,7 +76,7 @@ def test_a_persons_choice_counts_alone(programs: Path) -> None:
         toolchain.choose_compilers(("gcc-9", "g++-9"), CompilerLimits(gcc_max=13))
 
 
-def test_no_compiler_names_the_command_that_adds_one(programs: Path, on_system: OnSystem) -> None:
+def test_missing_compiler_error_names_install_command(programs: Path, on_system: OnSystem) -> None:
     on_system("debian")
     with pytest.raises(MissingToolError, match="there is no C") as caught:
         toolchain.choose_compilers((None, None), CompilerLimits())
@@ -91,7 +91,7 @@ def clangs(folder: Path, suffix: str, version: str) -> None:
     compiler(folder, f"clang++{suffix}", version)
 
 
-def test_clang_newer_than_the_toolkit_takes_is_not_chosen(programs: Path) -> None:
+def test_clang_newer_than_toolkit_supports_is_not_chosen(programs: Path) -> None:
     clangs(programs, "", "20.1.0")
     with pytest.raises(MissingToolError) as caught:
         toolchain.choose_compilers((None, None), CUDA)
@@ -104,12 +104,12 @@ def test_clang_newer_than_the_toolkit_takes_is_not_chosen(programs: Path) -> Non
     assert chosen.why.endswith("supports (clang up to 19): clang++-18 (18.1.3) is used")
 
 
-def test_clang_is_not_held_to_gccs_limit(programs: Path) -> None:
+def test_clang_is_not_limited_by_gcc_maximum(programs: Path) -> None:
     clangs(programs, "", "18.1.0")
     assert toolchain.choose_compilers((None, None), CUDA).cxx.path == str(programs / "clang++")
 
 
-def test_why_an_older_compiler_is_taken_is_said(programs: Path) -> None:
+def test_choice_of_older_compiler_is_explained(programs: Path) -> None:
     both(programs, "", "15.1.0")
     both(programs, "-14", "14.3.0")
     clangs(programs, "", "18.1.0")
@@ -120,13 +120,13 @@ def test_why_an_older_compiler_is_taken_is_said(programs: Path) -> None:
     )
 
 
-def test_the_usual_compiler_is_taken_without_a_word(programs: Path) -> None:
+def test_default_compiler_needs_no_explanation(programs: Path) -> None:
     both(programs, "", "14.2.0")
     chosen = toolchain.choose_compilers((None, None), CUDA)
     assert (chosen.why, chosen.kind) == ("", "gcc")
 
 
-def test_a_clang_behind_the_name_of_c_is_known_for_one(programs: Path) -> None:
+def test_clang_installed_as_cc_is_recognized(programs: Path) -> None:
     for name in ("cc", "c++"):
         script = programs / name
         script.write_text("#!/bin/sh\necho 'Debian clang version 20.1.2 (3)'\n", encoding="utf-8")
@@ -135,14 +135,14 @@ def test_a_clang_behind_the_name_of_c_is_known_for_one(programs: Path) -> None:
         toolchain.choose_compilers((None, None), CUDA)
 
 
-def test_a_compiler_that_was_asked_for_and_is_too_new_says_so(programs: Path) -> None:
+def test_requested_compiler_that_is_too_new_is_refused(programs: Path) -> None:
     both(programs, "-15", "15.1.0")
     both(programs, "", "13.3.0")
     with pytest.raises(MissingToolError, match=r"^build\.env\.CXX: g\+\+-15 15\.1\.0 is newer"):
         toolchain.choose_compilers(("gcc-15", "g++-15"), CUDA)
 
 
-def test_a_gcc_older_than_the_sources_ask_for_is_not_taken(programs: Path) -> None:
+def test_gcc_older_than_source_requires_is_not_chosen(programs: Path) -> None:
     both(programs, "", "8.5.0")
     sources = CompilerLimits(gcc_max=13, cuda="12.4", torch="2.6.0", gcc_min="9.3")
     with pytest.raises(MissingToolError, match=r"older than the sources of PyTorch 2\.6\.0"):
@@ -151,7 +151,7 @@ def test_a_gcc_older_than_the_sources_ask_for_is_not_taken(programs: Path) -> No
     assert toolchain.choose_compilers((None, None), sources).cxx.version == "11.4.0"
 
 
-def test_a_library_is_looked_for_with_the_linker(tmp_path: Path) -> None:
+def test_library_is_searched_with_linker(tmp_path: Path) -> None:
     assert toolchain.can_link_library("g++", "m", tmp_path)
     assert not toolchain.can_link_library("g++", "no-such-library", tmp_path)
     assert not list(tmp_path.iterdir())

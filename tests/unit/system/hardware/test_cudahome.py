@@ -1,4 +1,4 @@
-"""A CUDA_HOME put together from a small copy of what NVIDIA's packages hold."""
+"""A CUDA_HOME assembled from a small copy of NVIDIA's packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="the packages' own lay
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """site-packages with a toolkit as its packages lay it out."""
+    """Return a site-packages folder with a toolkit in the layout of its packages."""
     folder = tmp_path / "site-packages"
     add(
         folder, "nvidia/cu13/bin/nvcc", "nvidia/cu13/bin/crt/link.stub", "nvidia/cu13/nvvm/bin/cicc"
@@ -33,7 +33,7 @@ def add(folder: Path, *names: str) -> None:
 
 
 def tree(home: Path) -> dict[str, str]:
-    """Every entry under home, links with where they lead."""
+    """Return every entry below home, with the targets of links."""
     return {
         path.relative_to(home).as_posix(): str(path.readlink()) if path.is_symlink() else ""
         for path in home.rglob("*")
@@ -41,7 +41,7 @@ def tree(home: Path) -> dict[str, str]:
 
 
 @unix
-def test_the_packages_become_a_cuda_home(site: Path, tmp_path: Path) -> None:
+def test_cuda_home_is_assembled_from_packages(site: Path, tmp_path: Path) -> None:
     home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     toolkit = site / "nvidia" / "cu13"
     found = tree(home)
@@ -55,7 +55,9 @@ def test_the_packages_become_a_cuda_home(site: Path, tmp_path: Path) -> None:
 
 
 @unix
-def test_programs_are_no_links_because_nvcc_looks_beside_itself(site: Path, tmp_path: Path) -> None:
+def test_programs_are_copied_because_nvcc_searches_its_own_folder(
+    site: Path, tmp_path: Path
+) -> None:
     home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     for name in ("bin/nvcc", "bin/crt/link.stub"):
         assert (home / name).is_file()
@@ -63,7 +65,7 @@ def test_programs_are_no_links_because_nvcc_looks_beside_itself(site: Path, tmp_
 
 
 @unix
-def test_libraries_that_come_later_are_added(site: Path, tmp_path: Path) -> None:
+def test_libraries_installed_later_are_linked(site: Path, tmp_path: Path) -> None:
     home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     add(site, "nvidia/cu13/lib/libcublas.so.13", "nvidia/cudnn/lib/libcudnn.so.9")
     add(site, "nvidia/cu13/include/cublas.h")
@@ -77,7 +79,7 @@ def test_libraries_that_come_later_are_added(site: Path, tmp_path: Path) -> None
 
 
 @unix
-def test_headers_of_several_packages_lie_together(site: Path, tmp_path: Path) -> None:
+def test_headers_of_all_packages_share_one_folder(site: Path, tmp_path: Path) -> None:
     add(site, "nvidia/cudnn/include/cudnn.h", "nvidia/nccl/include/nccl.h")
     home = toolchain.assemble_cuda_home(site, tmp_path / "cuda")
     names = {path.name for path in (home / "include").iterdir()}
@@ -93,17 +95,17 @@ def test_assembling_again_changes_nothing(site: Path, tmp_path: Path) -> None:
 
 
 @unix
-def test_a_toolkit_of_the_system_is_not_touched(site: Path, tmp_path: Path) -> None:
+def test_system_toolkit_is_not_modified(site: Path, tmp_path: Path) -> None:
     (tmp_path / "system" / "lib64").mkdir(parents=True)
     toolchain.link_new_libraries(site, tmp_path / "system")
     assert list((tmp_path / "system" / "lib64").iterdir()) == []
 
 
-def test_packages_without_nvcc_are_told(tmp_path: Path) -> None:
+def test_packages_without_nvcc_are_refused(tmp_path: Path) -> None:
     add(tmp_path, "nvidia/cu12/bin/ptxas", "nvidia/cu12/bin/nvcc.profile")
-    with pytest.raises(MissingToolError) as told:
+    with pytest.raises(MissingToolError) as error:
         toolchain.find_packages_root(tmp_path)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{tmp_path}: the installed CUDA packages contain no nvcc\n"
         "  → choose toolkit.version 13.0 or later: older packages contain no nvcc"
     )

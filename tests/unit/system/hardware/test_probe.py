@@ -1,6 +1,4 @@
-"""What this machine is: real small programs for Python and nvcc, a stand-in for the driver's
-library.
-"""
+"""Host facts; small programs replace Python and nvcc, and a fake replaces the driver library."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell sc
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with no toolkit but those that the test makes."""
+    """Return a home without toolkits other than those of the test."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(
@@ -54,7 +52,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def cards(
     monkeypatch: pytest.MonkeyPatch, *found: tuple[str | bytes, tuple[int, int], int]
 ) -> None:
-    """The driver's library with these cards: name, capability, MiB."""
+    """Fake a driver library with these GPUs: name, compute capability, MiB."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(nvidia, "_WSL_PROGRAM", "/nowhere")
     stand_in: dict[str, Callable[..., Any]] = {
@@ -80,14 +78,14 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_listed_from_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
     cards(monkeypatch, *found)
     assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
 
 
 @linux_only
-def test_where_the_drivers_library_is_not_there_nothing_asks_it(
+def test_missing_nvml_library_is_not_initialized(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
@@ -98,14 +96,14 @@ def test_where_the_drivers_library_is_not_there_nothing_asks_it(
     assert nvidia.query_driver() == NvidiaDriver("by program ")
 
 
-def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     assert nvidia.query_driver() == NvidiaDriver()
 
 
 def fails(number: int) -> Callable[..., Any]:
-    """A function of the driver's library that ends with that error."""
+    """Return a driver library function that raises this error."""
 
     def fail(*_: object) -> None:
         raise pynvml.NVMLError(number)
@@ -113,14 +111,14 @@ def fails(number: int) -> Callable[..., Any]:
     return fail
 
 
-def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_that_does_not_respond_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
     assert host_probe.list_gpus() == ()
     assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (), lost=1)
 
 
-def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_gpu_does_not_hide_others(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"], *CARDS["one"])
     lost = fails(pynvml.NVML_ERROR_GPU_IS_LOST)
     handles = iter([lambda: CARDS["one"][0], lost])
@@ -128,14 +126,14 @@ def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch)
     assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (RTX_5090,), lost=1)
 
 
-def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_without_memory_info_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
     none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
     assert host_probe.list_gpus() == (Gpu("NVIDIA GB10", "12.1", 0),)
 
 
-def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_without_cuda_version_still_lists_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     none = fails(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", none)
@@ -143,7 +141,7 @@ def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.Monk
 
 
 def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> None:
-    """NVML that does not start, and a program nvidia-smi."""
+    """Make NVML fail, and provide an nvidia-smi program."""
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(number))
     monkeypatch.setattr(nvidia, "_WSL_PROGRAM", str(smi))
@@ -157,9 +155,7 @@ echo "NVIDIA GB10, 12.1, [N/A]"
 
 
 @unix
-def test_nvidia_smi_is_asked_where_nvml_is_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nvidia_smi_is_used_without_nvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
     without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
     assert host_probe.list_gpus() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
@@ -171,7 +167,7 @@ def test_nvidia_smi_is_asked_where_nvml_is_not(
     [("echo 'NVIDIA X, [Unknown Error], [N/A]'", NvidiaDriver(lost=1)), ("exit 6", NvidiaDriver()),
      ("echo nonsense", NvidiaDriver(lost=1)), ("true", NvidiaDriver())],
 )  # fmt: skip
-def test_what_nvidia_smi_cannot_tell_is_no_card(
+def test_unusable_nvidia_smi_output_yields_no_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: NvidiaDriver
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", text)
@@ -179,7 +175,7 @@ def test_what_nvidia_smi_cannot_tell_is_no_card(
     assert nvidia.query_driver() == found
 
 
-def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
+def test_driver_library_mismatch_is_reported_as_trouble(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -189,7 +185,7 @@ def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
     assert "mismatch" in found.trouble
 
 
-def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
+def test_host_pin_round_trips(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "torch"
     folder.mkdir(parents=True)
     (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
@@ -204,9 +200,7 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
     assert host_probe.read_host(asked, tmp_path / "host.json").python.torch is None
 
 
-def test_pinned_facts_are_not_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pinned_facts_are_not_probed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
     host_probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("list_gpus", "_find_toolkits"):
@@ -215,7 +209,7 @@ def test_pinned_facts_are_not_looked_at_again(
     assert host_probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
-def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
+def test_removed_interpreter_is_searched_again_and_gpus_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
@@ -232,7 +226,7 @@ def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
         host_probe.read_host(gone, tmp_path / "host.json")
 
 
-def test_another_python_is_looked_at_and_the_cards_stay(
+def test_other_python_is_probed_and_gpus_are_kept(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
@@ -245,7 +239,7 @@ def test_another_python_is_looked_at_and_the_cards_stay(
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"host": {}}', "\xff"])
-def test_a_pin_that_cannot_be_read_is_made_again(
+def test_unreadable_pin_is_replaced(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
@@ -255,59 +249,57 @@ def test_a_pin_that_cannot_be_read_is_made_again(
     assert not found.pinned
 
 
-def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_host_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     host_probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert list(elsewhere.iterdir()) == []
 
 
-def test_auto_is_the_python_behind_our_own_venv() -> None:
+def test_auto_selects_base_python_of_current_venv() -> None:
     found = interpreters.find_interpreter("auto")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
 
 
-def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.executable)
     monkeypatch.chdir(python.parent)
     assert interpreters.find_interpreter(f"./{python.name}").path == str(python)
 
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
-def test_a_path_with_no_python_is_told(asked: str) -> None:
-    with pytest.raises(SettingsError) as told:
+def test_path_without_python_is_refused(asked: str) -> None:
+    with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
     )
 
 
 @unix
-def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
+def test_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
         interpreters.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
 @pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
-def test_a_version_that_is_not_here_is_told_with_the_command(
+def test_missing_python_version_is_refused_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem, asked: str, looser: str
 ) -> None:
-    """There are packages of minors alone."""
+    """Packages exist only for minor versions."""
     on_system("debian")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"python: torchyard found no Python {asked}\n"
         f"  → uv python install 3.99{looser}, or set python to a path"
     )
 
 
 @unix
-def test_a_shim_with_nothing_behind_it_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shim_without_python_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "shims" / "python3.98", "echo 'not installed' >&2; exit 127")
     real = program(tmp_path / "real" / "python3.98", f'exec "{sys.executable}" "$@"')
     program(tmp_path / "shims" / "uv", f"echo {real}")
@@ -317,7 +309,7 @@ def test_a_shim_with_nothing_behind_it_is_passed_over(
 
 
 def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
-    """A venv whose torch ends the process if anybody imports it."""
+    """Return a venv whose torch ends the process on import."""
     venv.create(folder, symlinks=sys.platform != "win32")
     python = environments.find_venv_python(folder)
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
@@ -329,7 +321,7 @@ def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
     return str(python), torch
 
 
-def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
+def test_installed_torch_is_read_without_import(tmp_path: Path) -> None:
     python, torch = torch_in(tmp_path / "venv", VERSION_PY)
     assert interpreters.find_interpreter(python).torch == InstalledTorch(
         "2.15.0+cu132", "13.2", str(torch)
@@ -341,7 +333,7 @@ def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     )
 
 
-def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
+def test_pin_stores_query(tmp_path: Path) -> None:
     host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
     pinned = HostPin(HostQuery("3.12", None), host)
     host_probe.write_host_pin(tmp_path / "host.json", pinned.asked, host)
@@ -351,8 +343,8 @@ def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
 
 @unix
 @pytest.mark.parametrize("kind", ["auto", "venv", "conda", "named", "framework"])
-def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: str) -> None:
-    """What the files tell is what the interpreter itself would tell, its torch included."""
+def test_python_is_identified_from_files_without_running_it(tmp_path: Path, kind: str) -> None:
+    """The files yield the same facts as the interpreter, including its torch."""
     version = ".".join(map(str, sys.version_info[:3]))
     minor = ".".join(map(str, sys.version_info[:2]))
     marker, python = tmp_path / "ran", tmp_path / "env" / "bin" / "python"
@@ -383,7 +375,7 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     assert not marker.exists()
 
 
-def test_missing_python_is_refused_without_running_a_program() -> None:
+def test_missing_python_is_refused_without_running_program() -> None:
     assert interpreters.read_interpreter("3.98").version == "3.98.0"
     with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
         interpreters.read_interpreter("/no/such/python")
@@ -399,7 +391,7 @@ def test_missing_python_is_refused_without_running_a_program() -> None:
         ("[", "#define CUDA_VERSION 13010", "13.1.0"),
     ],
 )
-def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
+def test_toolkit_is_identified_from_files_without_running_nvcc(
     elsewhere: Path, known: str, header: str, version: str
 ) -> None:
     nvcc = program(elsewhere / "cuda" / "bin" / "nvcc", f"touch {elsewhere / 'ran'}")
@@ -417,7 +409,7 @@ def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
 
 
 @unix
-def test_without_running_nvidia_smi_is_not_asked(
+def test_nvidia_smi_is_not_run_when_running_is_disabled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", f"touch {tmp_path / 'ran'}")

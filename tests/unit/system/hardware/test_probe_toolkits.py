@@ -1,4 +1,4 @@
-"""CUDA toolkits as they are found: nvcc is a script here that tells a version."""
+"""CUDA toolkits are found; nvcc is a script that prints a version."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def nvcc(home: Path, version: str) -> Path:
 
 
 @unix
-def test_nvcc_tells_the_full_version(tmp_path: Path) -> None:
+def test_full_version_is_read_from_nvcc(tmp_path: Path) -> None:
     assert host_probe.read_nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
 
 
 @unix
 @pytest.mark.parametrize("text", ["exit 1", "echo hello"])
-def test_an_nvcc_that_tells_nothing_is_none(tmp_path: Path, text: str) -> None:
+def test_nvcc_without_version_output_has_no_version(tmp_path: Path, text: str) -> None:
     program(tmp_path / "bin" / "nvcc", text)
     assert host_probe.read_nvcc_version(tmp_path) == ""
     assert host_probe.read_nvcc_version(tmp_path / "nowhere") == ""
 
 
 @unix
-def test_toolkits_are_found_where_they_are_named_each_once(
+def test_every_configured_toolkit_is_listed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cards(monkeypatch)
@@ -53,9 +53,7 @@ def test_toolkits_are_found_where_they_are_named_each_once(
 
 
 @unix
-def test_a_wrapper_called_nvcc_makes_no_toolkit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvcc_wrapper_is_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     home = nvcc(tmp_path / "local", "99.0.88")
     (home / "include" / "cuda.h").unlink()

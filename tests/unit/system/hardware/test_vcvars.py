@@ -1,6 +1,4 @@
-"""What vcvarsall sets, as it is read, kept and refused; cmd.exe is a fake here, and Wine's in
-tests/real.
-"""
+"""Variables set by vcvarsall are captured or refused; cmd.exe is a fake (Wine: tests/real)."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def printed(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\r\n" for name, value in variables.items())
 
 
-def told(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def format_set_output(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     between = f"{msvc_toolsets.OUTPUT_SEPARATOR}\r\n=ExitCode=0\r\n"
     return f"=C:=C:\\x\r\n{printed(before)}{between}{printed(after)}"
 
@@ -58,12 +56,12 @@ def taken() -> ChosenToolset:
 
 @pytest.fixture
 def cmd(mocker: MockerFixture) -> MagicMock:
-    """cmd.exe, which is told what to answer."""
+    """Fake cmd.exe; the test sets its output."""
     return mocker.patch.object(shell, "capture_output", autospec=True)
 
 
-def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+def test_only_variables_set_by_vcvarsall_are_captured(cmd: MagicMock) -> None:
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     assert msvc_toolsets.capture_msvc_environment(taken()) == MsvcEnvironment(
         by="vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44",
         set=SET,
@@ -71,11 +69,11 @@ def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
     )
 
 
-def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
+def test_vcvarsall_runs_in_its_folder_to_avoid_quotes(
     cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMSPEC", r"C:\Windows\System32\cmd.exe")
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     msvc_toolsets.capture_msvc_environment(taken())
     (asked,) = cmd.call_args.args
     line = "set&echo #torchyard#&call .\\vcvarsall.bat x64 -vcvars_ver=14.44.35207 >nul 2>nul&set"
@@ -86,10 +84,10 @@ def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
 
 
 @pytest.mark.parametrize("missing", ["VCToolsInstallDir", "PATH"])
-def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> None:
+def test_failure_with_exit_code_0_shows_error_output(cmd: MagicMock, missing: str) -> None:
     after = {name: value for name, value in {**BEFORE, **SET, **MORE}.items() if name != missing}
     words = "[ERROR:vcvars.bat] Toolset directory for version '14.44' was not found."
-    cmd.side_effect = [told(BEFORE, after), f"** banner **\r\n{words}\r\n"]
+    cmd.side_effect = [format_set_output(BEFORE, after), f"** banner **\r\n{words}\r\n"]
     with pytest.raises(MissingToolError) as caught:
         msvc_toolsets.capture_msvc_environment(taken())
     what = "vcvarsall.bat did not set up toolset 14.44.35207 for x64"
@@ -99,27 +97,27 @@ def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> 
     assert cmd.call_args.args[0].argv[-1].endswith("-vcvars_ver=14.44.35207 2>&1")
 
 
-def test_another_toolset_than_the_one_that_was_chosen_is_refused(cmd: MagicMock) -> None:
+def test_unexpected_toolset_is_refused(cmd: MagicMock) -> None:
     other = {**MORE, "PATH": MORE["PATH"].replace("14.44.35207", "14.42.34433")}
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **other}), ""]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **other}), ""]
     with pytest.raises(MissingToolError, match=r"did not set up toolset 14\.44\.35207 for x64"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_without_a_windows_sdk_nothing_links(cmd: MagicMock) -> None:
+def test_missing_windows_sdk_is_refused(cmd: MagicMock) -> None:
     without = {name: value for name, value in SET.items() if not name.startswith("Windows")}
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **without, **MORE}), ""]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **without, **MORE}), ""]
     with pytest.raises(MissingToolError, match="found no Windows SDK"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_no_answer_at_all_is_a_failure(cmd: MagicMock) -> None:
+def test_empty_output_is_refused(cmd: MagicMock) -> None:
     cmd.side_effect = ["", ""]
     with pytest.raises(MissingToolError, match="did not set up"):
         msvc_toolsets.capture_msvc_environment(taken())
 
 
-def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
+def test_clean_environment_uses_only_system_folders() -> None:
     env = {"SystemRoot": r"D:\Windows", "Path": r"C:\VS\bin;C:\MinGW\bin", "TEMP": r"C:\T"}
     assert msvc_toolsets.build_clean_environment(env) == {
         "SystemRoot": r"D:\Windows",
@@ -130,7 +128,7 @@ def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
     }
 
 
-def test_nothing_of_a_developer_prompt_is_handed_on(
+def test_developer_prompt_variables_are_removed(
     cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = (
@@ -144,12 +142,12 @@ def test_nothing_of_a_developer_prompt_is_handed_on(
     )
     for name in names:
         monkeypatch.setenv(name, "of the prompt")
-    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
+    cmd.side_effect = [format_set_output(BEFORE, {**BEFORE, **SET, **MORE})]
     msvc_toolsets.capture_msvc_environment(taken())
     assert "of the prompt" not in cmd.call_args.args[0].env.values()
 
 
-def test_the_header_of_the_sdk_is_named_so_that_its_removal_is_seen() -> None:
+def test_sdk_header_is_named_to_detect_its_removal() -> None:
     captured = MsvcEnvironment("", SET, ())
     assert msvc_toolsets.find_sdk_header(captured) == rf"{KITS}Include\10.0.26100.0\um\Windows.h"
     assert (
@@ -172,17 +170,13 @@ FOLDERS = st.lists(
 
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
-def test_whatever_is_printed_is_read_back_exactly(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
-    raw = told(before, after).encode("utf-16-le").decode("utf-16-le")
+def test_set_output_round_trips(before: dict[str, str], after: dict[str, str]) -> None:
+    raw = format_set_output(before, after).encode("utf-16-le").decode("utf-16-le")
     assert msvc_toolsets.parse_set_output(raw.replace("\r\n", "\n")) == (before, after)
 
 
 @given(st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES, VALUES))
-def test_what_did_not_change_is_not_kept_and_what_changed_is(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
+def test_only_changed_variables_are_kept(before: dict[str, str], after: dict[str, str]) -> None:
     kept, _ = msvc_toolsets.compare_environments(before, after)
     old = {name.upper(): value for name, value in before.items()}
     assert all(after[name] == value for name, value in kept.items())
@@ -192,7 +186,7 @@ def test_what_did_not_change_is_not_kept_and_what_changed_is(
 
 
 @given(FOLDERS, FOLDERS)
-def test_the_folders_in_front_of_path_are_those_that_came(old: list[str], new: list[str]) -> None:
+def test_new_folders_at_front_of_path_are_found(old: list[str], new: list[str]) -> None:
     known = {folder.casefold() for folder in old}
     new = [folder for folder in new if folder.casefold() not in known]
     shouted = [f"{folder.upper()}\\" for folder in old]

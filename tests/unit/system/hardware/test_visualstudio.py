@@ -1,4 +1,4 @@
-"""Which Visual Studio is taken. vswhere is a script here, what it tells is fabricated."""
+"""The choice of a Visual Studio; vswhere is a script with fabricated output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CUDA_123 = CompilerLimits(cuda="12.3", msvc=(1910, 1940))
 
 @dataclass
 class Windows:
-    """The folder of the installations, and what vswhere tells of them."""
+    """A folder of installations, and the vswhere output that describes them."""
 
     root: Path
     rows: list[object]
 
     def has(self, name: str, version: str, *toolsets: str) -> str:
-        """An installation with these toolsets; its folder."""
+        """Add an installation with these toolsets, and return its folder."""
         path = self.root / name
         for toolset in toolsets:
             cl = path / "VC/Tools/MSVC" / toolset / "bin/Hostx64/x64/cl.exe"
@@ -44,7 +44,7 @@ class Windows:
         return str(path)
 
     def write(self, text: str, code: int = 0) -> None:
-        """vswhere tells `text`, where it is asked for all products that have the C++ tools."""
+        """Let vswhere print `text` when it is asked for all products with the C++ tools."""
         folder = self.root / "Microsoft Visual Studio" / "Installer"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "told.json").write_text(text, encoding="utf-8")
@@ -65,7 +65,7 @@ def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
     return Windows(tmp_path, [])
 
 
-def test_every_installation_is_found_the_newest_first(windows: Windows) -> None:
+def test_installations_are_listed_newest_first(windows: Windows) -> None:
     windows.has("Build Tools 2022", "17.9.7", "14.39.33519")
     windows.has("Community 2022", "17.14.36", "14.29.30133", "14.44.35207")
     found = msvc_toolsets.find_installations()
@@ -73,7 +73,7 @@ def test_every_installation_is_found_the_newest_first(windows: Windows) -> None:
     assert found[0].toolsets == ("14.44.35207", "14.29.30133")
 
 
-def test_the_newest_toolset_is_taken_without_a_word_where_it_fits(windows: Windows) -> None:
+def test_newest_toolset_is_used_without_explanation_if_supported(windows: Windows) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.29.30133", "14.44.35207")
     taken = msvc_toolsets.choose_toolset(CUDA_129)
     assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.44.35207/bin/Hostx64/x64/cl.exe"
@@ -82,7 +82,7 @@ def test_the_newest_toolset_is_taken_without_a_word_where_it_fits(windows: Windo
     assert taken.setup_name == "vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44"
 
 
-def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
+def test_choice_of_older_visual_studio_is_explained(windows: Windows) -> None:
     windows.has("Community 2026", "18.1.0", "14.50.35717")
     older = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
     taken = msvc_toolsets.choose_toolset(CUDA_129)
@@ -93,14 +93,14 @@ def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
     )
 
 
-def test_an_older_toolset_of_the_same_installation_is_taken(windows: Windows) -> None:
+def test_older_toolset_of_same_installation_is_used(windows: Windows) -> None:
     windows.has("Community 2022", "17.14.36", "14.39.33519", "14.44.35207")
     taken = msvc_toolsets.choose_toolset(CUDA_123)
     assert taken.cl.version == "14.39.33519"
     assert "Community 2022 17.14.36 with toolset 14.39.33519 is used" in taken.why
 
 
-def test_where_none_fits_the_toolset_to_add_is_named(windows: Windows) -> None:
+def test_unsupported_toolsets_error_names_toolset_to_install(windows: Windows) -> None:
     windows.has("Community 2026", "18.1.0", "14.50.35717")
     with pytest.raises(MissingToolError, match="newer than CUDA 12") as caught:
         msvc_toolsets.choose_toolset(CUDA_129)
@@ -108,7 +108,7 @@ def test_where_none_fits_the_toolset_to_add_is_named(windows: Windows) -> None:
 
 
 @pytest.mark.parametrize(("text", "code"), [("[]", 0), ("", 0), ("no JSON", 0), ("[]", 1)])
-def test_no_visual_studio_names_the_command_that_adds_one(
+def test_missing_visual_studio_error_names_install_command(
     windows: Windows, text: str, code: int
 ) -> None:
     with pytest.raises(MissingToolError, match="there is no C"):
@@ -121,7 +121,7 @@ def test_no_visual_studio_names_the_command_that_adds_one(
 
 @dataclass
 class Prompt:
-    """A developer prompt, by the variables that it sets."""
+    """A developer prompt, defined by its variables."""
 
     monkeypatch: pytest.MonkeyPatch
 
@@ -136,7 +136,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> Prompt:
     return Prompt(monkeypatch)
 
 
-def test_the_compiler_of_a_developer_prompt_comes_first_where_it_fits(
+def test_supported_compiler_of_developer_prompt_is_preferred(
     windows: Windows, prompt: Prompt
 ) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.42.34433", "14.44.35207")
@@ -151,7 +151,7 @@ def test_the_compiler_of_a_developer_prompt_comes_first_where_it_fits(
     assert msvc_toolsets.choose_toolset(CUDA_129).why == ""
 
 
-def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
+def test_replacing_unsupported_developer_prompt_is_explained(
     windows: Windows, prompt: Prompt
 ) -> None:
     newer = windows.has("Community 2026", "18.1.0", "14.50.35717")
@@ -166,7 +166,7 @@ def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
     )
 
 
-def test_a_developer_prompt_where_nothing_fits_names_the_toolset_to_add(
+def test_unsupported_developer_prompt_error_names_toolset_to_install(
     windows: Windows, prompt: Prompt
 ) -> None:
     prompt.of(windows.has("Community 2026", "18.1.0", "14.50.35717"), "14.50.35717")
@@ -175,9 +175,7 @@ def test_a_developer_prompt_where_nothing_fits_names_the_toolset_to_add(
     assert "MSVC build tools up to v14.49" in caught.value.hint
 
 
-def test_a_prompt_of_a_visual_studio_that_vswhere_does_not_know_is_taken(
-    windows: Windows, prompt: Prompt
-) -> None:
+def test_developer_prompt_unknown_to_vswhere_is_used(windows: Windows, prompt: Prompt) -> None:
     path = windows.has("Portable", "17.14.36", "14.44.35207")
     windows.write("[]")
     prompt.of(path, "14.44.35207")
@@ -186,7 +184,7 @@ def test_a_prompt_of_a_visual_studio_that_vswhere_does_not_know_is_taken(
     assert taken.installation.vcvarsall == f"{path}/VC/Auxiliary/Build/vcvarsall.bat"
 
 
-def test_a_prompt_whose_toolset_is_gone_does_not_count(windows: Windows, prompt: Prompt) -> None:
+def test_developer_prompt_with_removed_toolset_is_ignored(windows: Windows, prompt: Prompt) -> None:
     path = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
     prompt.of(path, "14.42.34433")
     assert msvc_toolsets.choose_toolset(CUDA_129).cl.version == "14.44.35207"

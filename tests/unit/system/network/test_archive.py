@@ -1,4 +1,4 @@
-"""Archives that want out of their tree, or are none: nothing of them is left."""
+"""Malicious or damaged archives are refused and leave no files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("kind", ESCAPES)
-def test_tar_member_that_escapes_is_named_and_nothing_is_left(kind: str, tmp_path: Path) -> None:
+def test_escaping_tar_member_is_named_and_leaves_no_files(kind: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     members = [entry("tree/first", size=1), *ESCAPES[kind]]
@@ -80,7 +80,7 @@ def test_tar_member_that_escapes_is_named_and_nothing_is_left(kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["/planted", "tree/../../planted", "..\\planted", "C:/planted"])
-def test_zip_member_that_escapes_is_named_and_nothing_is_left(name: str, tmp_path: Path) -> None:
+def test_escaping_zip_member_is_named_and_leaves_no_files(name: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     with pytest.raises(BadArtifactError, match="is outside"):
@@ -89,12 +89,12 @@ def test_zip_member_that_escapes_is_named_and_nothing_is_left(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../planted"])
-def test_zip_link_that_escapes_is_refused(target: str, tmp_path: Path) -> None:
+def test_escaping_zip_link_is_refused(target: str, tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match="is outside of the target folder"):
         extract_archive(zip_link(tmp_path / "a.zip", "tree/l", target), tmp_path / "out")
 
 
-def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
+def test_tar_ending_with_zip_is_extracted_as_tar(tmp_path: Path) -> None:
     inner = zip_of(tmp_path / "last.zip", inside="x")
     with tarfile.open(tmp_path / "t.tar", "w") as tar:
         for name in ("first", "last.zip"):
@@ -103,27 +103,27 @@ def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first", "last.zip"]
 
 
-def test_zip_device_is_refused(tmp_path: Path) -> None:
+def test_device_in_zip_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match="is a device"):
         extract_archive(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")
 
 
 @needs_links
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
-def test_single_top_folder_of_a_tar_is_stripped(mode: str, tmp_path: Path) -> None:
+def test_single_top_level_folder_of_tar_is_stripped(mode: str, tmp_path: Path) -> None:
     members = (entry("torch-1/a", size=3), entry("torch-1/l", tarfile.SYMTYPE, "a"))
     extract_archive(tar_of(tmp_path / "a.tar", *members, mode=mode), tmp_path / "out")
     assert (tmp_path / "out" / "a").read_text() == "xxx"
     assert (tmp_path / "out" / "l").read_text() == "xxx"
 
 
-def test_several_top_entries_stay_where_they_are(tmp_path: Path) -> None:
+def test_several_top_level_entries_are_kept(tmp_path: Path) -> None:
     extract_archive(zip_of(tmp_path / "a.zip", **{"a/x": "1", "b": "2"}), tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
 
 
 @needs_links
-def test_zip_keeps_programs_and_links(tmp_path: Path) -> None:
+def test_zip_keeps_executables_and_links(tmp_path: Path) -> None:
     out = tmp_path / "out"
     extract_archive(zip_link(tmp_path / "a.zip", "tree/l", "a"), out)
     assert (out / "l").is_symlink()
@@ -131,7 +131,7 @@ def test_zip_keeps_programs_and_links(tmp_path: Path) -> None:
 
 
 @windows_only
-def test_a_link_of_a_zip_is_a_copy_where_none_may_be_made(
+def test_zip_link_is_copied_where_links_are_not_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(*_: object) -> None:
@@ -142,7 +142,7 @@ def test_a_link_of_a_zip_is_a_copy_where_none_may_be_made(
     assert (tmp_path / "out" / "l").read_text() == "1"
 
 
-def test_damaged_archive_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+def test_damaged_archive_is_refused_and_leaves_no_files(tmp_path: Path) -> None:
     whole = tar_of(tmp_path / "a.tar.gz", entry("tree/a", size=100_000)).read_bytes()
     (tmp_path / "b.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadArtifactError, match=r"b\.tar\.gz cannot be"):
@@ -150,7 +150,7 @@ def test_damaged_archive_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     assert not (tmp_path / "inside").exists()
 
 
-def test_what_a_killed_run_unpacked_is_cleared(tmp_path: Path) -> None:
+def test_files_of_killed_extraction_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".out.unpacking" / "half").mkdir(parents=True)
     extract_archive(zip_of(tmp_path / "a.zip", **{"a/x": "1"}), tmp_path / "out")
     assert not (tmp_path / ".out.unpacking").exists()

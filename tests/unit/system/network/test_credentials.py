@@ -1,4 +1,4 @@
-"""What uv and pip are given in the place of passwords."""
+"""How passwords are passed to uv and pip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logins(env: dict[str, str]) -> dict[str, tuple[str, str, str]]:
     return netrc.netrc(env["NETRC"]).hosts
 
 
-def test_without_a_password_nothing_is_changed() -> None:
+def test_command_without_password_is_unchanged() -> None:
     env = {"PIP_INDEX_URL": "https://index.example/simple", "PIP_PROXY": "http://me:p@proxy:1"}
     with index_client.hide_passwords(
         (*PIP, "--extra-index-url", "https://i/cu132", "a"), env
@@ -35,7 +35,7 @@ def test_without_a_password_nothing_is_changed() -> None:
 
 
 @posix_only
-def test_a_password_is_in_a_file_that_exists_only_while_the_command_runs(tmp_path: Path) -> None:
+def test_password_file_exists_only_while_command_runs(tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("machine other login a password b", encoding="utf-8")
     options = ("--extra-index-url", SECRET, "a @ https://me:hunter2@index.example/a.whl")
     with index_client.hide_passwords((*PIP, *options), {"UV_INDEX": f"x={SECRET}"}) as (words, env):
@@ -57,7 +57,7 @@ def test_a_password_is_in_a_file_that_exists_only_while_the_command_runs(tmp_pat
         "https://me:t0ken%5C@index.example/simple",
     ],
 )
-def test_what_no_netrc_can_hold_is_a_variable(url: str) -> None:
+def test_url_that_netrc_cannot_hold_is_passed_as_variable(url: str) -> None:
     env = {"PIP_EXTRA_INDEX_URL": "https://mine"}
     with index_client.hide_passwords((*PIP, "--extra-index-url", url, "a"), env) as (words, given):
         assert words == (*PIP, "a")
@@ -66,7 +66,7 @@ def test_what_no_netrc_can_hold_is_a_variable(url: str) -> None:
         assert "NETRC" not in given
 
 
-def test_of_two_logins_of_a_host_the_second_is_a_variable() -> None:
+def test_second_login_for_same_host_is_passed_as_variable() -> None:
     other = "https://you:swordfish@index.example/other"
     argv = ("/uv", "pip", "install", "--index-url", SECRET, "--extra-index-url", other)
     with index_client.hide_passwords(argv, {}) as (words, env):
@@ -77,7 +77,7 @@ def test_of_two_logins_of_a_host_the_second_is_a_variable() -> None:
 
 
 @pytest.mark.parametrize("by", ["variable", "file"])
-def test_the_password_of_a_named_index_is_known_by_its_url(
+def test_password_of_named_index_is_matched_by_url(
     by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = {"UV_INDEX_MY_OWN_USERNAME": "me", "UV_INDEX_MY_OWN_PASSWORD": "hunter2"}

@@ -1,4 +1,4 @@
-"""Downloads: whole under their name or not there, and taken up where a connection broke."""
+"""Downloads are complete or absent, and resume after a broken connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Server(BaseHTTPRequestHandler):
-    """Serves DATA; breaks off after `breaks` bytes as long as that is asked for."""
+    """Serves DATA, and breaks the connection after each number of bytes in `breaks`."""
 
     breaks: ClassVar[list[int]] = []
     asked: ClassVar[list[str]] = []
@@ -54,20 +54,20 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
 
 
-def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Path) -> None:
+def test_download_is_complete_and_not_repeated(url: str, tmp_path: Path) -> None:
     for _ in range(2):
         path = download_file(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
         assert path.read_bytes() == DATA
     assert Server.asked == [""]
 
 
-def test_user_and_password_of_a_url_are_told_to_its_server(url: str, tmp_path: Path) -> None:
+def test_url_credentials_are_sent_to_server(url: str, tmp_path: Path) -> None:
     download_file(url.replace("://", "://me:hunter%2F2@"), tmp_path / "a", SHA256)
     download_file(url, tmp_path / "b", SHA256)
     assert Server.known == [f"Basic {base64.b64encode(b'me:hunter/2').decode()}", ""]
 
 
-def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path) -> None:
+def test_broken_download_is_resumed(url: str, tmp_path: Path) -> None:
     Server.breaks = [4000]
     download_file(f"{url}/a", tmp_path / "a", SHA256, tmp_path / "log")
     assert (tmp_path / "a").read_bytes() == DATA
@@ -75,19 +75,19 @@ def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path
     assert "error:" in (tmp_path / "log").read_text()
 
 
-def test_wrong_sha256_names_both_and_keeps_nothing(url: str, tmp_path: Path) -> None:
+def test_sha256_mismatch_names_both_digests_and_leaves_no_file(url: str, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=f"expected {'0' * 64}, found {SHA256}"):
         download_file(f"{url}/a", tmp_path / "in" / "a", "0" * 64)
     assert list((tmp_path / "in").iterdir()) == []
 
 
-def test_missing_file_is_not_asked_for_again(url: str, tmp_path: Path) -> None:
+def test_missing_file_is_requested_only_once(url: str, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="404"):
         download_file(f"{url}/missing", tmp_path / "a", SHA256)
     assert Server.asked == [""]
 
 
-def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
+def test_failed_download_error_has_hint(url: str, tmp_path: Path) -> None:
     Server.breaks = [1, 1, 1]
     with pytest.raises(FetchError, match="cannot download") as caught:
         download_file(f"{url}/a", tmp_path / "a", SHA256)
@@ -95,7 +95,7 @@ def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_path_and_file_url_are_sources_and_other_schemes_are_not(tmp_path: Path) -> None:
+def test_path_and_file_url_are_accepted_and_other_schemes_refused(tmp_path: Path) -> None:
     (tmp_path / "here").write_bytes(DATA)
     assert download_file(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
     assert download_file((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA

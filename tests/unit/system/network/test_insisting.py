@@ -1,4 +1,4 @@
-"""What goes over a network is tried again: how often, after how long, and in which words."""
+"""Network access is retried: how often, after which pauses, and with which messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.checkout import Heard
 
 @dataclass
 class Failing:
-    """An action that fails so many times."""
+    """An action that fails a given number of times."""
 
     times: int
     error: type[Exception] = OSError
@@ -28,7 +28,7 @@ class Failing:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, for which nobody waits, and which nothing spreads."""
+    """Record the pauses instead of waiting, without jitter."""
     seconds: list[float] = []
     monkeypatch.setattr("time.sleep", seconds.append)
     monkeypatch.setattr("random.random", lambda: 0.0)
@@ -40,7 +40,7 @@ def passing(error: Exception) -> str:
 
 
 @pytest.mark.parametrize(("spread", "seconds"), [(0.0, [2.0, 8.0]), (1.0, [3.0, 12.0])])
-def test_pauses_grow_and_are_spread(
+def test_retry_pauses_grow_with_jitter(
     heard: Heard,
     slept: list[float],
     monkeypatch: pytest.MonkeyPatch,
@@ -56,7 +56,7 @@ def test_pauses_grow_and_are_spread(
     ]
 
 
-def test_the_last_try_is_the_last(heard: Heard, slept: list[float]) -> None:
+def test_retries_stop_after_last_attempt(heard: Heard, slept: list[float]) -> None:
     action = Failing(9)
     with pytest.raises(OSError, match="cut"):
         retry_action("the file", action, passing)
@@ -64,25 +64,25 @@ def test_the_last_try_is_the_last(heard: Heard, slept: list[float]) -> None:
     assert slept == [*RETRY_PAUSES]
 
 
-def test_what_no_time_mends_is_not_tried_again(heard: Heard, slept: list[float]) -> None:
+def test_permanent_error_is_not_retried(heard: Heard, slept: list[float]) -> None:
     action = Failing(1, ValueError)
     with pytest.raises(ValueError, match="cut"):
         retry_action("the file", action, passing)
     assert (action.done, slept, list(heard)) == (1, [], [])
 
 
-def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None:
+def test_user_timeouts_override_client_defaults() -> None:
     ours = index_client.add_client_defaults({"PATH": "/bin"})
     assert (ours["UV_HTTP_TIMEOUT"], ours["PIP_RESUME_RETRIES"]) == ("60", "10")
     theirs = {"UV_HTTP_TIMEOUT": "5", "PIP_TIMEOUT": "7", "UV_HTTP_RETRIES": "0"}
-    told = index_client.add_client_defaults(theirs)
-    assert {**told, **theirs} == told
-    assert "PIP_DEFAULT_TIMEOUT" not in told, "the same under its other name"
+    defaults = index_client.add_client_defaults(theirs)
+    assert {**defaults, **theirs} == defaults
+    assert "PIP_DEFAULT_TIMEOUT" not in defaults, "the same under its other name"
     assert "UV_HTTP_TIMEOUT" not in index_client.add_client_defaults({"UV_REQUEST_TIMEOUT": "9"})
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (
             (
@@ -106,5 +106,5 @@ def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None
         ("Resolved 1 package in 10ms", ""),
     ],
 )
-def test_what_they_try_again_is_read_in_what_they_print(line: str, told: str) -> None:
-    assert index_client.format_retry_message(line, "fetch torch") == told
+def test_retries_are_recognized_in_client_output(line: str, expected: str) -> None:
+    assert index_client.format_retry_message(line, "fetch torch") == expected

@@ -1,6 +1,4 @@
-"""A default index of a person's own: read wherever uv and pip read it, and what cannot be one is
-ignored.
-"""
+"""The default index of the user is read from every file that uv and pip read."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ TABLE = f'url = "{OWN}"\ndefault = true\n'
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """One whose every folder of settings lies in this one, and doit is run in `here/yard`."""
+    """Move all settings folders below one folder, and set the working directory to `here/yard`."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
-    # so that they are as before when `begin` has set them
+    # so that monkeypatch restores them after `begin` has set them
     for name in (
         *package_indexes.UV_INDEX_VARIABLES,
         *package_indexes.PIP_INDEX_VARIABLES,
@@ -45,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def wrote(path: Path, text: str) -> Path:
+def write_config(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
@@ -63,19 +61,19 @@ def wrote(path: Path, text: str) -> Path:
         ("home/.config/pip/{}", f"[global]\n--index-url: {OWN}"),
     ],
 )
-def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, text: str) -> None:
-    wrote(machine / place.format(PIP), text)
+def test_pip_index_is_read_from_every_pip_file(machine: Path, place: str, text: str) -> None:
+    write_config(machine / place.format(PIP), text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_pip_index() == OWN
     assert not os.environ["PIP_INDEX_URL"], "the mirror would count more than the file"
     assert os.environ["UV_DEFAULT_INDEX"] == MIRROR, "each by itself"
 
 
-def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
+def test_pip_config_file_replaces_user_file(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
+    monkeypatch.setenv(
+        "PIP_CONFIG_FILE", str(write_config(machine / "named", "[global]\ntimeout = 9\n"))
+    )
     assert package_indexes.find_pip_index() == ""
     monkeypatch.setenv("PIP_CONFIG_FILE", str(machine / "gone"))
     assert package_indexes.find_pip_index() == "https://mine"
@@ -96,8 +94,8 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
         ("etc/uv/uv.toml", f"[[index]]\n{TABLE}"),
     ],
 )
-def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text: str) -> None:
-    wrote(machine / place, text)
+def test_uv_index_is_read_from_every_uv_file(machine: Path, place: str, text: str) -> None:
+    write_config(machine / place, text)
     package_indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
     assert package_indexes.find_uv_index() == OWN
     assert not os.environ["UV_DEFAULT_INDEX"]
@@ -105,10 +103,12 @@ def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text:
 
 
 @pytest.mark.parametrize("section", ["global", "install", "download"])
-def test_patience_of_pips_files_is_not_overridden(
+def test_timeouts_in_pip_files_are_not_overridden(
     machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
 ) -> None:
-    wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
+    write_config(
+        machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n"
+    )
     run = mocker.patch.object(shell, "run_command", autospec=True)
     index_client.run_index_client(
         ("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"}
@@ -120,23 +120,21 @@ def test_patience_of_pips_files_is_not_overridden(
 
 
 @posix_only
-def test_folders_of_the_machine_may_be_named(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xdg_config_dirs_are_searched(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
-    wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
-    wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
+    write_config(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
+    write_config(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == (OWN, OWN)
 
 
-def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
-    wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
+def test_only_nearest_project_file_is_read(machine: Path) -> None:
+    write_config(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
     near = machine / "here" / "yard"
-    wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
+    write_config(near / "pyproject.toml", '[project]\nname = "x"\n')
     assert package_indexes.find_uv_index() == OWN, "it says nothing to uv"
-    wrote(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
+    write_config(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
     assert package_indexes.find_uv_index() == "https://near"
-    wrote(near / "uv.toml", "")
+    write_config(near / "uv.toml", "")
     assert package_indexes.find_uv_index() == "", "uv reads no other beside it, and none above"
 
 
@@ -153,17 +151,17 @@ def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
         "no toml",
     ],
 )
-def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
-    wrote(machine / "here" / "yard" / "uv.toml", text)
-    wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
-    wrote(machine / "etc" / PIP, "index-url = before any section\n")
+def test_invalid_index_setting_is_ignored(machine: Path, text: str) -> None:
+    write_config(machine / "here" / "yard" / "uv.toml", text)
+    write_config(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
+    write_config(machine / "etc" / PIP, "index-url = before any section\n")
     assert (package_indexes.find_uv_index(), package_indexes.find_pip_index()) == ("", "")
 
 
 @pytest.mark.parametrize(("said", "read"), [("1", False), ("true", False), ("0", True), ("", True)])
-def test_uv_may_be_told_to_read_none(
+def test_uv_no_config_disables_uv_files(
     machine: Path, monkeypatch: pytest.MonkeyPatch, said: str, read: bool
 ) -> None:
-    wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
+    write_config(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
     monkeypatch.setenv("UV_NO_CONFIG", said)
     assert bool(package_indexes.find_uv_index()) is read
