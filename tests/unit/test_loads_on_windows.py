@@ -34,7 +34,7 @@ if sys.platform != "win32":
     of_windows = ("system.windows_kernel", "jobs.windows_tokens_io")
     for name in of_windows:
         module = sys.modules[f"tasks.{name}"] = types.ModuleType(name)
-        module.__getattr__ = lambda name: type(name, (), {}) if name[0] != "_" else getattr(object, name)
+        module.__getattr__ = lambda name: getattr(object, name) if name[0] == "_" else object
 OTHER = {"tasks.system.posix_group", "tasks.jobs.posix_tokens_io"}
 
 POSIX = {posix!r}
