@@ -61,13 +61,13 @@ def work() -> BuildSpec:
     return replace(create_build_spec(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
 
 
-def test_the_stages_are_those_of_a_build() -> None:
+def test_stages_are_those_of_source_build() -> None:
     names = ["extensions:diff-gaussian-rasterization", "extensions:simple-knn"]
     expected = ["deps", "source", "env", "compile", "wheel", *names, "validate"]
     assert list(STAGES) == expected
 
 
-def test_deps_installs_what_a_build_of_torch_needs() -> None:
+def test_deps_installs_torch_build_requirements() -> None:
     job = STAGES["deps"].job
     assert job.tools == (
         *("ninja>=1.13.1", "pip", "wheel", "build", "numpy"),
@@ -96,7 +96,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
     return commands
 
 
-def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: Path) -> None:
+def test_source_is_shallow_clone_of_tag(recorded: list[Command], tmp_path: Path) -> None:
     job = STAGES["source"].job
     assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
     git.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
@@ -123,12 +123,12 @@ def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: P
     ]
 
 
-def test_a_persons_own_tree_is_one_of_windows() -> None:
+def test_user_tree_has_windows_path() -> None:
     job = stages(NAME, source=Source(path="D:/src/pytorch"))["source"].job
     assert (job.kind, str(job.tree)) == ("path", "D:\\src\\pytorch")
 
 
-def test_the_environment_of_the_build() -> None:
+def test_source_build_environment_on_windows_is_exact() -> None:
     full, extension = resolve_environments(STAGES["env"].job, DEPS, SCCACHE, TREE)
     shared = {
         "PYTHONNOUSERSITE": "1",
@@ -176,7 +176,7 @@ def test_the_environment_of_the_build() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RelWithDebInfo", "Debug"])
-def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: str) -> None:
+def test_debug_information_is_embedded_with_cache(kind: str) -> None:
     job = stages(NAME, build=Build(type=kind))["env"].job  # type: ignore[arg-type]
     assert (
         resolve_environments(job, DEPS, SCCACHE)[0].set["CMAKE_MSVC_DEBUG_INFORMATION_FORMAT"]
@@ -185,13 +185,13 @@ def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: 
     assert "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT" not in resolve_environments(job, DEPS)[0].set
 
 
-def test_cuda_13_2_has_torchs_own_build_take_the_new_preprocessor() -> None:
+def test_cuda_13_2_enables_new_preprocessor_for_torch() -> None:
     full, _ = resolve_environments(STAGES["env"].job, deps(NAME, "13.2.86"))
     assert full.set["CL"] == "/Zc:preprocessor"
     assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
 
 
-def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
+def test_mkl_prefix_has_forward_slashes() -> None:
     job = stages(NAME, build=Build(blas="mkl"))["env"].job
     assert (
         resolve_environments(job, DEPS)[0].set["CMAKE_PREFIX_PATH"]
@@ -199,7 +199,7 @@ def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
     )
 
 
-def test_no_cache_is_put_before_the_compilers_of_an_extension() -> None:
+def test_extension_compilers_are_not_cached_on_windows() -> None:
     assert build_cache_environment(STAGES["env"].job, DEPS, SCCACHE).set == {
         "TORCH_NO_COMPILER_WRAPPER": "1"
     }
@@ -282,20 +282,20 @@ STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_compile_and_wheel_run_this(name: BackendName) -> None:
+def test_compile_and_wheel_commands_are_exact(name: BackendName) -> None:
     backend = BACKENDS[name]
     made = (backend.create_configure_step(work()), backend.create_compile_step(work()))
     assert (*made, backend.create_wheel_step(work())) == STEPS[name]
 
 
-def test_the_wheel_lands_in_a_folder_of_ours() -> None:
+def test_wheel_is_written_to_landing_folder() -> None:
     argv = STEPS["scikit_build_core"][2].argv
     compiled = CompileResult("scikit_build_core", TREE, f"{OURS}\\cmake", None, "", argv, {})
     assert compiled.build_wheel_command(STAGES["wheel"].job.landing)[7] == f"{BUILD}\\landing"
     assert STAGES["wheel"].job.local == "cu130.sm120"
 
 
-def test_what_cmake_is_told_again_has_forward_slashes() -> None:
+def test_reconfigure_arguments_have_forward_slashes() -> None:
     wanted = ConfigureFingerprint(
         {"USE_NCCL": "0", "CMAKE_PREFIX_PATH": "C:\\a\\b;D:\\c", "CMAKE_CXX_FLAGS": r'/DA="\b"'},
         {"toolchain.ninja": f"{SCRIPTS}\\ninja.exe", "toolchain.python": DEPS.python},
@@ -315,7 +315,7 @@ def test_what_cmake_is_told_again_has_forward_slashes() -> None:
     assert first["CMAKE_PREFIX_PATH"] == "C:/a/b;D:/c"
 
 
-def test_validate_builds_a_program_with_the_libraries() -> None:
+def test_validate_builds_cpp_program_with_libtorch() -> None:
     job = STAGES["validate"].job
     wheel = Wheel(
         "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
@@ -335,7 +335,7 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
     ]
 
 
-def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
+def test_changed_windows_sdk_wipes_build_folder() -> None:
     names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "VSLANG", "CC", "CXX")
     effects = {name: find_folder_rule(KNOWLEDGE.folder_rules, name).effect for name in names}
     assert {name for name in names if effects[name] == "wipe"} == {
@@ -344,11 +344,11 @@ def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_d
     assert set(effects.values()) == {"wipe", "reuse"}
 
 
-def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
+def test_short_checkout_path_fits_windows_path_limit() -> None:
     assert MAX_PATH - len(BUILD) > MAX_BUILD_SUBPATH
 
 
-def test_distcc_hands_nothing_on_from_windows() -> None:
+def test_distcc_is_refused_on_windows() -> None:
     build = Build(distribute="distcc", hosts=("10.0.0.5/8",))
     with pytest.raises(SettingsError, match="cannot distribute compilations from Windows"):
         stages(NAME, build=build)

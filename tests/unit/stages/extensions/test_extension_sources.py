@@ -43,7 +43,7 @@ DEPS = DepsManifest("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE
 
 
 @needs_git
-def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None:
+def test_sdist_is_patched_before_its_code_runs(tmp_path: Path) -> None:
     """Its setup.py ends where it is run as it came, with the pip that is here."""
     name = "toy-ext-1.0"
     source = make_extension(tmp_path / name)
@@ -67,7 +67,7 @@ def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None
 
 @needs_git
 @pytest.mark.parametrize("kind", ["git", "path"])
-def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: str) -> None:
+def test_edited_source_changes_wheel_version(tmp_path: Path, kind: str) -> None:
     folder = make_extension(tmp_path / "toy")
     run_git(folder, "init", "-q")
     commit(folder)
@@ -93,7 +93,7 @@ def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: 
     assert suffix(toy_job(tmp_path, {**asked, "patches": [str(patch)]})).startswith(".d")
 
 
-def test_a_folder_without_git_is_named_by_what_it_holds(tmp_path: Path) -> None:
+def test_folder_without_git_is_versioned_by_content(tmp_path: Path) -> None:
     job = toy_job(tmp_path, {"path": str(make_extension(tmp_path / "toy"))})
     _, found = fetch_source(job, DEPS)
     assert format_edits_suffix(job, found) == f".d{compute_text_sha256(found['digest'])[:6]}"
@@ -145,7 +145,7 @@ def ready(folder: Path, **listed: Any) -> ExtensionJob:
 
 @pytest.mark.parametrize("lacks", ["the sdist", "what its build imports"])
 @pytest.mark.parametrize("optional", [True, False])
-def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
+def test_unreachable_sdist_fails_build_unless_optional(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, lacks: str, optional: bool
 ) -> None:
     job = ready(tmp_path, sdist="toy==1.0", optional=optional)
@@ -167,7 +167,7 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
             run(job)
 
 
-def test_a_folder_with_merge_conflicts_is_not_built(
+def test_folder_with_merge_conflicts_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = local_changes.MergeConflicts(("setup.py",), "git merge --abort")
@@ -177,14 +177,14 @@ def test_a_folder_with_merge_conflicts_is_not_built(
         run(job)
 
 
-def test_a_folder_whose_repository_is_elsewhere_is_copied_as_it_is(tmp_path: Path) -> None:
+def test_folder_with_git_file_is_copied(tmp_path: Path) -> None:
     folder = make_extension(tmp_path / "toy")
     (folder / ".git").write_text("gitdir: ../.git/modules/toy\n", encoding="utf-8")
     tree, _ = fetch_source(ready(tmp_path, path=str(folder)), DEPS)
     assert (tree / "setup.py").is_file()
 
 
-def test_offline_the_host_of_an_optional_extension_is_not_asked(
+def test_offline_build_does_not_contact_host_of_optional_extension(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     def asked(url: str) -> bool:
@@ -201,7 +201,7 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
         run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
 
 
-def test_a_wheel_is_named_after_archs_only_where_it_holds_device_code(tmp_path: Path) -> None:
+def test_wheel_label_has_archs_only_with_device_code(tmp_path: Path) -> None:
     job = replace(ready(tmp_path, path="toy"), label="cu132.sm90.sm120")
     surface = AbiFingerprint("2.15.0", "13.2", "cp312", "", "", None, None, "1a")
     named = {code: format_local_label(job, surface, has_code=code) for code in (True, False)}

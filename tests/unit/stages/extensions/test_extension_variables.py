@@ -64,7 +64,7 @@ def asked(
     return compute_job_count(job, deps, caching, {"PATH": path, **env, **job.env})
 
 
-def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
+def test_jobserver_sets_job_count_by_default(tmp_path: Path) -> None:
     assert asked(extension(), tmp_path) is None
 
 
@@ -87,32 +87,32 @@ def test_number_of_jobs_is_a_limit_unless_exact(
     assert asked(replace(job, jobs_exact=True), tmp_path / "exact") == exact
 
 
-def test_behind_sccache_whose_server_compiles_the_number_is_fixed(tmp_path: Path) -> None:
+def test_job_count_is_fixed_with_sccache(tmp_path: Path) -> None:
     served = CacheEnvironment(CompilerCache("sccache", "/usr/bin/sccache", "0.16.0"), {}, {}, {})
     assert asked(extension(), tmp_path, served) == SAFE
     beside = CacheEnvironment(CompilerCache("ccache", "/usr/bin/ccache", "4.9"), {}, {}, {})
     assert asked(extension(), tmp_path / "beside", beside) is None
 
 
-def test_the_ninja_that_would_be_found_first_has_to_obey(tmp_path: Path) -> None:
+def test_first_ninja_on_path_must_support_jobserver(tmp_path: Path) -> None:
     ninja(tmp_path / "old", "1.11.1")
     assert asked(extension(), tmp_path, before=str(tmp_path / "old")) == SAFE
 
 
-def test_a_pool_leaves_no_number_and_a_number_is_in_both_variables() -> None:
+def test_jobserver_unsets_job_variables_and_fixed_count_sets_both() -> None:
     env = {"MAX_JOBS": "9", "CC": "cc"}
     assert set_job_count(extension(), env, None) == {"CC": "cc"}
     both = {"CC": "cc", "MAX_JOBS": "4", "CMAKE_BUILD_PARALLEL_LEVEL": "4"}
     assert set_job_count(extension(), env, 4) == both
 
 
-def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
+def test_user_job_count_is_kept_unless_fewer_jobs_are_allowed() -> None:
     job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
     told = [list(set_job_count(job, {}, jobs).values()) for jobs in (8, 4, 1)]
     assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
 
 
-def test_a_setup_py_that_puts_a_number_itself_gets_ours(
+def test_setup_py_with_own_job_count_gets_fixed_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its own would be -j for Ninja, which leaves the pool alone then."""
@@ -129,7 +129,7 @@ def test_a_setup_py_that_puts_a_number_itself_gets_ours(
     assert asked(replace(job, jobs=3), tmp_path / "asked") == 3
 
 
-def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
+def test_extra_nvcc_flags_come_last() -> None:
     """Of two standards nvcc takes the last."""
     job = replace(extension(), includes=("cfloat",), nvcc=("-std=c++20",))
     env = merge_environment(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
@@ -151,14 +151,14 @@ def anywhere(job: ExtensionJob, compiler: str, **env: str) -> dict[str, str]:
     return add_reproducible_flags(job, deps, env, 0)
 
 
-def test_where_it_was_built_and_when_is_not_in_what_comes_out() -> None:
+def test_build_path_and_time_are_kept_out_of_outputs() -> None:
     mapped = "-ffile-prefix-map=/yard/build/p=."
     assert anywhere(extension(), "12.2.0")["CPPFLAGS"] == mapped
     own = anywhere(extension(), "12.2.0", CPPFLAGS="-DX", SOURCE_DATE_EPOCH="7")
     assert own == {"CPPFLAGS": f"-DX {mapped}", "SOURCE_DATE_EPOCH": "7"}
 
 
-def test_a_compiler_or_a_path_that_the_option_does_not_suit_goes_without_it() -> None:
+def test_prefix_map_is_omitted_if_unsupported() -> None:
     for compiler in ("9.4.0", "", "unknown"):
         assert "CPPFLAGS" not in anywhere(extension(), compiler)
     assert "CPPFLAGS" not in anywhere(replace(extension(), system="windows"), "19.44")
@@ -173,9 +173,7 @@ setup(name="u", ext_modules=[Extension("u", [{!r}])])
 
 
 @pytest.mark.parametrize("suffix", ["cpp", "c"])
-def test_a_header_is_forced_into_what_the_host_compiler_compiles(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_forced_header_reaches_host_compiler(tmp_path: Path, suffix: str) -> None:
     """By setuptools as it is here, with real compilers."""
     name = "std::uint32_t" if suffix == "cpp" else "uint32_t"
     (tmp_path / f"u.{suffix}").write_text(f"{name} answer = 42;\n", encoding="utf-8")

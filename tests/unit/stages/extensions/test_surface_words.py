@@ -49,7 +49,7 @@ def words(now: AbiDetails) -> list[str]:
     return list(find_abi_differences(BEFORE, now, str))
 
 
-def test_the_first_header_is_named_and_the_others_are_counted() -> None:
+def test_first_header_is_named_and_others_are_counted() -> None:
     edited = dict.fromkeys(HEADERS, "2")
     assert words(after(edited)) == ["torch/include/ATen/a.h changed (and 2 more files)"]
     del edited["torch/share/cmake/Torch/TorchConfig.cmake"]
@@ -64,7 +64,7 @@ def test_the_first_header_is_named_and_the_others_are_counted() -> None:
     ]
 
 
-def test_symbols_that_went_and_came_are_named_by_library() -> None:
+def test_removed_and_added_symbols_are_named_by_library() -> None:
     now = {C10: ("answer", "one", "other"), CPU: ("add",), "torch/lib/libtorch_python.so": ()}
     assert words(after(symbols=now)) == [
         f"libc10.so no longer exports {FAIL}",
@@ -74,7 +74,7 @@ def test_symbols_that_went_and_came_are_named_by_library() -> None:
     assert words(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so was removed"]
 
 
-def test_what_follows_from_another_release_goes_without_saying() -> None:
+def test_changed_release_hides_its_consequences() -> None:
     now = after({}, {C10: ("another",)}, release="2.16.0")
     assert words(now) == ["torch: now 2.16.0, was 2.15.0"]
     assert words(after(cuda="13.0", cxx_standard=23)) == [
@@ -109,7 +109,7 @@ EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
 LOST = {C10: ("answer",), CPU: ("add",)}
 
 
-def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
+def test_rebuild_reason_names_changed_header(stage: Stage) -> None:
     show(stage, after(EDITED))
     assert (
         rebuild_reason.format_rebuild_reason(stage) == "torch/include/c10/util/Exception.h changed"
@@ -117,7 +117,7 @@ def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
-def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
+def test_symbol_is_demangled(stage: Stage) -> None:
     show(stage, after(symbols=LOST))
     assert rebuild_reason.format_rebuild_reason(stage) == (
         "libc10.so no longer exports c10::detail::torchCheckFail(…)"
@@ -133,19 +133,19 @@ def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
     )
 
 
-def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_names_changed_header(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     show(stage, after(EDITED))
     (verdict,) = explain_stages(Plan((replace(stage, uptodate_check=""),), stage, ()))
     assert verdict.verdict == "runs"
     assert verdict.reasons == ("torch/include/c10/util/Exception.h changed",)
 
 
-def test_a_new_environment_is_told(stage: Stage) -> None:
+def test_recreated_environment_is_reported(stage: Stage) -> None:
     show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
     assert rebuild_reason.format_rebuild_reason(stage) == "the environment was created again"
 
 
-def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:
+def test_other_changed_manifest_is_reported_too(stage: Stage) -> None:
     show(stage, after(EDITED))
     manifests.write_manifest(stage.inputs[0], {"python": "other"})
     assert rebuild_reason.list_rebuild_reasons(stage) == (
@@ -158,7 +158,7 @@ def forget(path: PurePath) -> None:
     Path(path).unlink()
 
 
-def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
+def test_missing_details_yield_general_reason(stage: Stage) -> None:
     show(stage, after(EDITED))
     forget(stage.job.abi_folder / f"{BEFORE.surface.name}.json.gz")
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
@@ -172,7 +172,7 @@ def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
 
 
-def test_a_stage_that_tells_nothing_is_not_asked(stage: Stage) -> None:
+def test_stage_without_explained_inputs_yields_general_reason(stage: Stage) -> None:
     show(stage, after(EDITED))
     assert (
         rebuild_reason.format_rebuild_reason(replace(stage, explained_inputs=()))

@@ -23,7 +23,7 @@ def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading
     return thread, inside
 
 
-def test_builds_of_the_pool_share_the_machine_and_one_with_a_number_waits_for_them() -> None:
+def test_exclusive_build_waits_for_shared_builds_and_is_not_starved() -> None:
     go, go_alone = threading.Event(), threading.Event()
     pooled = [begun(alone=False, go=go) for _ in range(2)]
     assert all(inside.wait(PATIENCE) for _, inside in pooled)

@@ -53,19 +53,19 @@ def python_of(venv: Path) -> str:
     return str(environments.find_venv_python(venv))
 
 
-def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
+def test_environment_of_same_python_is_accepted(tmp_path: Path, venvs: dict[str, Path]) -> None:
     settings = parse_settings({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
     check_install_target(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_interpreter_is_refused(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
     assert refused(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
 
 
-def test_the_folder_of_an_environment_is_answered_with_its_python(
+def test_environment_folder_is_refused_with_its_python_as_hint(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
     told = refused(tmp_path, str(venvs["one"]))
@@ -74,16 +74,14 @@ def test_the_folder_of_an_environment_is_answered_with_its_python(
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
-def test_the_folder_of_a_project_is_answered_with_the_python_of_its_venv(
-    tmp_path: Path, name: str
-) -> None:
+def test_project_folder_is_refused_with_its_venv_as_hint(tmp_path: Path, name: str) -> None:
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
     assert refused(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
 
 
-def test_what_is_no_python_is_told(tmp_path: Path) -> None:
+def test_program_other_than_python_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
@@ -94,7 +92,7 @@ def test_what_is_no_python_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: home is not $HOME there")
-def test_a_path_starts_at_the_checkout_and_home_is_understood(
+def test_interpreter_path_is_relative_to_checkout_and_expands_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "env" / "bin" / "python"
@@ -108,13 +106,13 @@ def test_a_path_starts_at_the_checkout_and_home_is_understood(
     assert into == str(tmp_path / "env" / "bin" / "python").replace("\\", "/")
 
 
-def test_the_environment_that_the_profile_builds_is_refused(tmp_path: Path) -> None:
+def test_environment_of_profile_is_refused(tmp_path: Path) -> None:
     venv = Path(Layout(tmp_path, "p", tmp_path).venv)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     assert "this profile builds itself" in refused(tmp_path, python_of(venv)).message
 
 
-def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_taken(
+def test_python_of_doit_is_refused_by_name_but_accepted_by_path(
     tmp_path: Path, venvs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, python = str(venvs["one"]), python_of(venvs["one"])
@@ -137,7 +135,7 @@ print("torchyard cpython 3.{minor}.1 {kind} /elsewhere")
     [(9, "usual", "CPython 3.9"), (sys.version_info[1], "free-threaded", "free-threaded")],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
-def test_another_python_is_refused_before_hours_of_compiling(
+def test_incompatible_python_is_refused_at_load(
     tmp_path: Path, minor: int, kind: str, said: str
 ) -> None:
     fake = tmp_path / "python"
@@ -156,7 +154,7 @@ def test_another_python_is_refused_before_hours_of_compiling(
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
-def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
+def test_managed_or_read_only_environment_is_refused_at_load(
     tmp_path: Path, lines: str, said: str
 ) -> None:
     fake = tmp_path / "python"
@@ -169,7 +167,7 @@ def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
     assert "create a venv" in told.hint
 
 
-def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
+def test_externally_managed_marker_is_detected_outside_venv(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
     found = inspect_interpreter(Path(python_of(venvs["one"])))
@@ -199,7 +197,7 @@ def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
         ("settings", False),
     ],
 )
-def test_an_environment_that_is_gone_shuts_only_what_would_install(
+def test_missing_environment_blocks_only_commands_that_install(
     yard: Path, line: str, *, meant: bool
 ) -> None:
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
@@ -210,7 +208,7 @@ def test_an_environment_that_is_gone_shuts_only_what_would_install(
         assert list(open_session(yard, "mine", {}, line.split()).tasks())
 
 
-def test_a_glance_names_implementation_version_and_kind() -> None:
+def test_inspection_reports_implementation_version_and_kind() -> None:
     found = inspect_interpreter(Path(sys.executable))
     assert found.implementation == sys.implementation.name
     assert found.version == "{}.{}.{}".format(*sys.version_info[:3])

@@ -51,7 +51,7 @@ def lost(said: ProbeOutput) -> dict[str, str]:
     return {name: how.failure for name, how in said.crashes.items()}
 
 
-def test_what_ends_well_is_asked_once() -> None:
+def test_successful_probe_runs_once() -> None:
     asked: list[tuple[str, ...]] = []
 
     def once(left: Sequence[str]) -> ProbeRun:
@@ -64,28 +64,28 @@ def test_what_ends_well_is_asked_once() -> None:
     assert asked == [CHECKS]
 
 
-def test_a_hang_costs_the_check_that_it_was_at() -> None:
+def test_hang_fails_only_its_check() -> None:
     said = collect_probe_output(program(hangs=["device"]), CHECKS)
     assert lost(said) == {"device": "the check took longer than 1 s and was ended"}
     assert {"version", "matmul", "convolution"} <= said.lines.keys()
     assert (said.stop_reason, said.hung) == ("", 1)
 
 
-def test_a_second_hang_ends_it() -> None:
+def test_second_hang_stops_probe() -> None:
     said = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
     assert list(said.crashes) == ["device", "matmul"]
     assert "convolution" not in said.lines
     assert (said.stop_reason, said.hung) == (GPU_HUNG, 2)
 
 
-def test_every_crash_costs_one_check_however_many_there_are() -> None:
+def test_each_crash_fails_only_its_check() -> None:
     said = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
     assert list(said.crashes) == ["version", "device", "convolution"]
     assert "matmul" in said.lines
     assert (said.stop_reason, said.hung) == ("", 0)
 
 
-def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
+def test_failed_gpu_search_stops_probe() -> None:
     said = collect_probe_output(program(hangs=["gpu"]), CHECKS)
     assert (list(said.crashes), said.stop_reason, said.no_gpu_reason) == (["gpu"], GPU_HUNG, None)
     assert (
@@ -94,14 +94,14 @@ def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
     )
 
 
-def test_nothing_is_asked_of_a_torch_that_does_not_import() -> None:
+def test_failed_import_stops_probe() -> None:
     said = collect_probe_output(program(crashes=["import"]), CHECKS)
     assert (list(said.crashes), said.stop_reason) == (["import"], "torch does not import")
     failed = collect_probe_output(lambda _: ProbeRun(saying("import", status="failed")), CHECKS)
     assert (lost(failed), failed.stop_reason) == ({}, "torch does not import")
 
 
-def test_a_program_that_ends_without_a_word_has_not_passed() -> None:
+def test_silent_probe_end_is_failure() -> None:
     said = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
     assert lost(said)["device"] == "the probe ended without a result"
 
@@ -122,7 +122,7 @@ CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_goes_on(
+def test_hanging_gpu_and_crashing_extension_do_not_stop_other_checks(
     tmp_path: Path,
 ) -> None:
     """The probe itself, over a torch that sleeps."""
@@ -151,7 +151,7 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
-def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_for_it(
+def test_unresponsive_driver_fails_device_and_skips_other_checks(
     tmp_path: Path,
 ) -> None:
     yard = Yard(tmp_path)
@@ -166,7 +166,7 @@ def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_f
         assert written[name] == ValidationResult(name, "not run", GPU_HUNG)
 
 
-def test_a_crash_after_the_last_check_is_told() -> None:
+def test_crash_after_last_check_is_reported() -> None:
     def once(left: Sequence[str]) -> ProbeRun:
         return ProbeRun(program()(left).lines, "the probe failed (signal 11)")
 

@@ -161,7 +161,7 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     return one
 
 
-def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) -> None:
+def test_portable_wheel_declares_linked_cuda_packages(bench: Bench) -> None:
     wheel, wanted, packed = bench.packed()
     if bench.pins:  # and what those require in turn, in the version that is here
         theirs = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
@@ -181,7 +181,7 @@ def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) ->
     assert str(found.requires[1].marker) == 'platform_system == "Linux"'
 
 
-def test_it_loads_where_the_toolkit_is_gone_and_the_packages_are(bench: Bench) -> None:
+def test_portable_wheel_loads_with_packages_and_without_toolkit(bench: Bench) -> None:
     wheel, _, _ = bench.packed()
     other = bench.folder / "other"
     with zipfile.ZipFile(wheel) as archive:
@@ -199,7 +199,7 @@ def test_it_loads_where_the_toolkit_is_gone_and_the_packages_are(bench: Bench) -
     assert ran.stdout == b"4\n"
 
 
-def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> None:
+def test_rebuild_reuses_patched_library_of_previous_wheel(bench: Bench) -> None:
     wheel, _, first = bench.packed()
     kept = wheel.rename(wheel.with_name("kept.whl"))
     deps = bench.deps()
@@ -218,7 +218,7 @@ def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> No
     )
 
 
-def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
+def test_damaged_library_is_not_patched(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
@@ -229,7 +229,7 @@ def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
         wheel_rewrite_io.compress_wheel(wheel, None, {}, again)
 
 
-def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, heard: Heard) -> None:
+def test_libraries_of_declared_packages_are_not_missing(bench: Bench, heard: Heard) -> None:
     wheel, wanted, packed = bench.packed()
     for folder in bench.folder.glob("cuda"):
         shutil.rmtree(folder)
@@ -246,9 +246,7 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
-def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
-    bench: Bench, heard: Heard
-) -> None:
+def test_wheel_without_cuda_libraries_declares_no_packages(bench: Bench, heard: Heard) -> None:
     lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
     content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
     wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
@@ -260,7 +258,7 @@ def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
     assert not [one for one in heard if "CUDA comes from" in one]
 
 
-def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
+def test_compressed_wheel_is_changed_only_where_needed(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
     wheel_rewrite_io.compress_wheel(wheel, None)  # as a backend that compresses leaves it
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -276,7 +274,7 @@ def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: 
     assert moved == {"torch/lib/libtorch_cuda.so", "torch-2.6.0.dist-info/METADATA"}
 
 
-def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None:
+def test_wheel_that_uses_toolkit_is_not_patched(bench: Bench) -> None:
     wheel = bench.made()
     job = replace(bench.job, by_packages=False)
     with wheel_archive_io.open_wheel(wheel) as archive:

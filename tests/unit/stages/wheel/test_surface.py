@@ -33,7 +33,7 @@ def seen(torch: Torch) -> AbiFingerprint:
     return read_abi_fingerprint(torch.found, torch.deps, torch.reading)
 
 
-def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> None:
+def test_abi_fingerprint_names_compatibility_facts(torch: Torch) -> None:
     found = seen(torch)
     assert (found.release, found.cuda, found.python_tag) == ("2.15.0", "13.2", "cp312")
     assert (found.identity, found.cxx_standard, found.cxx11_abi) == ("env-1", 20, None)
@@ -53,7 +53,7 @@ def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> 
     ids=["a body", "a local function", "a hidden function", "shm", "global deps"],
 )
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_what_nobody_links_with_is_no_part_of_it(
+def test_private_symbols_do_not_change_abi_fingerprint(
     tmp_path: Path, name: str, source: str, record: bool
 ) -> None:
     torch = Torch(tmp_path, record=record)
@@ -75,7 +75,9 @@ def test_what_nobody_links_with_is_no_part_of_it(
     ids=["a function", "a variable", "another name", "a weak one", "a library", "libtorch_python"],
 )
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_what_can_be_linked_with_is(tmp_path: Path, name: str, source: str, record: bool) -> None:
+def test_exported_symbols_change_abi_fingerprint(
+    tmp_path: Path, name: str, source: str, record: bool
+) -> None:
     torch = Torch(tmp_path, record=record)
     before = seen(torch)
     torch.compile(name, source)
@@ -85,7 +87,9 @@ def test_what_can_be_linked_with_is(tmp_path: Path, name: str, source: str, reco
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_a_header_is_and_python_code_is_not(tmp_path: Path, record: bool) -> None:
+def test_headers_change_abi_fingerprint_and_python_code_does_not(
+    tmp_path: Path, record: bool
+) -> None:
     torch = Torch(tmp_path, record=record)
     before = seen(torch)
     torch.write("nn.py", "1")
@@ -101,14 +105,14 @@ def test_a_header_is_and_python_code_is_not(tmp_path: Path, record: bool) -> Non
     assert seen(torch).headers != last.headers
 
 
-def test_with_record_and_without_one_it_is_the_same(tmp_path: Path) -> None:
+def test_abi_fingerprint_is_independent_of_record(tmp_path: Path) -> None:
     torch = Torch(tmp_path)
     before = seen(torch)
     shutil.rmtree(torch.folder.parent / "torch-2.15.0.dist-info")
     assert seen(torch) == before
 
 
-def test_a_new_environment_moves_the_manifest_and_not_the_name(torch: Torch) -> None:
+def test_new_environment_changes_manifest_but_not_fingerprint_name(torch: Torch) -> None:
     before = seen(torch)
     torch.deps = replace(torch.deps, identity="env-2")
     after = seen(torch)
@@ -122,7 +126,7 @@ STRINGS = "#include <string>\nnamespace c10 { void say(const std::string&) {} }\
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="not run: needs a C++ compiler")
 @pytest.mark.parametrize("abi", [0, 1])
-def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) -> None:
+def test_string_abi_is_read_from_c10_symbols(tmp_path: Path, abi: int) -> None:
     torch = Torch(tmp_path)
     define = f"#define _GLIBCXX_USE_CXX11_ABI {abi}\n"
     # a libstdc++ that was linked into it exports its own, whatever torch's ABI is
@@ -136,7 +140,7 @@ def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) 
     assert seen(torch).cxx11_abi is bool(abi)
 
 
-def test_the_facts_tell_the_standard_where_cpp_extension_does_not(torch: Torch) -> None:
+def test_cxx_standard_falls_back_to_knowledge(torch: Torch) -> None:
     torch.write("utils/cpp_extension.py", "flags = ['-std=c++17', '-std=c++20']\n")
     assert seen(torch).cxx_standard == 17
     (torch.folder / "utils" / "cpp_extension.py").unlink()
@@ -144,7 +148,7 @@ def test_the_facts_tell_the_standard_where_cpp_extension_does_not(torch: Torch) 
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_a_library_is_read_once(
+def test_library_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
 ) -> None:
     torch, read = Torch(tmp_path, record=record), list[str]()
@@ -163,7 +167,7 @@ def test_a_library_is_read_once(
     assert read == ["libc10.so"]
 
 
-def test_a_library_without_a_digest_is_read_each_time(torch: Torch) -> None:
+def test_library_without_digest_is_always_read(torch: Torch) -> None:
     record = torch.folder.parent / "torch-2.15.0.dist-info" / "RECORD"
     rows = record.read_text(encoding="utf-8").splitlines()
     bare = [row.split(",")[0] + ",," if "libc10" in row else row for row in rows]
@@ -174,21 +178,21 @@ def test_a_library_without_a_digest_is_read_each_time(torch: Torch) -> None:
     assert seen(torch).symbols != before.symbols
 
 
-def test_of_a_format_that_is_not_read_the_bytes_count(torch: Torch) -> None:
+def test_library_of_unknown_format_is_hashed(torch: Torch) -> None:
     torch.write("lib/libtorch.dylib", "\xcf\xfa one")
     before = seen(torch)
     torch.write("lib/libtorch.dylib", "\xcf\xfa two")
     assert seen(torch).symbols != before.symbols
 
 
-def test_a_library_that_record_names_and_nobody_has_is_told(torch: Torch) -> None:
+def test_missing_library_of_record_is_error(torch: Torch) -> None:
     (torch.folder / "lib" / "libc10.so").unlink()
     with pytest.raises(BadArtifactError, match="cannot open this library") as told:
         seen(torch)
     assert told.value.location.endswith("libc10.so")
 
 
-def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
+def test_details_of_newest_five_fingerprints_are_kept(torch: Torch) -> None:
     names = []
     for answer in range(7):
         torch.write("include/c10/a.h", f"int c10_answer_{answer}(void);\n")
@@ -209,7 +213,7 @@ def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
     assert abi_fingerprint_store_io.read_stored_parts(torch.reading.abi_folder, names[-1]) is None
 
 
-def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(
+def test_rebuilt_torch_with_same_abi_reruns_no_extension(
     torch: Torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, count = Bench(tmp_path, monkeypatch), iter(range(99))

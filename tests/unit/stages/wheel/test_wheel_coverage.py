@@ -53,7 +53,7 @@ def torch_wheel(folder: Path, *images: str, library: bytes = b"") -> Path:
     ],
     ids=["native", "compatible", "suffix", "ptx"],
 )
-def test_a_wheel_with_code_for_every_target_says_what_it_holds(
+def test_archs_of_wheel_with_full_coverage_are_reported(
     tmp_path: Path, heard: Heard, images: tuple[str, ...], target: str, held: str
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
@@ -67,7 +67,7 @@ def test_a_wheel_with_code_for_every_target_says_what_it_holds(
     [(("9.0",), "9.0"), (("9.0",) * 8 + ("12.0",), "9.0"), ((), "no GPU")],
     ids=["another", "single kernels", "cpu wheel"],
 )
-def test_a_wheel_without_code_for_a_target_is_refused(
+def test_wheel_without_code_for_target_is_refused(
     tmp_path: Path, images: tuple[str, ...], held: str
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
@@ -80,7 +80,7 @@ def test_a_wheel_without_code_for_a_target_is_refused(
     )
 
 
-def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
+def test_library_of_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
     broken = fatbins.elf({".nv_fatbin": fatbins.fatbin("9.0", header=8)})
     wheel = torch_wheel(tmp_path, library=broken)
     require_target_code(prebuilt(tmp_path, Arch(12, 0)), wheel)
@@ -88,9 +88,7 @@ def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, hear
     assert heard[-1].endswith("; doit validate checks its machine code again")
 
 
-def test_nothing_is_installed_of_a_wheel_that_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_wheel_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the stage's own action, once the wheel is fetched."""
     wheel = torch_wheel(tmp_path, "9.0")
     monkeypatch.setattr(package_installer, "download_distribution", lambda _: wheel)
@@ -109,7 +107,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     assert installed == []
 
 
-def test_other_targets_have_the_wheel_that_is_there_checked_again() -> None:
+def test_changed_targets_recheck_wheel() -> None:
     layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
     stages = [
         plan(Settings(), layout, replace(PREBUILT, targets=targets), KNOWLEDGE)
