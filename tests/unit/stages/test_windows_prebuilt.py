@@ -1,6 +1,4 @@
-"""The profile windows-rtx5090 on a Windows host, command by command: what each stage runs, and in
-which environment. Read it from top to bottom as what is done there.
-"""
+"""Commands and environments of each stage of the profile windows-rtx5090, in build order."""
 
 from __future__ import annotations
 

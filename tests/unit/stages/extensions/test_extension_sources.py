@@ -1,4 +1,4 @@
-"""How an extension's source is fetched: patched before it runs, or not at all."""
+"""Tests of fetching and patching an extension's source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEPS = DepsManifest("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE
 
 @needs_git
 def test_sdist_is_patched_before_its_code_runs(tmp_path: Path) -> None:
-    """Its setup.py ends where it is run as it came, with the pip that is here."""
+    """The unpatched setup.py fails; pip of this machine runs it."""
     name = "toy-ext-1.0"
     source = make_extension(tmp_path / name)
     setup = (source / "setup.py").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
 
 
 def python_with_pip() -> str:
-    """This interpreter, or the one that its environment was made from."""
+    """Return this interpreter or the base of its venv, whichever has pip."""
     for python in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
         if not subprocess.run([python, "-m", "pip", "--version"], check=False).returncode:
             return str(python)
@@ -118,7 +118,7 @@ def python_with_pip() -> str:
 
 @contextmanager
 def indexes_of(folder: Path) -> Iterator[None]:
-    """pip looks into that folder alone."""
+    """Make pip use only that folder."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PIP_NO_INDEX", "1")
         patched.setenv("PIP_FIND_LINKS", str(folder))
@@ -126,7 +126,7 @@ def indexes_of(folder: Path) -> Iterator[None]:
 
 
 def ready(folder: Path, **listed: Any) -> ExtensionJob:
-    """The job of an extension with that entry, and what it reads."""
+    """Return the job of an extension with that entry, and write the manifests it reads."""
     layout = Layout(folder, "p", folder / "wheelhouse")
     asked = complete_extensions(
         parse_settings({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
@@ -150,14 +150,14 @@ def test_unreachable_sdist_fails_build_unless_optional(
 ) -> None:
     job = ready(tmp_path, sdist="toy==1.0", optional=optional)
 
-    def away(*_: object) -> None:
+    def unreachable(*_: object) -> None:
         raise FetchError("no such thing")
 
     if lacks == "the sdist":
-        monkeypatch.setattr(package_installer, "download_distribution", away)
+        monkeypatch.setattr(package_installer, "download_distribution", unreachable)
     else:
         monkeypatch.setattr(extension_sources_io, "fetch_source", lambda *_: (tmp_path, {}))
-        monkeypatch.setattr(action, "prepare_build", away)
+        monkeypatch.setattr(action, "prepare_build", unreachable)
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
@@ -197,7 +197,7 @@ def test_offline_build_does_not_contact_host_of_optional_extension(
     (built,) = run(job)
     assert built.status == "unreachable"
     assert f"toy was NOT built: {url} is not in the bundle" in heard
-    with pytest.raises(AssertionError, match=r"toy\.git"):  # what is in the bundle lies here
+    with pytest.raises(AssertionError, match=r"toy\.git"):  # the bundle has a mirror
         run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
 
 

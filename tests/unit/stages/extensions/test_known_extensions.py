@@ -1,6 +1,4 @@
-"""A known extension by its name: what is used of the facts, what a person overrides, what is
-refused.
-"""
+"""Tests of known extensions: facts, overrides by the user, and refusals."""
 
 from __future__ import annotations
 
@@ -24,21 +22,21 @@ from tests.unit.test_plan import plan_of
 TORCH_213 = {"version": "2.13.0"}
 
 
-def stages(*extensions: Any, system: System = "linux", **asked: Any) -> dict[str, Stage]:
-    plan = plan_of(host(system=system), extensions=list(extensions), **asked)
+def stages(*extensions: Any, system: System = "linux", **config: Any) -> dict[str, Stage]:
+    plan = plan_of(host(system=system), extensions=list(extensions), **config)
     return {stage.job.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
-def job(*extensions: Any, **asked: Any) -> ExtensionJob:
-    (stage,) = stages(*extensions, **asked).values()
+def job(*extensions: Any, **config: Any) -> ExtensionJob:
+    (stage,) = stages(*extensions, **config).values()
     assert isinstance(stage.job, ExtensionJob)
     return stage.job
 
 
-def refused(*extensions: Any, **asked: Any) -> str:
-    with pytest.raises(SettingsError) as told:
-        stages(*extensions, **asked)
-    return str(told.value)
+def read_error(*extensions: Any, **config: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        stages(*extensions, **config)
+    return str(error.value)
 
 
 def test_known_extension_needs_only_its_name() -> None:
@@ -101,14 +99,14 @@ def test_cuda_is_forced_for_gpu_targets(gpus: list[str], forced: str | None) -> 
     ],
 )
 def test_setup_py_arch_variable_is_set(gpus: list[str], taken: str) -> None:
-    asked: dict[str, Any] = {"torch": {**TORCH_213, "strategy": "source"}}
-    assert job("flash-attn", target={"gpus": gpus}, **asked).env["FLASH_ATTN_CUDA_ARCHS"] == taken
+    config: dict[str, Any] = {"torch": {**TORCH_213, "strategy": "source"}}
+    assert job("flash-attn", target={"gpus": gpus}, **config).env["FLASH_ATTN_CUDA_ARCHS"] == taken
     plain = ";".join(gpu.replace(".", "") for gpu in gpus)
-    assert job("fused-ssim", target={"gpus": gpus}, **asked).env["CUDA_ARCHITECTURES"] == plain
+    assert job("fused-ssim", target={"gpus": gpus}, **config).env["CUDA_ARCHITECTURES"] == plain
 
 
 def test_gpu_unsupported_by_setup_py_is_refused_at_load() -> None:
-    assert refused("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
+    assert read_error("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
         "extensions (flash-attn): its setup.py compiles only for 8.0, 9.0, 10.0, 12.0, "
         "not for 7.5\n"
         "  → remove the extension, or remove 7.5 from target.gpus"
@@ -122,29 +120,31 @@ def test_nvcc_standard_is_raised_only_if_torch_needs_it() -> None:
 
 
 def test_known_broken_extension_is_refused_with_hint() -> None:
-    told = refused("flash-attn")
-    assert told.startswith("extensions (flash-attn): flash-attn does not build with torch 2.15.0: ")
-    assert "C++17" in told
-    assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in told
+    message = read_error("flash-attn")
+    assert message.startswith(
+        "extensions (flash-attn): flash-attn does not build with torch 2.15.0: "
+    )
+    assert "C++17" in message
+    assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in message
     assert job("flash-attn", torch=TORCH_213).location == "flash-attn==2.8.3.post2"
 
 
 @pytest.mark.parametrize(
-    "mended",
+    "override",
     [
         {"git": "https://github.com/Dao-AILab/flash-attention.git", "ref": "main"},
         {"path": "/home/me/flash-attention"},
         {"patches": ["cxx20.patch"]},
     ],
 )
-def test_other_source_or_patch_lifts_known_failure(mended: dict[str, Any]) -> None:
-    found = job({"name": "flash-attn", **mended})
+def test_other_source_or_patch_lifts_known_failure(override: dict[str, Any]) -> None:
+    found = job({"name": "flash-attn", **override})
     assert found.env["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
     assert (found.own_jobs, found.compiler_mib) == (True, 5300)
 
 
 def test_known_failure_can_be_limited_to_windows() -> None:
-    assert "MSVC" in refused("flash-attn", system="windows", torch=TORCH_213)
+    assert "MSVC" in read_error("flash-attn", system="windows", torch=TORCH_213)
     assert job("flash-attn", torch=TORCH_213)
 
 
@@ -156,15 +156,15 @@ def test_possible_failure_is_warning() -> None:
 
 
 def test_unknown_extension_suggests_closest_name() -> None:
-    told = refused("simpel-knn")
-    assert told.startswith(
+    message = read_error("simpel-knn")
+    assert message.startswith(
         'extensions: unknown extension "simpel-knn"; did you mean "simple-knn"?\n'
         "  → set its git, path or sdist, or choose one of: diff-gaussian-rasterization, "
     )
 
 
 @pytest.mark.parametrize(
-    ("sdist", "told"),
+    ("sdist", "expected"),
     [
         ("simple-knn==2.0.1", "simple-knn on the package index is a package of another"),
         ("Simple_KNN==2.0.1", "simple-knn on the package index is a package of another"),
@@ -175,9 +175,9 @@ def test_unknown_extension_suggests_closest_name() -> None:
         ("tinycudann==1.7", "tiny-cuda-nn is not on the package index"),
     ],
 )
-def test_package_of_other_project_is_refused(sdist: str, told: str) -> None:
-    message = refused({"name": "mine", "sdist": sdist, "imports": ["mine"]})
-    assert message.startswith(f"extensions (mine).sdist: {told}")
+def test_package_of_other_project_is_refused(sdist: str, expected: str) -> None:
+    message = read_error({"name": "mine", "sdist": sdist, "imports": ["mine"]})
+    assert message.startswith(f"extensions (mine).sdist: {expected}")
     assert "→ set git: https://" in message
 
 
@@ -186,24 +186,24 @@ def test_release_of_known_extension_is_accepted() -> None:
 
 
 def test_requirement_on_package_of_other_project_is_refused() -> None:
-    message = refused({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
+    message = read_error({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
     assert message.startswith("extensions (mine).requires: fused-ssim is not on the package index")
 
 
 def test_two_extensions_with_same_module_are_refused() -> None:
-    told = refused("diff-gaussian-rasterization", "diff-gaussian-rasterization-dr-aa")
-    assert "both install the module diff_gaussian_rasterization" in told
+    message = read_error("diff-gaussian-rasterization", "diff-gaussian-rasterization-dr-aa")
+    assert "both install the module diff_gaussian_rasterization" in message
 
 
 def test_known_smoke_check_is_default() -> None:
     mine = {"name": "diff-gaussian-rasterization", "smoke": {"script": "mine.py", "gpu": False}}
-    asked = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
-    found = {name: (smoke.script.name, smoke.gpu) for name, smoke in asked.items()}
+    config = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
+    found = {name: (smoke.script.name, smoke.gpu) for name, smoke in config.items()}
     assert found == {
         "simple-knn": ("simple-knn.py", True),
         "diff-gaussian-rasterization": ("mine.py", False),
     }
-    assert asked["simple-knn"].script.parent.name == "checks"
+    assert config["simple-knn"].script.parent.name == "checks"
 
 
 def test_every_known_check_file_exists() -> None:
@@ -226,10 +226,10 @@ def test_new_fact_rebuilds_extension() -> None:
 
 
 def test_key_of_other_source_kind_is_refused() -> None:
-    told = refused({"name": "gsplat", "ref": "v1.5.0"})
-    assert "ref does not apply to gsplat==" in told
-    assert "remove ref, or set git" in told
-    assert "sha256 does not apply to https://" in refused(
+    message = read_error({"name": "gsplat", "ref": "v1.5.0"})
+    assert "ref does not apply to gsplat==" in message
+    assert "remove ref, or set git" in message
+    assert "sha256 does not apply to https://" in read_error(
         {"name": "fused-ssim", "sha256": "0" * 64}
     )
 
@@ -255,7 +255,7 @@ def test_known_source_is_recognized_under_any_name(source: dict[str, str], known
 
 
 def test_gpu_target_forces_cuda_regardless_of_present_gpus() -> None:
-    """Else a GPU that comes or goes would build everything again."""
+    """Otherwise adding or removing a GPU would rebuild everything."""
     mine = {"name": "mine", "path": "."}
     assert job(mine).env == {"FORCE_CUDA": "1"}
     assert job({**mine, "env": {"FORCE_CUDA": "0"}}).env == {"FORCE_CUDA": "0"}
@@ -264,7 +264,7 @@ def test_gpu_target_forces_cuda_regardless_of_present_gpus() -> None:
 
 
 def recognized_as(job: ExtensionJob, folder: Path, setup: str) -> ExtensionJob:
-    """The job, once its source in `folder` is there."""
+    """Return the job after its source in `folder` was recognized."""
     (folder / "setup.py").write_text(setup, encoding="utf-8")
     project = Project(folder, folder / "setup.py")
     return apply_known_facts(job, project.name, project.variables, KNOWLEDGE)

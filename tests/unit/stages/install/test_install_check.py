@@ -1,4 +1,4 @@
-"""What is wrong with install.into is seen at load, by looking at real interpreters."""
+"""Tests of the check of install.into at load, with real interpreters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.checkout import write
 
 @pytest.fixture(scope="module")
 def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two environments without pip, made in no time."""
+    """Create two environments without pip."""
     folder = tmp_path_factory.mktemp("venvs")
     made = {name: folder / name for name in ("one", "other")}
     for path in made.values():
@@ -37,16 +37,16 @@ def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def refused(
+def read_error(
     root: Path, into: str, ours: Collection[str] = (), python: str = sys.executable
 ) -> SettingsError:
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
     settings = parse_settings({"install": {"into": into}})
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         check_install_target(settings, Layout(root, "p", root), choice, ours)
-    assert told.value.location == "install.into"
-    assert told.value.hint
-    return told.value
+    assert error.value.location == "install.into"
+    assert error.value.hint
+    return error.value
 
 
 def python_of(venv: Path) -> str:
@@ -61,16 +61,16 @@ def test_environment_of_same_python_is_accepted(tmp_path: Path, venvs: dict[str,
 
 
 def test_missing_interpreter_is_refused(tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
-    assert refused(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
+    assert "does not exist" in read_error(tmp_path, str(tmp_path / "nowhere" / "python")).message
+    assert read_error(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
 
 
 def test_environment_folder_is_refused_with_its_python_as_hint(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
-    told = refused(tmp_path, str(venvs["one"]))
-    assert told.hint == f"write the path of its Python: {python_of(venvs['one'])}"
-    assert refused(tmp_path, str(tmp_path)).hint == "write the path of a Python"
+    error = read_error(tmp_path, str(venvs["one"]))
+    assert error.hint == f"write the path of its Python: {python_of(venvs['one'])}"
+    assert read_error(tmp_path, str(tmp_path)).hint == "write the path of a Python"
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
@@ -78,17 +78,17 @@ def test_project_folder_is_refused_with_its_venv_as_hint(tmp_path: Path, name: s
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert refused(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
+    assert read_error(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
 
 
 def test_program_other_than_python_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
-    message = refused(tmp_path, str(program)).message
+    message = read_error(tmp_path, str(program)).message
     assert message == f"{program} is not a Python that runs on this machine"
     (tmp_path / "text").write_text("", encoding="utf-8")
-    assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).message
+    assert "is not a Python" in read_error(tmp_path, str(tmp_path / "text")).message
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: home is not $HOME there")
@@ -109,7 +109,7 @@ def test_interpreter_path_is_relative_to_checkout_and_expands_home(
 def test_environment_of_profile_is_refused(tmp_path: Path) -> None:
     venv = Path(Layout(tmp_path, "p", tmp_path).venv)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    assert "this profile builds itself" in refused(tmp_path, python_of(venv)).message
+    assert "this profile builds itself" in read_error(tmp_path, python_of(venv)).message
 
 
 def test_python_of_doit_is_refused_by_name_but_accepted_by_path(
@@ -117,9 +117,9 @@ def test_python_of_doit_is_refused_by_name_but_accepted_by_path(
 ) -> None:
     folder, python = str(venvs["one"]), python_of(venvs["one"])
     monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
-    told = refused(tmp_path, "python", ours=[folder])
-    assert told.message.endswith("the Python that runs doit")
-    assert python in told.hint
+    error = read_error(tmp_path, "python", ours=[folder])
+    assert error.message.endswith("the Python that runs doit")
+    assert python in error.hint
     settings = parse_settings({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
@@ -131,23 +131,23 @@ print("torchyard cpython 3.{minor}.1 {kind} /elsewhere")
 
 
 @pytest.mark.parametrize(
-    ("minor", "kind", "said"),
+    ("minor", "kind", "message"),
     [(9, "usual", "CPython 3.9"), (sys.version_info[1], "free-threaded", "free-threaded")],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
 def test_incompatible_python_is_refused_at_load(
-    tmp_path: Path, minor: int, kind: str, said: str
+    tmp_path: Path, minor: int, kind: str, message: str
 ) -> None:
     fake = tmp_path / "python"
     fake.write_text(FAKE.format(real=sys.executable, minor=minor, kind=kind), encoding="utf-8")
     fake.chmod(0o755)
-    told = refused(tmp_path, str(fake))
-    assert said in told.message
-    assert f"set python: {fake}" in told.hint
+    error = read_error(tmp_path, str(fake))
+    assert message in error.message
+    assert f"set python: {fake}" in error.hint
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (r"/usr/lib/it/EXTERNALLY-MANAGED\n", "is managed by the system"),
         (r"\n/usr/lib/it/site-packages", "you cannot write to /usr/lib/it/site-packages"),
@@ -155,16 +155,16 @@ def test_incompatible_python_is_refused_at_load(
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
 def test_managed_or_read_only_environment_is_refused_at_load(
-    tmp_path: Path, lines: str, said: str
+    tmp_path: Path, lines: str, message: str
 ) -> None:
     fake = tmp_path / "python"
     text = f"{FAKE.format(real=sys.executable, minor=sys.version_info[1], kind='usual')}"
     fake.write_text(f'{text}print("{lines}")\n', encoding="utf-8")
     fake.chmod(0o755)
-    told = refused(tmp_path, str(fake))
-    assert said in told.message
-    assert "/usr/lib/it/" in told.message
-    assert "create a venv" in told.hint
+    error = read_error(tmp_path, str(fake))
+    assert message in error.message
+    assert "/usr/lib/it/" in error.message
+    assert "create a venv" in error.hint
 
 
 def test_externally_managed_marker_is_detected_outside_venv(
@@ -180,7 +180,7 @@ def test_externally_managed_marker_is_detected_outside_venv(
 
 
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "refused"),
     [
         ("", True),
         ("profile=mine", True),
@@ -198,10 +198,10 @@ def test_externally_managed_marker_is_detected_outside_venv(
     ],
 )
 def test_missing_environment_blocks_only_commands_that_install(
-    yard: Path, line: str, *, meant: bool
+    yard: Path, line: str, *, refused: bool
 ) -> None:
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
-    if meant:
+    if refused:
         with pytest.raises(SettingsError, match=r"nowhere.* does not exist"):
             open_session(yard, "mine", {}, line.split())
     else:

@@ -1,4 +1,4 @@
-"""Two installs after each other as one: what the way back leads to. Values alone."""
+"""Tests of combining two installs into one rollback record."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SITE = "lib/site"
 
 
 def part(before: str, after: str) -> DistributionChange:
-    """RECORD's digest is told by the version."""
+    """Return a change whose RECORD digest derives from the version."""
     return DistributionChange(before, f"r{before}" if before else "", after, f"r{after}", "")
 
 
-def put(told: str) -> InstalledFile:
-    owner, digest = told.split(":")
+def parse_file(spec: str) -> InstalledFile:
+    owner, digest = spec.split(":")
     return InstalledFile(owner, digest, 1, 1)
 
 
@@ -31,15 +31,15 @@ def exchange(
     kept: Mapping[str, str],
     placed: Mapping[str, str],
 ) -> InstallRecord:
-    """Files by name → owner:content."""
+    """Return an install record; files map a name to owner:content."""
     return InstallRecord(
         python="/env/bin/python",
         prefix="/env",
         sites=(SITE,),
         when=when,
         parts=parts,
-        kept={f"{SITE}/{path}": BackupFile(*told.split(":")) for path, told in kept.items()},
-        placed={f"{SITE}/{path}": put(told) for path, told in placed.items()},
+        kept={f"{SITE}/{path}": BackupFile(*spec.split(":")) for path, spec in kept.items()},
+        placed={f"{SITE}/{path}": parse_file(spec) for path, spec in placed.items()},
         folders={},
     )
 
@@ -79,7 +79,7 @@ def test_backups_of_managed_files_are_dropped() -> None:
 
 
 def test_user_edits_of_managed_files_are_saved() -> None:
-    kept = {"t.py": "torch:mine", "a.py": "torch:mine"}  # a.py is a new one where A had one
+    kept = {"t.py": "torch:mine", "a.py": "torch:mine"}  # a.py is new, but A had one too
     second = exchange("2", {"torch": part("B", "C")}, kept, {"t.py": "torch:C", "a.py": "torch:C"})
     found = compute_commit(FIRST, second)
     assert names(found.edited) == {"t.py", "a.py"}

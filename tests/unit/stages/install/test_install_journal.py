@@ -1,4 +1,4 @@
-"""What lies in a folder of packages is known by its files, however it was put there."""
+"""Distributions in site-packages are found by their files, whatever installed them."""
 
 from __future__ import annotations
 

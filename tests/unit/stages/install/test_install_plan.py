@@ -1,6 +1,4 @@
-"""The install stage is part of a plan where install.into asks for it, and refused where nothing is
-made that could be put anywhere.
-"""
+"""The install stage exists if install.into is set, and is refused if no wheel is built."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from tests.unit.test_plan import SMOKE, names, plan_of
 INTO = {"into": "/home/me/gs/bin/python"}
 
 
-def planned(on: Host, **asked: Any) -> Plan:
-    return plan_of(on, install=INTO, **asked)
+def planned(on: Host, **config: Any) -> Plan:
+    return plan_of(on, install=INTO, **config)
 
 
 def test_install_follows_extensions_and_reads_their_manifests() -> None:
@@ -74,14 +72,14 @@ def test_other_environment_reruns_only_install() -> None:
 
 
 def test_existing_torch_cannot_be_installed_elsewhere() -> None:
-    with pytest.raises(SettingsError, match="builds no wheel of it") as told:
+    with pytest.raises(SettingsError, match="builds no wheel of it") as error:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
-    assert told.value.location == "install.into"
-    assert "set install.into: null" in told.value.hint
+    assert error.value.location == "install.into"
+    assert "set install.into: null" in error.value.hint
 
 
 def test_cmake_backend_cannot_be_installed_into_python() -> None:
-    asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
-    with pytest.raises(SettingsError, match="builds no torch for Python") as told:
-        planned(host(), **asked)
-    assert told.value.location == "install.into"
+    config = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
+    with pytest.raises(SettingsError, match="builds no torch for Python") as error:
+        planned(host(), **config)
+    assert error.value.location == "install.into"

@@ -1,4 +1,4 @@
-"""The source action on real trees: cloned, unpacked and a person's own."""
+"""Tests of the source action on real trees: clones, archives and the user's folders."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def job(
 
 
 def run(given: SourceJob) -> SourceTree:
-    """The action as the graph runs it, its outputs published."""
+    """Run the action like the task graph, then write its manifest."""
     (outputs,) = action.run(given)
     manifests.write_manifest(given.manifest, outputs)
     return outputs
@@ -302,7 +302,7 @@ def test_tree_with_merge_conflicts_is_refused_unchanged(
 
 
 def _with_inner(tmp_path: Path, checkout: Path) -> Path:
-    """A submodule of the checkout."""
+    """Add a submodule to the checkout."""
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "setup.py").write_text("one\n", encoding="utf-8")
@@ -347,7 +347,7 @@ def test_source_changes_and_outdated_submodules_are_reported(
 
 
 def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:
-    """The same source in a build of another name."""
+    """Return a job for the same source in another build folder."""
     build = tmp_path / "build" / name
     state = build / "src"
     given = job(tmp_path, "git", location, ref=ref)
@@ -378,7 +378,7 @@ def test_second_build_reuses_git_objects_of_first(
     run(first)
     second(checkout)
     run_git(checkout, "tag", "v3")
-    shutil.rmtree(inner)  # the submodule cannot be had from where it was
+    shutil.rmtree(inner)  # the submodule's remote is gone
 
     found = run(other_build(tmp_path, checkout, "p.two", "v3"))
     assert f"reused the git objects of {first.tree}" in heard.text

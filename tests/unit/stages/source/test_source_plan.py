@@ -1,4 +1,4 @@
-"""Which tree is meant, what makes the stage run again, and what is seen to be wrong offline."""
+"""Tests of planning the source stage: location, fingerprint and checks without network."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_compile_fingerprint_ignores_jobs_but_not_flags() -> None:
         assert inputs(**change) != inputs()
 
 
-def bad(root: Path, **source: Any) -> SettingsError:
+def read_error(root: Path, **source: Any) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
         check_source_settings(settings(**source), root)
     return caught.value
@@ -97,12 +97,12 @@ def test_default_settings_pass(tmp_path: Path) -> None:
 
 
 def test_missing_path_is_reported_with_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, path="nothing").location == "source.path"
+    assert read_error(tmp_path, path="nothing").location == "source.path"
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
 def test_unused_sources_may_be_missing(tmp_path: Path, strategy: str) -> None:
-    """They stand in local.yaml for the other profiles: a disk that is not mounted."""
+    """local.yaml may name them for other profiles, for example on an unmounted disk."""
     source = {"path": "nothing", "patches": ["nothing.patch"]}
     check_source_settings(
         parse_settings({"torch": {"strategy": strategy}, "source": source}), tmp_path
@@ -114,7 +114,7 @@ def test_path_of_other_project_is_refused_with_missing_files(tmp_path: Path) -> 
     vision.mkdir()
     for name in ("setup.py", "pyproject.toml", "CMakeLists.txt", "version.txt"):
         (vision / name).touch()
-    error = bad(tmp_path, path="vision")
+    error = read_error(tmp_path, path="vision")
     assert error.location == "source.path"
     assert error.message.startswith(f"{vision} is not the source tree of PyTorch")
     assert error.message.endswith("it lacks torch/__init__.py, c10")
@@ -124,7 +124,7 @@ def test_path_of_other_project_is_refused_with_missing_files(tmp_path: Path) -> 
 @pytest.mark.parametrize("near", [".", "pytorch/torch", "pytorch/torch/backends"])
 def test_path_near_tree_suggests_tree(tmp_path: Path, near: str) -> None:
     tree = make_tree(tmp_path / "pytorch")
-    assert bad(tmp_path, path=near).hint == f"set source.path to {tree}"
+    assert read_error(tmp_path, path=near).hint == f"set source.path to {tree}"
 
 
 @pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
@@ -134,18 +134,20 @@ def test_tree_of_either_backend_is_accepted(tmp_path: Path, backend: Backend) ->
 
 
 def test_missing_tarball_is_reported_with_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.tar.gz").location == "source.tarball"
+    assert read_error(tmp_path, tarball="a.tar.gz").location == "source.tarball"
 
 
 def test_tarball_url_needs_sha256(tmp_path: Path) -> None:
-    error = bad(tmp_path, tarball="https://example.invalid/a.tar.gz")
+    error = read_error(tmp_path, tarball="https://example.invalid/a.tar.gz")
     assert error.location == "source.sha256"
 
 
 def test_unsupported_archive_and_url_are_refused(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.rpm").location == "source.tarball"
-    assert bad(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).location == "source.tarball"
+    assert read_error(tmp_path, tarball="a.rpm").location == "source.tarball"
+    assert (
+        read_error(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).location == "source.tarball"
+    )
 
 
 def test_missing_source_patch_is_reported_with_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, patches=["fix.patch"]).location == "source.patches"
+    assert read_error(tmp_path, patches=["fix.patch"]).location == "source.patches"

@@ -1,4 +1,4 @@
-"""A profile that builds a person's own tree: by which release it is decided, and who says so."""
+"""Tests of the release of a profile that builds the user's tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU: dict[str, Any] = {"target": {"gpus": []}}
 
 
 def opened(yard: Path, version: str, python: str = "3.12.4", **more: Any) -> Profile:
-    """The profile with a tree that calls itself that, and nothing else but `more`."""
+    """Open a profile whose tree has that version, with the settings `more`."""
     make_tree(yard / "pytorch", version)
     write(yard, yaml.safe_dump({"source": {"path": "pytorch"}, **more}))
     host = replace(HOST, python=replace(HOST.python, version=python))
@@ -55,14 +55,14 @@ def test_knowledge_follows_tree_release(yard: Path) -> None:
     assert opened(yard, "2.15.0a0", python="3.14.0", **CPU).choice.torch == "2.15.0a0"
 
 
-@pytest.mark.parametrize("said", ["profile", "local", "environment"])
-def test_configured_release_wins_over_tree_with_warning(yard: Path, said: str) -> None:
+@pytest.mark.parametrize("origin", ["profile", "local", "environment"])
+def test_configured_release_wins_over_tree_with_warning(yard: Path, origin: str) -> None:
     torch: dict[str, Any] = {"torch": {"version": "2.14.0"}}
     source: dict[str, Any] = {"source": {"path": "pytorch"}}
     make_tree(yard / "pytorch", "2.9.0a0")
-    write(yard, yaml.safe_dump({**source, **torch} if said == "profile" else source))
-    environ = {"TORCHYARD__TORCH__VERSION": "2.14.0"} if said == "environment" else {}
-    local = yaml.safe_dump(torch) if said == "local" else ""
+    write(yard, yaml.safe_dump({**source, **torch} if origin == "profile" else source))
+    environ = {"TORCHYARD__TORCH__VERSION": "2.14.0"} if origin == "environment" else {}
+    local = yaml.safe_dump(torch) if origin == "local" else ""
     profile = open_profile(yard, "mine", environ, KNOWLEDGE, lambda *_: HOST, local)
     (warning,) = profile.plan.warnings
     assert profile.choice.torch == "2.14.0"
@@ -83,7 +83,7 @@ def test_prerelease_or_unversioned_tree_causes_no_warning(yard: Path, written: s
 def test_patch_release_tag_may_carry_minor_prerelease_version(
     yard: Path, written: str, warned: bool
 ) -> None:
-    """That of v2.5.1 says 2.5.0a0."""
+    """The tag v2.5.1 has version 2.5.0a0."""
     profile = opened(yard, written, torch={"version": "2.5.1"}, **CPU)
     assert (profile.choice.torch, bool(profile.plan.warnings)) == ("2.5.1", warned)
 
@@ -103,8 +103,8 @@ def test_failed_profile_shows_release_of_tree(
 def test_tree_does_not_affect_prebuilt_release(yard: Path) -> None:
     profile = opened(yard, "2.9.0a0", torch={"strategy": "prebuilt"})
     assert profile.choice.torch == "2.15.0"
-    (told,) = profile.plan.warnings
-    assert told.startswith("nothing reads source.path")
+    (warning,) = profile.plan.warnings
+    assert warning.startswith("nothing reads source.path")
 
 
 @pytest.mark.parametrize(

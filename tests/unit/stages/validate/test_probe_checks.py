@@ -1,6 +1,4 @@
-"""The probe's checks with a torch in miniature: what they do where there is nothing to try, and
-what they tell. Their arithmetic is tried with a real torch in tests/real.
-"""
+"""Tests of the probe's checks with a fake torch; tests/real runs them with a real one."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ def torch(cuda: str | None = "13.2", *, card: bool = True) -> Any:
 
 @pytest.fixture
 def probes() -> Iterator[Callable[..., ModuleType]]:
-    """A module of the probe's, where torch is the miniature given."""
+    """Import modules of the probe with a fake torch."""
     with beside(PROBES, torch()):
         yield module
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+def read_results(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return {line["name"]: line for line in lines}
 
@@ -78,7 +76,7 @@ def test_checks_that_can_hang_come_last_before_extensions(
 def test_gpu_checks_are_not_run_without_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     with beside(PROBES, torch(card=False)):
         module("torch_probe").main(given())
-    found = said(capsys)
+    found = read_results(capsys)
     for name in _PROBE_CHECKS[2:]:
         assert (found[name]["status"], found[name]["detail"]) == ("not run", "no GPU"), name
 
@@ -88,12 +86,12 @@ def test_cpu_torch_runs_cpu_checks_only(
 ) -> None:
     with beside(PROBES, torch(cuda=None)):
         module("torch_probe").main(given(cuda=None))
-    found = said(capsys)
+    found = read_results(capsys)
     for name in ("device", "graph", "speed", "compile", "nccl"):
         detail = found[name]["detail"]
         assert (found[name]["status"], detail) == ("not run", "torch without CUDA"), name
     for name in ("matmul", "reduction", "convolution", "autograd"):
-        assert found[name]["status"] == "failed"  # the miniature can compute nothing
+        assert found[name]["status"] == "failed"  # the fake torch computes nothing
 
 
 def test_gpu_is_reported_with_driver_version_or_unknown(
@@ -101,10 +99,10 @@ def test_gpu_is_reported_with_driver_version_or_unknown(
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", absent)
     card = probes("gpu_device")
-    told = "RTX 5090, 32.0 GiB, capability 12.0, driver "
-    assert card.check_device(given()) == f"{told}unknown"
+    prefix = "RTX 5090, 32.0 GiB, capability 12.0, driver "
+    assert card.check_device(given()) == f"{prefix}unknown"
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert card.check_device(given()) == f"{told}580.65.06"
+    assert card.check_device(given()) == f"{prefix}580.65.06"
 
 
 def test_unreadable_device_attribute_is_zero(
@@ -125,7 +123,7 @@ def absent(name: str) -> None:
 
 
 class Library:
-    """NVML and the driver API, as ctypes would have them; every call answers the same."""
+    """Fake NVML and driver API for ctypes; every call returns the same answer."""
 
     def __init__(self, answer: int = 0) -> None:
         self.answer = answer

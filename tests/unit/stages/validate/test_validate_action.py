@@ -1,4 +1,4 @@
-"""The action with stand-ins for what it runs: an interpreter, and cuobjdump."""
+"""Tests of the validate action with a fake interpreter and a fake cuobjdump."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ def test_only_configured_checks_run(yard: Yard) -> None:
 
 def test_missing_torch_is_error_with_command(yard: Yard) -> None:
     before = sorted(yard.folder.rglob("*"))
-    with pytest.raises(TorchyardError, match="profile mine has no torch yet") as told:
+    with pytest.raises(TorchyardError, match="profile mine has no torch yet") as error:
         run(yard.job())
-    assert told.value.hint == "run: doit build profile=mine"
+    assert error.value.hint == "run: doit build profile=mine"
     assert sorted(yard.folder.rglob("*")) == before
 
 
@@ -198,21 +198,21 @@ def test_settings_changed_since_build_are_warning(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
-    asked = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
-    built = Stage("compile", "compile", "", None, {"type": "Release"}, asked.outputs)
+    requested = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
+    built = Stage("compile", "compile", "", None, {"type": "Release"}, requested.outputs)
     publish(yard.folder / "c.json", {})
     stage_record_io.write_stage_record(built, "first time", 1.0, "0")
     (calm,) = run(yard.job(stages=(built,)))
     assert calm.warnings == ()
     capsys.readouterr()
-    (found,) = run(yard.job(stages=(asked,)))
-    told = (
+    (found,) = run(yard.job(stages=(requested,)))
+    message = (
         "the build does not match the current settings "
         "(compile: build.type: now Debug, was Release); run: doit build profile=mine"
     )
-    assert found.warnings == (told,)
-    assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {told} ")
-    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == (told,)
+    assert found.warnings == (message,)
+    assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {message} ")
+    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == (message,)
 
 
 def test_unbuilt_extension_causes_no_additional_warning(yard: Yard) -> None:

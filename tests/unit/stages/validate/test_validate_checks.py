@@ -26,7 +26,7 @@ from tests.support.checkout import KNOWLEDGE
 BLACKWELL = (Arch(12, 0),)
 
 
-def judged(
+def check_code(
     name: str, code: MachineCode, targets: tuple[Arch, ...], source: str, maker: str | None = None
 ) -> ValidationResult:
     return check_coverage(KNOWLEDGE, name, code, targets, source, maker)
@@ -37,18 +37,18 @@ def line(name: str, status: str, detail: str = "", remedy: str = "") -> str:
 
 
 def test_foreign_probe_output_is_ignored() -> None:
-    said = parse_probe_lines(
+    parsed = parse_probe_lines(
         ["hello", f"no newline{line('import', 'passed', 'x')}", '{"name": broken}', "{}"]
     )
-    assert list(said) == ["import"]
+    assert list(parsed) == ["import"]
     passed = ValidationResult("import", "passed", "x")
-    assert build_probe_check("import", ProbeOutput(said)) == passed
+    assert build_probe_check("import", ProbeOutput(parsed)) == passed
 
 
 def test_check_that_ended_probe_fails_and_others_are_reported() -> None:
-    said = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
+    parsed = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
     expected = ["import", "version", "convolution", "matmul"]
-    output = ProbeOutput(said, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
+    output = ProbeOutput(parsed, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
     found = [build_probe_check(name, output) for name in expected]
     assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
     assert (found[1].detail, found[3].detail) == ("signal 11", "the GPU hung")
@@ -60,38 +60,41 @@ def test_unreported_check_is_not_passed() -> None:
 
 
 def test_unknown_status_is_failure() -> None:
-    said = ProbeOutput(parse_probe_lines([line("matmul", "data"), line("device", "skipped")]))
-    assert {build_probe_check(name, said).status for name in ("matmul", "device")} == {"failed"}
+    parsed = ProbeOutput(parse_probe_lines([line("matmul", "data"), line("device", "skipped")]))
+    assert {build_probe_check(name, parsed).status for name in ("matmul", "device")} == {"failed"}
 
 
 def test_coverage_kind_of_each_target_is_reported() -> None:
     code = parse_arch_flags("sm_80 sm_120 compute_120")
     assert code == MachineCode(frozenset({Arch(8, 0), Arch(12, 0)}), frozenset({Arch(12, 0)}))
-    check = judged("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
+    check = check_code("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
     assert check == ValidationResult(
         "archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible"
     )
     only_ptx = MachineCode(ptx=frozenset({Arch(9, 0)}))
-    assert "(it has 9.0+PTX)" in judged("archs", only_ptx, (Arch(8, 0),), "lib").detail
-    assert judged("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
+    assert "(it has 9.0+PTX)" in check_code("archs", only_ptx, (Arch(8, 0),), "lib").detail
+    assert check_code("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
 
 
 def test_target_without_code_is_reported_with_remedy() -> None:
-    check = judged("machine_code", parse_arch_flags("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
+    check = check_code(
+        "machine_code", parse_arch_flags("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so"
+    )
     assert (check.status, check.detail) == ("failed", "lib.so holds no code for 12.0 (it has 9.0)")
     assert "target.gpus" in check.remedy
 
 
 def test_orin_runs_discrete_gpu_code_from_cuda_13_2() -> None:
     code, orin = parse_arch_flags("sm_80"), (Arch(8, 7),)
-    assert judged("machine_code", code, orin, "lib.so", "13.0").status == "failed"
+    assert check_code("machine_code", code, orin, "lib.so", "13.0").status == "failed"
     assert (
-        judged("machine_code", code, orin, "lib.so", "13.2.86").detail == "lib.so: 8.7 compatible"
+        check_code("machine_code", code, orin, "lib.so", "13.2.86").detail
+        == "lib.so: 8.7 compatible"
     )
 
 
 def test_coverage_without_targets_is_not_run() -> None:
-    assert judged("archs", MachineCode(), (), "lib").status == "not run"
+    assert check_code("archs", MachineCode(), (), "lib").status == "not run"
 
 
 def test_one_failed_library_fails_extension() -> None:
@@ -185,13 +188,13 @@ def test_paths_in_checkout_are_shown_relative() -> None:
     others = "not /home/me/yard2 or /x/home/me/yard/a"
     detail = f"torch 2.15.0 from /home/me/yard/build/p/venv/torch, {others}"
     found = build_validation("2.15.0", [ValidationResult("import", "passed", detail)])
-    told = shorten_paths(PurePosixPath("/home/me/yard"), found).checks[0].detail
-    assert told == f"torch 2.15.0 from build/p/venv/torch, {others}"
+    shown_text = shorten_paths(PurePosixPath("/home/me/yard"), found).checks[0].detail
+    assert shown_text == f"torch 2.15.0 from build/p/venv/torch, {others}"
     found = build_validation(
         "2.15.0", [ValidationResult("import", "passed", r"torch from C:\yard\build\torch")]
     )
-    told = shorten_paths(PureWindowsPath(r"C:\yard"), found).checks[0].detail
-    assert told == r"torch from build\torch"
+    shown_text = shorten_paths(PureWindowsPath(r"C:\yard"), found).checks[0].detail
+    assert shown_text == r"torch from build\torch"
 
 
 def test_warning_precedes_table() -> None:
@@ -205,12 +208,12 @@ def test_failure_without_remedy_gets_remedy_of_cause() -> None:
     bare = ValidationResult(
         "matmul", "failed", "AcceleratorError: CUDA error: no kernel image is available"
     )
-    told = add_diagnosis(KNOWLEDGE, bare)
-    assert told == bare, "not the whole sentence of the driver"
+    shown_text = add_diagnosis(KNOWLEDGE, bare)
+    assert shown_text == bare, "not the whole sentence of the driver"
     whole = replace(bare, detail=f"{bare.detail} for execution on the device")
-    told = add_diagnosis(KNOWLEDGE, whole)
-    assert told.cause == "no-kernel-image"
-    assert "doit build" in told.remedy
+    shown_text = add_diagnosis(KNOWLEDGE, whole)
+    assert shown_text.cause == "no-kernel-image"
+    assert "doit build" in shown_text.remedy
     own = add_diagnosis(KNOWLEDGE, replace(whole, remedy="mine"))
     assert (own.cause, own.remedy) == ("no-kernel-image", "mine")
 

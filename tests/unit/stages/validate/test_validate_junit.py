@@ -1,4 +1,4 @@
-"""The report for CI: what JUnit's readers expect, and nothing passes that was not run."""
+"""Tests of the JUnit report; checks that were not run never pass."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def test_junit_counts_match_testcases() -> None:
 
 
 def test_junit_structure_is_standard() -> None:
-    """https://github.com/testmoapp/junitxml: testsuites, testsuite, properties, testcase, and what
-    each may hold, in this order.
-    """
+    """Elements and their order follow https://github.com/testmoapp/junitxml."""
     root = parsed(("moved",))
     assert root.tag == "testsuites"
     (suite,) = root

@@ -1,4 +1,4 @@
-"""A check that hangs or crashes costs itself: what comes after it is asked of a new process."""
+"""After a hang or crash, the remaining checks run in a new probe process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def saying(*names: str, status: str = "passed") -> tuple[str, ...]:
 
 
 def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[..., ProbeRun]:
-    """One that ends at these checks."""
+    """Return a probe that hangs or crashes at these checks."""
 
     def once(left: Sequence[str]) -> ProbeRun:
         lines: tuple[str, ...] = ()
@@ -47,47 +47,51 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
     return once
 
 
-def lost(said: ProbeOutput) -> dict[str, str]:
-    return {name: how.failure for name, how in said.crashes.items()}
+def list_failures(output: ProbeOutput) -> dict[str, str]:
+    return {name: how.failure for name, how in output.crashes.items()}
 
 
 def test_successful_probe_runs_once() -> None:
-    asked: list[tuple[str, ...]] = []
+    calls: list[tuple[str, ...]] = []
 
     def once(left: Sequence[str]) -> ProbeRun:
-        asked.append(tuple(left))
+        calls.append(tuple(left))
         return program()(left)
 
-    said = collect_probe_output(once, CHECKS)
-    assert (lost(said), said.stop_reason, said.hung) == ({}, "", 0)
-    assert list(said.lines) == [*FIRST, *CHECKS]
-    assert asked == [CHECKS]
+    output = collect_probe_output(once, CHECKS)
+    assert (list_failures(output), output.stop_reason, output.hung) == ({}, "", 0)
+    assert list(output.lines) == [*FIRST, *CHECKS]
+    assert calls == [CHECKS]
 
 
 def test_hang_fails_only_its_check() -> None:
-    said = collect_probe_output(program(hangs=["device"]), CHECKS)
-    assert lost(said) == {"device": "the check took longer than 1 s and was ended"}
-    assert {"version", "matmul", "convolution"} <= said.lines.keys()
-    assert (said.stop_reason, said.hung) == ("", 1)
+    output = collect_probe_output(program(hangs=["device"]), CHECKS)
+    assert list_failures(output) == {"device": "the check took longer than 1 s and was ended"}
+    assert {"version", "matmul", "convolution"} <= output.lines.keys()
+    assert (output.stop_reason, output.hung) == ("", 1)
 
 
 def test_second_hang_stops_probe() -> None:
-    said = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
-    assert list(said.crashes) == ["device", "matmul"]
-    assert "convolution" not in said.lines
-    assert (said.stop_reason, said.hung) == (GPU_HUNG, 2)
+    output = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
+    assert list(output.crashes) == ["device", "matmul"]
+    assert "convolution" not in output.lines
+    assert (output.stop_reason, output.hung) == (GPU_HUNG, 2)
 
 
 def test_each_crash_fails_only_its_check() -> None:
-    said = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
-    assert list(said.crashes) == ["version", "device", "convolution"]
-    assert "matmul" in said.lines
-    assert (said.stop_reason, said.hung) == ("", 0)
+    output = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
+    assert list(output.crashes) == ["version", "device", "convolution"]
+    assert "matmul" in output.lines
+    assert (output.stop_reason, output.hung) == ("", 0)
 
 
 def test_failed_gpu_search_stops_probe() -> None:
-    said = collect_probe_output(program(hangs=["gpu"]), CHECKS)
-    assert (list(said.crashes), said.stop_reason, said.no_gpu_reason) == (["gpu"], GPU_HUNG, None)
+    output = collect_probe_output(program(hangs=["gpu"]), CHECKS)
+    assert (list(output.crashes), output.stop_reason, output.no_gpu_reason) == (
+        ["gpu"],
+        GPU_HUNG,
+        None,
+    )
     assert (
         collect_probe_output(program(crashes=["gpu"]), CHECKS).stop_reason
         == "the search for a GPU failed"
@@ -95,15 +99,15 @@ def test_failed_gpu_search_stops_probe() -> None:
 
 
 def test_failed_import_stops_probe() -> None:
-    said = collect_probe_output(program(crashes=["import"]), CHECKS)
-    assert (list(said.crashes), said.stop_reason) == (["import"], "torch does not import")
+    output = collect_probe_output(program(crashes=["import"]), CHECKS)
+    assert (list(output.crashes), output.stop_reason) == (["import"], "torch does not import")
     failed = collect_probe_output(lambda _: ProbeRun(saying("import", status="failed")), CHECKS)
-    assert (lost(failed), failed.stop_reason) == ({}, "torch does not import")
+    assert (list_failures(failed), failed.stop_reason) == ({}, "torch does not import")
 
 
 def test_silent_probe_end_is_failure() -> None:
-    said = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
-    assert lost(said)["device"] == "the probe ended without a result"
+    output = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
+    assert list_failures(output)["device"] == "the probe ended without a result"
 
 
 TORCH = """
@@ -125,7 +129,7 @@ CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"
 def test_hanging_gpu_and_crashing_extension_do_not_stop_other_checks(
     tmp_path: Path,
 ) -> None:
-    """The probe itself, over a torch that sleeps."""
+    """Runs the real probe with a torch that sleeps."""
     yard = Yard(tmp_path)
     (tmp_path / "torch" / "__init__.py").write_text(TORCH, encoding="utf-8")
     for name, text in (("crashing", CRASH), ("calm", "")):
@@ -170,6 +174,6 @@ def test_crash_after_last_check_is_reported() -> None:
     def once(left: Sequence[str]) -> ProbeRun:
         return ProbeRun(program()(left).lines, "the probe failed (signal 11)")
 
-    said = collect_probe_output(once, CHECKS)
-    assert lost(said) == {"exit": "the probe failed (signal 11)"}
-    assert list(said.lines) == [*FIRST, *CHECKS]
+    output = collect_probe_output(once, CHECKS)
+    assert list_failures(output) == {"exit": "the probe failed (signal 11)"}
+    assert list(output.lines) == [*FIRST, *CHECKS]

@@ -1,4 +1,4 @@
-"""A wheel of real libraries that is packed to work without the toolkit that it was linked with."""
+"""Tests of portable wheels, which work without the toolkit they were linked with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NONE = Program("", "")
 
 @dataclass(frozen=True)
 class Bench:
-    """A CUDA toolkit of two libraries, in packages or of the system, and a torch linked with it."""
+    """A CUDA toolkit of two libraries, from packages or the system, and a torch linked with it."""
 
     folder: Path
     home: Path
@@ -77,7 +77,7 @@ class Bench:
                     NONE, NONE, NONE, NONE, None)  # fmt: skip
 
     def made(self, greeting: str = "hello") -> Path:
-        """The wheel as the build leaves it: not compressed, and bound to the toolkit."""
+        """Create the wheel of a build: not compressed, with an RPATH to the toolkit."""
         lib = self.folder / "made" / "torch" / "lib"
         home = self.home / "lib64"
         cudart, cudnn = home / "libcudart.so.13.2.75", home / "libcudnn.so.9.26.0"
@@ -94,14 +94,16 @@ class Bench:
     def packed(
         self, before: Path | None = None
     ) -> tuple[Path, CudaRequirements, Mapping[str, str]]:
-        """As `packing.pack` does it, after the backend."""
+        """Pack the wheel as `packing.pack` does after the backend."""
         wheel, job, deps = self.made(), self.job, self.deps()
         with wheel_archive_io.open_wheel(wheel) as archive:
             recorded = wheel_archive_io.read_record(archive)
         wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
-        instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+        replacements = wheel_libraries_io.prepare_patched_libraries(
+            job, deps, wheel, recorded, wanted
+        )
         packed = wheel_rewrite_io.compress_wheel(
-            wheel, before, build_metadata(wheel, wanted), instead
+            wheel, before, build_metadata(wheel, wanted), replacements
         )
         wheel_libraries_io.record_patched_libraries(job, recorded, packed, wanted)
         return wheel, wanted, packed
@@ -133,15 +135,15 @@ def _described(site: Path, name: str, version: str, *listed: Path, requires: str
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     line = f"Requires-Dist: {requires}\n" if requires else ""
-    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
-    (info / "METADATA").write_text(told)
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
+    (info / "METADATA").write_text(metadata)
     rows = "".join(f"{path.relative_to(site).as_posix()},,\n" for path in listed)
     (info / "RECORD").write_text(rows)
 
 
 @pytest.fixture(params=["packages", "system"])
 def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
-    """Of packages CUDA_HOME is a tree of links; the system's has the version in its file names."""
+    """CUDA_HOME from packages is a tree of links; system libraries have versioned file names."""
     home = tmp_path / "cuda"
     if request.param == "system":
         cudart = _library(home / "lib64", "libcudart.so.13.2.75", "libcudart.so.13")
@@ -163,11 +165,11 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
 
 def test_portable_wheel_declares_linked_cuda_packages(bench: Bench) -> None:
     wheel, wanted, packed = bench.packed()
-    if bench.pins:  # and what those require in turn, in the version that is here
-        theirs = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
+    if bench.pins:  # and their requirements in the installed version
+        pinned = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
     else:
-        theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
-    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
+        pinned = ["nvidia-cudnn-cu13==9.26.0.*"]
+    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *pinned)
     assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
     assert packed == wheel_archive_io.verify_wheel(
         wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0"
@@ -260,12 +262,14 @@ def test_wheel_without_cuda_libraries_declares_no_packages(bench: Bench, heard: 
 
 def test_compressed_wheel_is_changed_only_where_needed(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    wheel_rewrite_io.compress_wheel(wheel, None)  # as a backend that compresses leaves it
+    wheel_rewrite_io.compress_wheel(wheel, None)  # as a compressing backend does
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
     wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
-    instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
-    packed = wheel_rewrite_io.compress_wheel(wheel, None, build_metadata(wheel, wanted), instead)
+    replacements = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+    packed = wheel_rewrite_io.compress_wheel(
+        wheel, None, build_metadata(wheel, wanted), replacements
+    )
     assert (
         wheel_archive_io.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
         == packed

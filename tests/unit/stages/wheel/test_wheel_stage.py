@@ -1,4 +1,4 @@
-"""The wheel stage: what the wheel is called, and what must have been installed."""
+"""Tests of the wheel stage: version, requirement and installed release."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_expected_torch_is_accepted() -> None:
 def test_unexpected_torch_is_error(
     found: InstalledTorch, release: str, cuda: str | None, message: str
 ) -> None:
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         require_release(found, release, cuda)
-    assert str(told.value) == message
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("strategy", ["source", "prebuilt", "existing"])
@@ -142,7 +142,7 @@ def test_every_strategy_reads_same_abi_options(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "provider", "taken"),
+    ("setting", "provider", "expected"),
     [
         ("auto", "pypi", True),
         ("auto", "system", False),
@@ -151,11 +151,13 @@ def test_every_strategy_reads_same_abi_options(strategy: Strategy) -> None:
         ("toolkit", "pypi", False),
     ],
 )
-def test_cuda_source_follows_toolkit_or_setting(asked: str, provider: Any, taken: bool) -> None:
+def test_cuda_source_follows_toolkit_or_setting(
+    setting: str, provider: Any, expected: bool
+) -> None:
     choice = replace(CHOICE, toolkit=ToolkitResolution(provider, "13.0", "/opt/cuda"))
-    found = stage(choice, wheel={"cuda": asked})
-    assert found.job.by_packages is taken
-    assert ("by_packages" in found.fingerprint) is taken  # no other wheel is made again for it
+    found = stage(choice, wheel={"cuda": setting})
+    assert found.job.by_packages is expected
+    assert ("by_packages" in found.fingerprint) is expected  # other wheels keep their fingerprint
 
 
 def test_cpu_and_windows_wheels_need_no_cuda_packages() -> None:
@@ -163,6 +165,6 @@ def test_cpu_and_windows_wheels_need_no_cuda_packages() -> None:
     assert not stage(none, wheel={"cuda": "packages"}).job.by_packages
     windows = replace(CHOICE, system="windows")
     assert not stage(windows).job.by_packages
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         stage(windows, wheel={"cuda": "packages"})
-    assert str(told.value).startswith("wheel.cuda: packages is for Linux")
+    assert str(error.value).startswith("wheel.cuda: packages is for Linux")
