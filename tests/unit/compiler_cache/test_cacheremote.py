@@ -1,4 +1,4 @@
-"""The compiler cache that machines share: as each program wants it, and when it is of no use."""
+"""Tests of the remote compiler cache: variables of each program, and servers that fail."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ SCCACHE = CompilerCache("sccache", "/usr/bin/sccache", "0.16.0")
 
 
 @pytest.fixture(autouse=True)
-def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
+def _reset_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start with no probed server and a ccache with all storage backends."""
     monkeypatch.setattr(remote_cache_io, "_usable_by_url", {})
     monkeypatch.setattr(
         remote_cache_io, "_read_ccache_features", lambda _: "redis-storage http-storage"
@@ -91,13 +91,13 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
         }),
     ],
 )  # fmt: skip
-def test_a_url_becomes_each_programs_own_variables(
+def test_url_becomes_variables_of_each_program(
     kind: str, version: str, url: str, expected: dict[str, str]
 ) -> None:
     assert build_cache_variables(kind, version, url) == expected
 
 
-def test_one_word_before_the_host_is_a_password_to_redis_and_a_user_to_others() -> None:
+def test_single_credential_is_password_for_redis_and_user_elsewhere() -> None:
     assert (
         parse_cache_account("redis://pw@h").user,
         parse_cache_account("redis://pw@h").password,
@@ -108,7 +108,7 @@ def test_one_word_before_the_host_is_a_password_to_redis_and_a_user_to_others() 
     ) == ("me", "")
 
 
-def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to_it() -> None:
+def test_url_with_unsupported_storage_is_explained() -> None:
     assert not explain_unsupported_url("ccache", "file-storage redis-storage", "redis://h")
     assert "knows no redis" in explain_unsupported_url("ccache", "file-storage", "redis://h")
     assert "knows no s3" in explain_unsupported_url(
@@ -118,7 +118,7 @@ def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to
     assert "is for ccache" in explain_unsupported_url("sccache", "", "redis://h|read-only")
 
 
-def test_attributes_are_no_part_of_the_place() -> None:
+def test_url_attributes_are_not_part_of_address() -> None:
     assert parse_cache_address("redis://:pw@h:6380|read-only") == ("h", 6380)
     assert parse_cache_address("redis://h|read-only") == ("h", 6379)
     assert parse_cache_address("redis://[::1]:7") == ("::1", 7)
@@ -126,7 +126,7 @@ def test_attributes_are_no_part_of_the_place() -> None:
 
 @contextmanager
 def server(*answers: bytes) -> Iterator[str]:
-    """Somebody who says this to whatever comes, and nothing where there is no answer."""
+    """Run a server that sends these answers, whatever the requests."""
     with closing(socket.socket()) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -143,25 +143,25 @@ def server(*answers: bytes) -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def joined(cache: CompilerCache, url: str, env: dict[str, str]) -> dict[str, str]:
-    """The environment of a block; no file is written for what holds no password."""
+def open_remote(cache: CompilerCache, url: str, env: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a build; a URL without a password writes no file."""
     with remote_cache_io.open_remote_environment(cache, url, env, PurePath("nowhere")) as given:
         return given
 
 
-def test_one_that_answers_is_used_and_asked_once(
+def test_responding_server_is_used_and_probed_once(
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_cache_io, "_CONNECT_TIMEOUT", 60.0)
     with server(b"+PONG\r\n") as place:
         for _ in range(2):
-            given = joined(CCACHE, f"redis://{place}", {"A": "1"})
+            given = open_remote(CCACHE, f"redis://{place}", {"A": "1"})
             assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://{place}{TIMES}"}
     assert heard == []
 
 
 def ccache(folder: Path) -> CompilerCache:
-    """A program that tells the configuration of its user as ccache does."""
+    """Create a program that prints its user's configuration as ccache does."""
     path = folder / "ccache"
     text = "(/etc/ccache.conf) max_size = 5.0G\n(default) umask =\n(environment) stats = true\n"
     path.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}EOF\n", encoding="utf-8")
@@ -170,13 +170,13 @@ def ccache(folder: Path) -> CompilerCache:
 
 
 @posix_only
-@pytest.mark.parametrize("whose", ["setting", "own"])
-def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
-    whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("origin", ["setting", "user"])
+def test_ccache_password_is_in_temporary_config_file(
+    origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_cache_io, "_find_obstacle", lambda *_: "")
     url = "redis://:hunter$2@cache"
-    if whose == "own":
+    if origin == "user":
         monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
         url = ""
     with remote_cache_io.open_remote_environment(
@@ -198,13 +198,13 @@ def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
         (b"", "no answer within 1 s"),
     ],
 )
-def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
+def test_refusing_or_silent_server_is_one_warning_and_local_build(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
 ) -> None:
     monkeypatch.setattr(remote_cache_io, "_CONNECT_TIMEOUT", 60.0 if answer else 0.6)
     with server(answer) as place:
         for _ in range(3):
-            env = joined(CCACHE, f"redis://{place}", {"A": "1"})
+            env = open_remote(CCACHE, f"redis://{place}", {"A": "1"})
             assert env == {"A": "1"}
     assert list(heard) == [
         f"redis://{place} is not used, compilations are cached only locally: {why}"
@@ -213,27 +213,27 @@ def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "http", "https"])
 @pytest.mark.parametrize("cache", [CCACHE, SCCACHE], ids=lambda cache: cache.kind)
-def test_nobody_there_is_a_warning_and_names_no_password(
+def test_unreachable_server_warning_hides_password(
     heard: Heard, cache: CompilerCache, scheme: str
 ) -> None:
     with kept_port() as nobody:
         url = f"{scheme}://me:hunter2@127.0.0.1:{nobody}/p"
-        assert joined(cache, url, {}) == {}
+        assert open_remote(cache, url, {}) == {}
     assert len(heard) == 1
     assert "hunter2" not in heard.text
     assert "is not used" in heard.text
 
 
-def test_a_persons_own_goes_first_and_without_a_cache_nobody_is_asked(heard: Heard) -> None:
+def test_user_variable_has_precedence_and_no_cache_means_no_probe(heard: Heard) -> None:
     mine = {"CCACHE_REMOTE_STORAGE": "redis://mine"}
-    assert joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
-    assert joined(CompilerCache(), "redis://127.0.0.1:1", {}) == {}
-    assert joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
+    assert open_remote(CCACHE, "redis://127.0.0.1:1", mine) == mine
+    assert open_remote(CompilerCache(), "redis://127.0.0.1:1", {}) == {}
+    assert open_remote(CCACHE, "", {"A": "1"}) == {"A": "1"}
     assert heard == []
 
 
 def sccache(folder: Path, start: str, location: str = "") -> CompilerCache:
-    """A program that answers as sccache does."""
+    """Create a program that answers like sccache."""
     path = folder / "sccache"
     path.write_text(
         f'#!/bin/sh\nif [ "$1" = --start-server ]; then {start}; fi\n'
@@ -252,38 +252,38 @@ def sccache(folder: Path, start: str, location: str = "") -> CompilerCache:
     ],
 )
 @posix_only
-def test_a_server_of_sccache_that_does_not_use_it_is_told(
+def test_sccache_server_that_ignores_remote_is_reported(
     heard: Heard, tmp_path: Path, start: str, location: str, why: str
 ) -> None:
-    assert joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
+    assert open_remote(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
     assert why in heard.text
 
 
 @posix_only
-@pytest.mark.parametrize("whose", ["setting", "own"])
-def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
-    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+@pytest.mark.parametrize("origin", ["setting", "user"])
+def test_only_sccache_server_gets_bucket_credentials(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
 ) -> None:
     url = "s3://bucket"
     monkeypatch.setenv("SCCACHE_REGION", "auto")
-    if whose == "own":
+    if origin == "user":
         monkeypatch.setenv("SCCACHE_BUCKET", "bucket")
         url = ""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     program = sccache(tmp_path, f"env > {tmp_path / 'seen'}; exit 0")
-    for _ in range(2):  # also where it is known already
+    for _ in range(2):  # the second time from the cached result
         (tmp_path / "seen").unlink(missing_ok=True)
-        assert joined(program, url, {"A": "1"}) == {"A": "1"}
+        assert open_remote(program, url, {"A": "1"}) == {"A": "1"}
         seen = (tmp_path / "seen").read_text(encoding="utf-8")
         store = {"SCCACHE_BUCKET=bucket", "SCCACHE_REGION=auto", "AWS_SECRET_ACCESS_KEY=hunter2"}
         assert {"A=1", *store} <= {*seen.split()}
     in_use = "echo 'error: Address in use' >&2; exit 2"
     monkeypatch.setattr(remote_cache_io, "_usable_by_url", {})
-    joined(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
+    open_remote(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
     assert heard == []
 
 
-def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> None:
+def test_remote_hits_count_as_hits_and_are_reported_separately(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
         "# a.cpp\ndirect_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
@@ -303,29 +303,29 @@ def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> Non
     assert not {"shared", "unreached"} & CacheCounts(1, 0, 0).build_record(CCACHE).keys()
 
 
-def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on(
+def test_remote_lost_during_build_is_reported_once_and_disabled(
     heard: Heard,
 ) -> None:
     lost = CacheCounts(0, 6, 0, 0, 2)
     with server(b"+PONG\r\n") as place:
         url = f"redis://{place}"
-        assert joined(CCACHE, url, {})
+        assert open_remote(CCACHE, url, {})
         remote_cache_io.disable_failing_cache(CCACHE, url, CacheCounts(1, 0, 0, 1))
         assert heard == []
         for _ in range(2):
             remote_cache_io.disable_failing_cache(CCACHE, url, lost)
-        assert joined(CCACHE, url, {}) == {}
+        assert open_remote(CCACHE, url, {}) == {}
     assert list(heard) == [
         f"{url} failed during the build: 2 of 6 compilations are cached only locally"
     ]
 
 
-def test_one_that_the_users_variables_name_is_left_alone_as_well(heard: Heard) -> None:
+def test_failing_remote_of_user_variables_is_disabled(heard: Heard) -> None:
     own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
-    assert joined(CCACHE, "", own) == own
+    assert open_remote(CCACHE, "", own) == own
     remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
     assert heard[-1].startswith("the shared cache of your environment variables failed")
-    assert joined(CCACHE, "", own) == {}
+    assert open_remote(CCACHE, "", own) == {}
 
 
 def lose_remote(env: Mapping[str, str], *_: object) -> None:
@@ -336,7 +336,7 @@ def lose_remote(env: Mapping[str, str], *_: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["compile", "extensions"])
-def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
+def test_failed_build_keeps_cache_counts_and_drops_dead_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, kind: str
 ) -> None:
     fail = fail_compile if kind == "compile" else fail_extension
@@ -346,7 +346,7 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
             fail(tmp_path, monkeypatch, url)
     assert "ccache served 0 of 1 compilations" in heard
     assert heard[-1].startswith(f"{url} failed during the build: 1 of 1 compilations")
-    assert joined(CCACHE, url, {}) == {}
+    assert open_remote(CCACHE, url, {}) == {}
     (run,) = build_history_io.read_history(tmp_path / "runs")
     assert run["cache"] == {
         "kind": "ccache", "hits": 0, "misses": 1, "uncacheable": 0, "unreached": 1,
@@ -374,8 +374,10 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
 
 def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     layout = Layout(folder, "p", folder / "wheelhouse")
-    asked = parse_settings({"extensions": [{"name": "toy", "path": str(folder)}]})
-    job: ExtensionJob = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    settings = parse_settings({"extensions": [{"name": "toy", "path": str(folder)}]})
+    job: ExtensionJob = plan_extension(
+        settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE
+    ).job
     caching = CacheEnvironment(CCACHE, {}, {}, {})
     manifests.write_manifest(folder / "caching.json", caching)
     files.create_owned_folder(layout.build)
@@ -390,7 +392,7 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     extension_build_io._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)
 
 
-def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
+def test_failing_user_cache_is_not_reported(heard: Heard) -> None:
     remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 1, 0, 0, 1))
     assert heard == []
 
@@ -398,14 +400,14 @@ def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
 URL = "redis://:hunter2@127.0.0.1:6379"
 
 
-def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
+def test_password_is_accepted_only_from_environment(yard: Path) -> None:
     write(yard, f"build: {{cache_remote: '{URL}'}}\n")
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_settings(yard / "config", "mine", {})
     assert "config/profiles/mine.yaml:1: build.cache_remote: this URL has a password" in str(
-        told.value
+        error.value
     )
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(error.value)
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
     assert load_settings(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
 
@@ -422,22 +424,22 @@ def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
         "redis://h:1|a b",
     ],
 )
-def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
+def test_invalid_url_is_refused(yard: Path, url: str) -> None:
     with pytest.raises(SettingsError, match=r"build\.cache_remote"):
         load_settings(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:99999", ":hunter2@127.0.0.1:0", "[::1]:65536"])
-def test_a_port_that_no_machine_has_is_told_at_load(yard: Path, place: str) -> None:
+def test_invalid_port_is_refused_at_load(yard: Path, place: str) -> None:
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
-    with pytest.raises(SettingsError, match=r"build\.cache_remote: a port is a number") as told:
+    with pytest.raises(SettingsError, match=r"build\.cache_remote: a port is a number") as error:
         load_settings(yard / "config", "mine", {name: f"redis://{place}"})
-    assert str(told.value).startswith(f"{name}: ")
-    assert "hunter2" not in str(told.value)
+    assert str(error.value).startswith(f"{name}: ")
+    assert "hunter2" not in str(error.value)
     assert load_settings(yard / "config", "mine", {name: "redis://h:65535|read-only"})
 
 
-def test_it_is_in_no_input_of_a_stage_and_in_no_report(
+def test_remote_url_is_in_no_fingerprint_and_its_password_in_no_report(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(yard, "torch: {strategy: source, version: 2.15.0}\nextensions: [{name: t, path: t}]\n")
@@ -465,7 +467,7 @@ def inputs(subject: SelectedProfile) -> list[Any]:
 
 
 @pytest.mark.needs("ccache")
-def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ccache_features_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     found = cache_program_io.find_cache("ccache")
     assert found is not None

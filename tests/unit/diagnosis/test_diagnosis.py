@@ -1,4 +1,4 @@
-"""What a log tells: the cause of every failure that is known, and no cause where none is sure."""
+"""Diagnosis of build logs: every known failure has its cause, an uncertain one has none."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ LOGS = ROOT / "tests" / "unit"
 SHARED = "TORCHYARD_TEST_FAILURES"
 
 
-def said(path: Path) -> Iterator[tuple[str, str]]:
-    """The logs of a file, each with its cause."""
+def read_cases(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the logs of a file, each with its cause."""
     for section in path.read_text(encoding="utf-8").split("\n== ")[1:]:
         slug, _, texts = section.partition("\n")
         yield from ((slug, one) for one in texts.split("\n--\n"))
 
 
-def told(log: str) -> Diagnosis:
+def diagnose(log: str) -> Diagnosis:
     raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
     return diagnose_log(KNOWLEDGE.failures, ParsedLog(raws))
 
 
 def cause(log: str) -> str | None:
-    failure = told(log).failure
+    failure = diagnose(log).failure
     return failure.slug if failure else None
 
 
 FAILURES = LOGS / "failures"
-SAID = [*said(FAILURES / "build.txt"), *said(LOGS / "failures.txt")]
-VARIATIONS = list(said(FAILURES / "variations.txt"))
-RESOLVER = list(said(FAILURES / "resolver.txt"))
-UNKNOWN = [log for _, log in said(FAILURES / "unknown.txt")]
+KNOWN = [*read_cases(FAILURES / "build.txt"), *read_cases(LOGS / "failures.txt")]
+VARIATIONS = list(read_cases(FAILURES / "variations.txt"))
+RESOLVER = list(read_cases(FAILURES / "resolver.txt"))
+UNKNOWN = [log for _, log in read_cases(FAILURES / "unknown.txt")]
 SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 
 
-@each_row(("slug", "log"), [*SAID, *VARIATIONS], ids=[slug for slug, _ in [*SAID, *VARIATIONS]])
-def test_a_log_tells_its_cause(slug: str, log: str) -> None:
+@each_row(("slug", "log"), [*KNOWN, *VARIATIONS], ids=[slug for slug, _ in [*KNOWN, *VARIATIONS]])
+def test_known_failure_log_yields_cause(slug: str, log: str) -> None:
     assert cause(log) == slug
 
 
 @pytest.mark.parametrize(("conflict", "log"), RESOLVER)
-def test_a_resolver_conflict_names_both_requirements(conflict: str, log: str) -> None:
-    found = told(log)
+def test_resolver_conflict_names_both_requirements(conflict: str, log: str) -> None:
+    found = diagnose(log)
     assert found.failure is not None
     assert found.first_error is not None
     if conflict == "none":
@@ -63,33 +63,33 @@ def test_a_resolver_conflict_names_both_requirements(conflict: str, log: str) ->
         assert found.first_error.text == conflict
 
 
-def test_every_cause_that_is_known_has_a_log() -> None:
+def test_every_known_cause_has_log() -> None:
     known = {one.slug for one in KNOWLEDGE.failures if one.rank != "hint"}
-    assert {slug for slug, _ in SAID} == known
+    assert {slug for slug, _ in KNOWN} == known
 
 
-def test_a_remedy_names_settings_that_there_are() -> None:
+def test_remedies_name_existing_settings() -> None:
     settings = yaml.safe_load((ROOT / "config" / "default.yaml").read_text(encoding="utf-8"))
     sections = {name: value for name, value in settings.items() if isinstance(value, dict)}
     named = re.compile(rf"(?<![\w./])({'|'.join(sections)})\.([a-z_]+)\b")
     for failure in KNOWLEDGE.failures:
         for section, key in named.findall(failure.remedy):
-            if (section, key) != ("torch", "utils"):  # torch.utils is Python's
+            if (section, key) != ("torch", "utils"):  # torch.utils is a Python module
                 assert key in sections[section], f"{failure.slug}: {section}.{key}"
 
 
 @pytest.mark.skipif(SHARED not in os.environ, reason=f"not run: {SHARED} names no failures.jsonl")
-def test_real_failures_are_told() -> None:
-    """At least 85 in 100 are right, and 95 in 100 of those that it tells at all."""
+def test_real_failures_are_diagnosed() -> None:
+    """At least 85 % of all causes and 95 % of the reported causes are correct."""
     rows = [json.loads(row) for row in Path(os.environ[SHARED]).read_text("utf-8").splitlines()]
     found = [(row["cause"], cause(row["log"])) for row in rows]
-    right = sum(meant == said for meant, said in found)
-    spoke = sum(said is not None for _, said in found)
+    right = sum(expected == actual for expected, actual in found)
+    reported = sum(actual is not None for _, actual in found)
     assert right >= 0.85 * len(rows)
-    assert right >= 0.95 * spoke
+    assert right >= 0.95 * reported
 
 
-WELL = [
+SUCCESSFUL = [
     "-- Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH)\n-- Configuring done\n[1/1] Linking",
     "-- MKL could not be found.  Defaulting to Eigen\n-- Build files have been written to: /b",
     "-- Performing Test HAS_X - Failed\n-- Looking for cuda.h - not found\n[1/1] c++ -c a.cpp",
@@ -112,9 +112,9 @@ WELL = [
 
 
 @each_row("path", SUCCESSES, ids=lambda path: path.stem)
-def test_a_real_build_that_went_well_has_no_cause(path: Path) -> None:
-    """The parts with a word of errors in them, of real builds that are full of warnings; also where
-    the line is gone that says how they ended.
+def test_log_of_real_successful_build_has_no_cause(path: Path) -> None:
+    """These excerpts mention errors, but the builds succeeded; the same holds without the final
+    line that says so.
     """
     log = path.read_text(encoding="utf-8")
     assert cause(log) is None
@@ -122,17 +122,17 @@ def test_a_real_build_that_went_well_has_no_cause(path: Path) -> None:
 
 
 @each_row("log", UNKNOWN)
-def test_what_only_reads_like_a_known_failure_has_no_cause(log: str) -> None:
+def test_log_similar_to_known_failure_has_no_cause(log: str) -> None:
     assert cause(log) is None
 
 
-@each_row("log", WELL)
-def test_a_build_that_went_well_has_no_cause(log: str) -> None:
+@each_row("log", SUCCESSFUL)
+def test_log_of_successful_build_has_no_cause(log: str) -> None:
     assert cause(log) is None
 
 
-def test_what_is_not_known_is_said_with_the_first_error() -> None:
-    found = told("a.cpp:7:3: error: expected ';' before '}' token\nninja: build stopped: x.")
+def test_unknown_failure_reports_first_error() -> None:
+    found = diagnose("a.cpp:7:3: error: expected ';' before '}' token\nninja: build stopped: x.")
     assert found.failure is None
     assert found.first_error is not None
     assert (found.first_error.file, found.first_error.line) == ("a.cpp", 7)
@@ -157,90 +157,91 @@ WERROR = "a.cpp:3:7: error: unused variable 'x' [-Werror=unused-variable]"
         (["  Running command git submodule update --init --recursive -q", WERROR], WERROR),
     ],
 )  # fmt: skip
-def test_warnings_that_are_errors_are_found_and_flags_and_progress_are_not(
+def test_first_error_is_werror_diagnostic_not_flag_or_progress(
     lines: list[str], first: str | None
 ) -> None:
-    found = told("\n".join(lines))
+    found = diagnose("\n".join(lines))
     assert found.failure is None
     assert found.first_error is not None
     assert found.first_error.text == (first or lines[0])
 
 
-def test_two_causes_that_nothing_decides_are_candidates() -> None:
-    found = told(r"FileNotFoundError: [WinError 3] El sistema: 'C:\\x\\third_party\\flash'")
+def test_ambiguous_causes_are_candidates() -> None:
+    found = diagnose(r"FileNotFoundError: [WinError 3] El sistema: 'C:\\x\\third_party\\flash'")
     assert found.failure is None
     assert found.candidates == ("win-long-path", "missing-submodule-headers")
 
 
 @pytest.mark.parametrize("symbol", ["toy_forward", "PyCObject_Type", "_ZN2cv3MatC1Ev"])
-def test_whose_function_is_missing_stays_open_where_its_name_is_not_the_extensions(
+def test_undefined_symbol_of_unknown_library_stays_candidate(
     symbol: str,
 ) -> None:
-    found = told(f"ImportError: /v/toy/_C.so: undefined symbol: {symbol}")
+    found = diagnose(f"ImportError: /v/toy/_C.so: undefined symbol: {symbol}")
     assert found.failure is None
     assert found.candidates == ("ext-own-symbol-missing",)
 
 
-def test_a_line_of_success_is_no_evidence_and_never_the_error_that_is_shown() -> None:
-    made = "[  8%] Built target nccl_external\nMakefile:140: recipe for target 'all' failed\n"
-    assert cause(made + "make: *** [all] Error 2") == "truncated-log"
+def test_success_line_is_neither_evidence_nor_first_error() -> None:
+    success = "[  8%] Built target nccl_external\nMakefile:140: recipe for target 'all' failed\n"
+    assert cause(success + "make: *** [all] Error 2") == "truncated-log"
     assert (
-        cause(made + "c++: fatal error: Killed signal terminated program cc1plus") == "oom-killed"
+        cause(success + "c++: fatal error: Killed signal terminated program cc1plus")
+        == "oom-killed"
     )
-    assert told(made + "a.cpp:3:4: error: expected ';'").failure is None
+    assert diagnose(success + "a.cpp:3:4: error: expected ';'").failure is None
 
 
-@each_row(("slug", "log"), [*SAID, *VARIATIONS])
-def test_typographic_quotes_tell_the_same(slug: str, log: str) -> None:
+@each_row(("slug", "log"), [*KNOWN, *VARIATIONS])
+def test_typographic_quotes_yield_same_cause(slug: str, log: str) -> None:
     for one, plain in (("’", "'"), ("”", '"')):
         assert cause(log.replace(plain, one)) == slug
 
 
-def test_the_earliest_cause_wins_over_what_follows_from_it() -> None:
+def test_earliest_cause_wins() -> None:
     log = "a.s: fatal error: No space left on device\nb.h:1:2: fatal error: glm/a.hpp: No such file"
     assert cause(log) == "disk-full"
 
 
-def test_an_edge_that_failed_before_by_an_error_nobody_knows_makes_unsure() -> None:
+def test_earlier_unknown_edge_failure_makes_cause_uncertain() -> None:
     log = (
         "FAILED: a.o\nc++ -c a.cpp -o a.o\na.cpp:1:1: error: expected unqualified-id\n"
         "FAILED: b.o\nKilled\nninja: build stopped: subcommand failed."
     )
-    found = told(log)
+    found = diagnose(log)
     assert found.failure is None
     assert found.candidates == ("oom-killed",)
     assert found.first_error is not None
     assert found.first_error.number == 3
 
 
-def test_what_an_edge_printed_that_went_well_is_no_evidence() -> None:
+def test_output_of_successful_edge_is_no_evidence() -> None:
     log = (
         "[1/3] generate\nerror: invalid command 'bdist_wheel'\n"
         "[2/3] nvcc -c a.cu\nFAILED: a.o\nnvcc fatal   : Unsupported gpu architecture 'compute_9'"
     )
-    found = told(log)
+    found = diagnose(log)
     assert cause(log) == "nvcc-arch-unsupported"
     assert found.edge == "a.o"
 
 
-def test_an_older_try_in_the_same_log_counts_no_more() -> None:
+def test_earlier_attempt_in_same_log_is_ignored() -> None:
     older = "$ /v/bin/ninja\nFAILED: a.o\nKilled\nninja: build stopped: subcommand failed.\n"
     assert cause(older) == "oom-killed"
     assert cause(older + "$ /v/bin/ninja\n[1/1] Linking\n") is None
 
 
-def test_consequences_are_never_the_first_error() -> None:
+def test_consequence_is_never_first_error() -> None:
     log = (
         "  error: subprocess-exited-with-error\nninja: build stopped: subcommand failed.\n"
         "subprocess.CalledProcessError: Command '['ninja']' returned non-zero exit status 1.\n"
         "a.cu(3): error: no instance of overloaded function\nRuntimeError: Error building extension"
     )
-    error = told(log).first_error
+    error = diagnose(log).first_error
     assert error is not None
     assert error.number == 4
 
 
-def test_what_terminals_and_ci_put_around_a_line_is_not_in_the_way() -> None:
+def test_terminal_and_ci_decorations_are_ignored() -> None:
     around = (
         "2026-01-01T03:41:07.2Z \x1b[31mnvcc fatal   : Unsupported gpu architecture 'sm'\x1b[0m",
         "#14 8.213 nvcc fatal   : Unsupported gpu architecture 'compute_120'",

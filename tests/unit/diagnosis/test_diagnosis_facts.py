@@ -1,4 +1,4 @@
-"""Who killed a compiler, and what an exit code alone tells, by the facts of the run."""
+"""Causes that need the facts of the run: memory, exit code and disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_MEMORY = "FAILED: a.o\ncc1plus: out of memory allocating 65536 bytes after a 
 OTHER = "FAILED: a.o\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build"
 
 
-def told(log: str, facts: RunFacts | None) -> Diagnosis:
+def diagnose(log: str, facts: RunFacts | None) -> Diagnosis:
     raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
     found = diagnose_log(KNOWLEDGE.failures, ParsedLog(raws))
     return apply_run_facts(facts, found, KNOWLEDGE.failures)
@@ -32,7 +32,10 @@ def slug(found: Diagnosis) -> str | None:
     ("facts", "cause"),
     [
         (RunFacts(kills=1, lowest_mib=20_000, limit_mib=24_000), "oom-killed"),
-        (RunFacts(kills=0, lowest_mib=900, limit_mib=24_000), "oom-killed"),  # an earlyoom, perhaps
+        (
+            RunFacts(kills=0, lowest_mib=900, limit_mib=24_000),
+            "oom-killed",
+        ),  # for example killed by earlyoom
         (RunFacts(kills=None, lowest_mib=900, limit_mib=24_000), "oom-killed"),
         (RunFacts(kills=0, lowest_mib=12_000, limit_mib=24_000), "interrupted"),
         (RunFacts(kills=0), "interrupted"),
@@ -42,16 +45,18 @@ def slug(found: Diagnosis) -> str | None:
         (None, "oom-killed"),
     ],
 )
-def test_killed_is_for_memory_or_by_somebody(facts: RunFacts | None, cause: str | None) -> None:
-    found = told(KILLED, facts)
+def test_run_facts_decide_between_oom_kill_and_interrupt(
+    facts: RunFacts | None, cause: str | None
+) -> None:
+    found = diagnose(KILLED, facts)
     assert slug(found) == cause
     assert found.by
     if cause is None:
         assert found.candidates == ("oom-killed", "interrupted")
 
 
-def test_a_compiler_that_says_memory_needs_no_witness() -> None:
-    found = told(NO_MEMORY, RunFacts(kills=0, lowest_mib=20_000, limit_mib=24_000))
+def test_compiler_out_of_memory_message_needs_no_run_facts() -> None:
+    found = diagnose(NO_MEMORY, RunFacts(kills=0, lowest_mib=20_000, limit_mib=24_000))
     assert (slug(found), found.by) == ("oom-killed", "")
 
 
@@ -67,14 +72,14 @@ def test_a_compiler_that_says_memory_needs_no_witness() -> None:
         (1, None),
     ],
 )
-def test_an_end_without_a_word_is_told_by_its_code(code: int, cause: str | None) -> None:
+def test_silent_end_is_diagnosed_by_exit_code(code: int, cause: str | None) -> None:
     facts = RunFacts(code=code, kills=0, lowest_mib=20_000, limit_mib=24_000)
-    assert slug(told("[1/2] c++ -c a.cpp -o a.o", facts)) == cause
+    assert slug(diagnose("[1/2] c++ -c a.cpp -o a.o", facts)) == cause
 
 
-def test_a_disk_without_room_is_told_though_the_log_had_none_for_the_words() -> None:
-    assert slug(told("[1/2] c++ -c a.cpp -o a.o", RunFacts(free_mib=0))) == "disk-full"
+def test_full_disk_is_diagnosed_without_log_message() -> None:
+    assert slug(diagnose("[1/2] c++ -c a.cpp -o a.o", RunFacts(free_mib=0))) == "disk-full"
 
 
-def test_what_the_log_tells_is_not_changed_by_facts_of_another_kind() -> None:
-    assert slug(told(OTHER, RunFacts(code=-15, kills=3, free_mib=0))) == "nvcc-arch-unsupported"
+def test_unrelated_run_facts_do_not_change_cause() -> None:
+    assert slug(diagnose(OTHER, RunFacts(code=-15, kills=3, free_mib=0))) == "nvcc-arch-unsupported"

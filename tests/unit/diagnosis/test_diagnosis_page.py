@@ -1,4 +1,4 @@
-"""docs/diagnosis.md: made of failures.yaml, every cause of it, in words that are found in logs."""
+"""docs/diagnosis.md is generated from failures.yaml and lists every cause with its log text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tasks.diagnosis.diagnosis_page import generate_examples, render_diagnosis_p
 from tests.support.checkout import KNOWLEDGE, ROOT
 
 PAGE = render_diagnosis_page(KNOWLEDGE)
-STANDS_FOR = ("…", "a", "C", "a 0", " ", "0.")  # what "…" may be where a pattern takes not all
+ELLIPSIS_TEXTS = ("…", "a", "C", "a 0", " ", "0.")  # texts that "…" may stand for
 
 
-def test_the_page_is_fresh() -> None:
-    kept = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
-    assert kept == PAGE, "python -m tasks.cli.generated_files"
+def test_diagnosis_page_is_up_to_date() -> None:
+    current = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    assert current == PAGE, "python -m tasks.cli.generated_files"
 
 
-def test_every_cause_and_what_to_do_is_on_it() -> None:
+def test_page_lists_every_cause_and_remedy() -> None:
     titles = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
     assert sorted(set(titles)) == sorted({one.slug for one in KNOWLEDGE.failures})
     plain = html.unescape(PAGE).replace("\\", "")
@@ -38,16 +38,16 @@ def test_every_cause_and_what_to_do_is_on_it() -> None:
         (r"\(?'?_{1,2}Z", "_Z"),
     ],
 )  # fmt: skip
-def test_an_expression_is_told_as_what_a_person_sees(pattern: str, seen: str) -> None:
+def test_pattern_is_rendered_as_example(pattern: str, seen: str) -> None:
     assert "\n".join(generate_examples(pattern)) == seen
 
 
-def test_what_is_shown_is_what_is_recognised() -> None:
-    """But for few, which look around themselves: what they look at is not shown."""
+def test_shown_examples_match_their_patterns() -> None:
+    """A few patterns with lookaround are exempt: the example omits the text they look at."""
     found = [
-        any(re.search(pattern, told.replace("…", one), re.IGNORECASE) for one in STANDS_FOR)
+        any(re.search(pattern, example.replace("…", one), re.IGNORECASE) for one in ELLIPSIS_TEXTS)
         for failure in KNOWLEDGE.failures
         for pattern in (*failure.patterns, *failure.headers)
-        for told in generate_examples(pattern)
+        for example in generate_examples(pattern)
     ]
     assert sum(found) / len(found) > 0.95

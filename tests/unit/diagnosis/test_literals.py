@@ -1,4 +1,4 @@
-"""The texts that spare searching never keep a pattern from what it matches."""
+"""The literals that prefilter a line never hide a match of their pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.diagnosis.failure_matches import (
 )
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
-from tests.unit.diagnosis.test_diagnosis import SAID
+from tests.unit.diagnosis.test_diagnosis import KNOWN
 
 
 @each_row(
@@ -26,17 +26,15 @@ from tests.unit.diagnosis.test_diagnosis import SAID
         (r"one|\w+", None),
     ],
 )
-def test_every_text_that_each_match_has_in_it_is_found(
-    pattern: str, texts: set[str] | None
-) -> None:
+def test_required_literals_of_pattern_are_found(pattern: str, texts: set[str] | None) -> None:
     assert find_required_literals(pattern) == texts
 
 
-def test_no_pattern_is_kept_from_what_it_matches() -> None:
-    lines = {line for _, log in SAID for line in log.splitlines()}
-    for one in KNOWLEDGE.failures:
-        texts = _collect_literals(one.patterns, one.headers)
-        found = _compile_patterns(one.patterns, one.headers)
+def test_literal_filter_keeps_every_matching_line() -> None:
+    lines = {line for _, log in KNOWN for line in log.splitlines()}
+    for failure in KNOWLEDGE.failures:
+        texts = _collect_literals(failure.patterns, failure.headers)
+        found = _compile_patterns(failure.patterns, failure.headers)
         for line in lines if texts is not None else ():
             if found.search(line):
-                assert any(text in line.lower() for text in texts or ()), (one.slug, line)
+                assert any(text in line.lower() for text in texts or ()), (failure.slug, line)

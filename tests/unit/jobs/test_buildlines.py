@@ -1,4 +1,4 @@
-"""Lines of real builds, in short."""
+"""Tests of the short form of build output, with lines of real builds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.
         ("Downloading " + "x" * 3000, "Downloading " + "x" * 188),
     ],
 )
-def test_a_line_tells_its_file_and_not_its_command(line: str, short: str) -> None:
+def test_line_is_shortened_to_file_or_action(line: str, short: str) -> None:
     assert summarize_line(line) == short
 
 
@@ -93,12 +93,12 @@ cmake --build . --target install --config Release -- -j 2 -v
 
 
 @each_row("line", SILENT)
-def test_what_a_tool_says_of_itself_is_for_the_log(line: str) -> None:
+def test_tool_chatter_is_not_shown(line: str) -> None:
     assert not summarize_line(line)
 
 
-def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> None:
-    take = progress_io.create_line_handler()
+def test_extension_name_is_shown_while_first_file_compiles(heard: Heard) -> None:
+    handle_line = progress_io.create_line_handler()
     for line in (
         "  building 'simple_knn._C' extension",
         "  Emitting ninja build file /src/tree/build/temp.linux-x86_64-cpython-311/build.ninja...",
@@ -106,17 +106,17 @@ def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> 
         "  Allowing ninja to set a default number of workers...",
         "  ninja: Jobserver mode detected:  -j2 --jobserver-auth=fifo:/src/build/.jobs/tokens",
     ):
-        take(line)
+        handle_line(line)
     assert heard == ["compiling simple_knn._C"]
 
 
 @given(text(alphabet="[1/2] -ocm&\\:'\".ax", max_size=300))
-def test_no_line_is_too_odd(line: str) -> None:
+def test_arbitrary_line_is_shortened(line: str) -> None:
     assert len(summarize_line(line)) <= 200
 
 
-def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> None:
-    take = progress_io.create_line_handler()
+def test_compiler_output_is_not_shown_during_ninja_progress(heard: Heard) -> None:
+    handle_line = progress_io.create_line_handler()
     for line in (
         "-- Configuring done (13.9s)",
         f"[1/3] {SET_UP}",
@@ -126,7 +126,7 @@ def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> N
         "-- Install configuration: Release",
         "copying torch/version.py -> build/lib.linux-x86_64-cpython-313/torch",
     ):
-        take(line)
+        handle_line(line)
     assert heard == [
         "configured",
         "x.cpp 1/3 (33 %)",
@@ -148,5 +148,5 @@ def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> N
         ("g++ -Wno-warning: x.cpp", False),
     ],
 )
-def test_a_warning_of_a_compiler_is_known(line: str, *, warns: bool) -> None:
+def test_compiler_warning_is_recognized(line: str, *, warns: bool) -> None:
     assert is_warning(line) == warns

@@ -1,4 +1,4 @@
-"""The pool of jobs, with a real pipe and a real Ninja."""
+"""Tests of the jobserver with a real pipe and a real Ninja."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ TICK = 0.05
         ("ninja", False),
     ],
 )
-def test_ninja_takes_part_from_1_13(version: str, is_usable: bool) -> None:
+def test_ninja_supports_jobserver_from_1_13(version: str, is_usable: bool) -> None:
     assert jobserver_io.is_supported_ninja(version) == is_usable
 
 
-def test_this_ninja_takes_part() -> None:
+def test_installed_ninja_supports_jobserver() -> None:
     version = subprocess.run([NINJA, "--version"], capture_output=True, text=True, check=True)
     assert jobserver_io.is_supported_ninja(version.stdout.strip())
 
 
 @posix_only
-def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) -> None:
+def test_regenerating_build_ninja_leaks_no_token(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
     own = build.folder / "build.ninja"
     names = [f"part{number}.txt" for number in range(3)]
-    for name in names:  # as PyTorch's code generation, on which its build.ninja depends
+    for name in names:  # like PyTorch's code generation, on which its build.ninja depends
         (build.folder / name).touch()
     lines = ["rule make", f"  command = sleep {12 * TICK}; touch $out", "  restat = 1"]
     lines += [f"build {name}: make seed" for name in names]
@@ -63,10 +63,10 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
         assert build.start(pool.build_environment()).wait() == 0
         with watching(tmp_path / "pool") as watch:
             assert watch.count_tokens() == 1
-    assert build.at_once().count(2) >= 4  # pairs that begin together, at the least
+    assert build.at_once().count(2) >= 4  # at least the pairs that start together
 
 
-def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
+def test_allowed_jobs_run_in_parallel_and_no_more(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 16)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
@@ -77,7 +77,7 @@ def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
     assert pool.peak_jobs == 4
 
 
-def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
+def test_jobs_withheld_from_start_do_not_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 12)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 8, lambda _: GovernorDecision(3), {}, tick=TICK
@@ -87,8 +87,8 @@ def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
     assert max(build.at_once()) == 3
 
 
-def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
-    build, allowed = Build(tmp_path / "b", 800, 0.2), [8]  # more than it comes to
+def test_tokens_are_taken_back_from_running_build(tmp_path: Path) -> None:
+    build, allowed = Build(tmp_path / "b", 800, 0.2), [8]  # more objects than will be built
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 8, lambda _: GovernorDecision(allowed[0]), {}, tick=TICK
     ) as pool:
@@ -105,7 +105,7 @@ def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
         ninja.wait()
 
 
-def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
+def test_governor_sees_memory_use_of_jobs(tmp_path: Path) -> None:
     build, seen = Build(tmp_path / "b", 2, 0.6, mib=80), []
 
     def decide(view: BuildSnapshot) -> GovernorDecision:
@@ -122,7 +122,7 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
     assert 80 <= pool.peaks["1.o"] < 130
 
 
-def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
+def test_running_jobs_can_be_queried_during_build(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
@@ -131,17 +131,17 @@ def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
         ninja = build.start(pool.build_environment())
         seen: dict[str, int] = {}
 
-        def look() -> bool:
+        def see_both_jobs() -> bool:
             for job in pool.at_work:
                 seen[job.output] = max(job.resident_mib, seen.get(job.output, 0))
             return seen.keys() >= {"0.o", "1.o"} and min(seen["0.o"], seen["1.o"]) >= 80
 
-        wait_for(look)
+        wait_for(see_both_jobs)
         ninja.wait()
         wait_for(lambda: pool.at_work == ())
 
 
-def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
+def test_peaks_exclude_jobs_of_other_runs(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
@@ -150,20 +150,20 @@ def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
     assert pool.peaks == {}
 
 
-def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
+def test_interrupted_build_does_not_lower_peaks(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
-    sharing = jobserver_io.join_jobserver(
+    membership = jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(2), {"0.o": 900}, tick=TICK
     )
-    pool = sharing.__enter__()
+    pool = membership.__enter__()
     build.start(pool.build_environment()).wait()
     interrupt = SystemExit(130)
-    assert not sharing.__exit__(SystemExit, interrupt, None)
+    assert not membership.__exit__(SystemExit, interrupt, None)
     assert pool.peaks["0.o"] == 900
     assert pool.peaks["1.o"] < 130
 
 
-def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
+def test_ninja_with_explicit_job_count_is_not_governed(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 2, lambda _: GovernorDecision(1), {}, tick=TICK
@@ -179,12 +179,12 @@ def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
 
 
 @posix_only
-def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
+def test_nested_ninja_joins_jobserver(tmp_path: Path) -> None:
     inner = Build(tmp_path / "inner", 6, 0.4)
     outer = Build(tmp_path / "outer", 1, command=f"{NINJA} -C {inner.folder}")
 
     def decide(view: BuildSnapshot) -> GovernorDecision:
-        """Pausing all but one must not stop the build: the outer job is none to be left running."""
+        """Pause all but one job; the outer job must not count as the one left running."""
         return GovernorDecision(view.most, frozenset(job.pid for job in view.running[1:]))
 
     with jobserver_io.join_jobserver(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
@@ -193,7 +193,7 @@ def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
     assert pool.peaks.keys() == {f"{number}.o" for number in range(6)}
 
 
-def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
+def test_two_ninja_builds_share_one_jobserver(tmp_path: Path) -> None:
     builds = [Build(tmp_path / name, 30, 0.2, log=tmp_path / "log") for name in "ab"]
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
@@ -205,7 +205,7 @@ def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
     assert 3 <= max(at_once_in(*builds)) <= 4 - 1 + 2
 
 
-def test_two_participants_have_one_governor(tmp_path: Path) -> None:
+def test_two_participants_share_one_governor(tmp_path: Path) -> None:
     with (
         jobserver_io.join_jobserver(
             tmp_path, 6, lambda _: GovernorDecision(2), {}, tick=TICK
@@ -220,7 +220,7 @@ def test_two_participants_have_one_governor(tmp_path: Path) -> None:
         assert first.withheld_jobs == second.withheld_jobs == 4
 
 
-def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> None:
+def test_governor_exception_does_not_stop_build(tmp_path: Path, heard: Heard) -> None:
     build, calls = Build(tmp_path / "b", 12), []
 
     def decide(view: BuildSnapshot) -> GovernorDecision:
@@ -237,7 +237,7 @@ def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> Non
     assert "ZeroDivisionError: of ours" in heard[0]
 
 
-def test_a_bug_from_the_start_withholds_nothing(
+def test_exception_at_start_withholds_no_jobs(
     tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> set[int]:
@@ -254,13 +254,13 @@ def test_a_bug_from_the_start_withholds_nothing(
 
 
 @posix_only
-def test_a_chair_that_nobody_may_take_ends_no_build(
+def test_refused_leader_lock_does_not_stop_build(
     tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: object) -> bool:
+    def refuse(_: object) -> bool:
         raise PermissionError("of a build with higher rights")
 
-    monkeypatch.setattr("tasks.jobs.posix_tokens_io.FileLeaderLock.acquire_lead", refused)
+    monkeypatch.setattr("tasks.jobs.posix_tokens_io.FileLeaderLock.acquire_lead", refuse)
     build = Build(tmp_path / "b", 4)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
@@ -270,7 +270,7 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
 
 
 @linux_only
-def test_nothing_is_left_open(tmp_path: Path) -> None:
+def test_no_descriptor_or_thread_is_leaked(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
 
     def decide(view: BuildSnapshot) -> GovernorDecision:
@@ -286,35 +286,35 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psutil_and_proc_report_same_process_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
     wait_for(lambda: job_processes_io.read_arguments(child.pid) == ("sleep", "30"))
-    asleep = psutil.STATUS_SLEEPING  # and so it has all its pages
+    asleep = psutil.STATUS_SLEEPING  # so all its pages are resident
     wait_for(lambda: psutil.Process(child.pid).status() == asleep)
 
-    def told() -> list[object]:
-        ask = (
+    def read_facts() -> list[object]:
+        readers = (
             job_processes_io.find_parent_pid,
             job_processes_io.read_program_name,
             job_processes_io.read_arguments,
             job_processes_io.read_resident_bytes,
         )
         return [
-            *(about(child.pid) for about in ask),
+            *(read(child.pid) for read in readers),
             job_processes_io.read_variable(child.pid, "NAME"),
         ]
 
-    by_proc = told()
+    by_proc = read_facts()
     monkeypatch.setattr(job_processes_io, "HAS_PROC", False)
-    assert told() == by_proc
+    assert read_facts() == by_proc
     assert child.pid in job_processes_io.list_pids()
     child.kill()
     child.wait()
-    assert told() == [0, "", (), 0, ""]
+    assert read_facts() == [0, "", (), 0, ""]
 
 
 @linux_only
-def test_what_other_machines_compile_is_told_apart_until_a_compiler_is_at_work_here(
+def test_job_is_remote_until_local_compiler_runs(
     tmp_path: Path,
 ) -> None:
     compiler = tmp_path / "cc1plus"
@@ -337,7 +337,7 @@ def test_what_other_machines_compile_is_told_apart_until_a_compiler_is_at_work_h
         jobs = [job for view in seen for job in view.running if job.output]
         kinds[build.folder.name] = {job.kind for job in jobs}
         assert all(job.expected_mib == 0 for job in jobs if job.kind == "remote")
-        assert bool(pool.peaks) == (build is here), "what is here is no peak of the compiler's"
+        assert bool(pool.peaks) == (build is here), "a peak was recorded for a remote job"
     assert kinds["sent"] == {"remote"}
     assert jobs[-1].kind == "c++"
     assert jobs[-1].expected_mib == 900

@@ -1,4 +1,4 @@
-"""However a build or its governor ends, all tokens are back and every paused job goes on."""
+"""Tokens return and paused jobs resume, however a build or its governor ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS = [number for name in ("SIGINT", "SIGTERM", "SIGKILL") if (number := getatt
 TICK = 0.05
 MOST = 4
 
-# Governs the pool in argv[1] with the verdict in argv[2] until it is killed
+# Govern the jobserver in argv[1] with the decision function in argv[2] until killed
 GOVERN = """
 import sys, time
 from pathlib import Path
@@ -58,14 +58,14 @@ def kill(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-def make_at_work(folder: Path, pool: jobserver_io.Jobserver) -> subprocess.Popen[bytes]:
-    """By its name a make, and in the pool."""
+def start_make(folder: Path, pool: jobserver_io.Jobserver) -> subprocess.Popen[bytes]:
+    """Start a process named make that belongs to the jobserver."""
     make = shutil.copy(shutil.which("sleep") or "sleep", folder / "make")
     return subprocess.Popen(["sleep", "60"], executable=make, env=pool.build_environment())
 
 
-def require_kept(watch: Any, child: subprocess.Popen[bytes]) -> None:
-    """Two tokens are out as long as the make is at work, and back once it has ended."""
+def require_tokens_in_use(watch: Any, child: subprocess.Popen[bytes]) -> None:
+    """Check that two tokens stay in use while make runs, and return when it ends."""
     time.sleep(20 * TICK)  # longer than the audit takes
     assert watch.count_tokens() == MOST - 1 - 2
     child.kill()
@@ -73,7 +73,7 @@ def require_kept(watch: Any, child: subprocess.Popen[bytes]) -> None:
     wait_for(lambda: watch.count_tokens() == MOST - 1)
 
 
-def test_tokens_are_back_after_success(tmp_path: Path) -> None:
+def test_tokens_are_returned_after_success(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
@@ -84,7 +84,7 @@ def test_tokens_are_back_after_success(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ENDS)
-def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signals) -> None:
+def test_tokens_are_returned_when_ninja_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     build = Build(tmp_path / "b", 400, 0.3)
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
@@ -99,7 +99,7 @@ def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signa
             assert watch.count_tokens() == MOST - 1
 
 
-def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
+def test_withheld_tokens_are_returned_when_governor_leaves(tmp_path: Path) -> None:
     with ExitStack() as at_work:
         sharing = jobserver_io.join_jobserver(
             tmp_path / "pool", MOST, lambda _: GovernorDecision(1), {}, tick=TICK
@@ -112,58 +112,58 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
 
 
 @posix_only
-def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> None:
+def test_tokens_used_by_make_are_not_recreated(tmp_path: Path) -> None:
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
-        child = make_at_work(tmp_path, pool)
+        child = start_make(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             assert watch.take_tokens(2) == 2
-            require_kept(watch, child)
+            require_tokens_in_use(watch, child)
 
 
 @posix_only
-def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
+def test_next_governor_does_not_recreate_tokens_used_by_make(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(4)")
     with jobserver_io.join_jobserver(
         tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
     ) as pool:
-        child = make_at_work(tmp_path, pool)
+        child = start_make(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.take_tokens(2) == 2)
-            time.sleep(4 * TICK)  # until the make is seen
+            time.sleep(4 * TICK)  # until make is noticed
             kill(first)
-            require_kept(watch, child)
+            require_tokens_in_use(watch, child)
 
 
 @posix_only
-def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
-    granted, looks = [MOST], list[BuildSnapshot]()  # and then no more than there are
+def test_tokens_used_by_make_are_not_withheld_from_others(tmp_path: Path) -> None:
+    granted, snapshots = [MOST], list[BuildSnapshot]()  # later limited to the idle jobs
 
     def decide(view: BuildSnapshot) -> GovernorDecision:
-        looks.append(view)
+        snapshots.append(view)
         return GovernorDecision(max(view.idle, granted[0]))
 
-    def look() -> None:
-        """A moment that began after now."""
-        before = len(looks)
-        wait_for(lambda: len(looks) > before + 1)
+    def wait_for_cycle() -> None:
+        """Wait for a governor cycle that began after this call."""
+        before = len(snapshots)
+        wait_for(lambda: len(snapshots) > before + 1)
 
     with jobserver_io.join_jobserver(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
-        child = make_at_work(tmp_path, pool)
-        look()
+        child = start_make(tmp_path, pool)
+        wait_for_cycle()
         with watching(tmp_path / "pool") as watch:
             assert watch.take_tokens(2) == 2
             granted[0] = 0
-            look()
-            look()
+            wait_for_cycle()
+            wait_for_cycle()
             left = (watch.count_tokens(), pool.withheld_jobs)
             child.kill()
             child.wait()
     assert left == (MOST - 1 - 2, 0)
 
 
-def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
+def test_killed_governor_is_replaced(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(1)")
     build = Build(tmp_path / "b", 40)
     with jobserver_io.join_jobserver(
@@ -175,13 +175,13 @@ def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
         assert max(build.at_once()) == 1
         kill(first)
         assert ninja.wait() == 0
-        # whether the one at work holds a token can be told only at its end
+        # whether the running job holds a token is known only when it ends
         assert max(build.at_once()) >= MOST - 1
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.count_tokens() == MOST - 1)
 
 
-def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
+def test_jobserver_recovers_after_all_participants_were_killed(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: GovernorDecision(1)")
     kill(first)
     pool = jobserver_io.join_jobserver(
@@ -191,7 +191,7 @@ def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
         assert watch.count_tokens() == MOST - 1
 
 
-def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
+def test_jobs_that_outlive_killed_governor_count(tmp_path: Path) -> None:
     first, environment = govern(tmp_path / "pool", "lambda _: GovernorDecision(4)")
     build = Build(tmp_path / "b", 4, 2.0, command=until(tmp_path / "go"))
     ninja = build.start(environment)
@@ -206,7 +206,7 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
+def test_paused_jobs_stop_and_resume(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8, command=until(tmp_path / "go"))
     with jobserver_io.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.build_environment())
@@ -217,7 +217,7 @@ def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
+def test_paused_jobs_resume_when_jobserver_is_left(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
     with jobserver_io.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.build_environment())
@@ -228,7 +228,7 @@ def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None:
+def test_paused_jobs_resume_when_governor_is_killed(tmp_path: Path) -> None:
     first, environment = govern(tmp_path / "pool", PAUSES)
     build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
     ninja = build.start(environment)
@@ -241,7 +241,7 @@ def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None
 
 @linux_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
+def test_interrupted_build_with_paused_jobs_ends_at_once(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     build = Build(tmp_path / "b", MOST, 600.0)

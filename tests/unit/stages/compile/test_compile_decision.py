@@ -1,4 +1,4 @@
-"""Reuse, reconfigure or wipe: by the shipped rules, on values."""
+"""Tests of the decision to reuse, reconfigure or wipe a build folder, with the shipped rules."""
 
 from __future__ import annotations
 
@@ -31,49 +31,51 @@ CACHE = {
 TOOLS = {"toolchain.cxx": "g++ 13.2 (/usr/bin/g++-13)", "toolchain.cmake": "3"}
 
 
-def made_from(held: Mapping[str, str] | None = None, /, **variables: str) -> ConfigureFingerprint:
-    return ConfigureFingerprint(variables, TOOLS, held or {})
+def fingerprint(
+    cached: Mapping[str, str] | None = None, /, **variables: str
+) -> ConfigureFingerprint:
+    return ConfigureFingerprint(variables, TOOLS, cached or {})
 
 
 def decision(
-    before: ConfigureFingerprint, wanted: ConfigureFingerprint, cache: Mapping[str, str] = CACHE
+    before: ConfigureFingerprint, requested: ConfigureFingerprint, cache: Mapping[str, str] = CACHE
 ) -> FolderDecision:
-    return choose_folder_action(RULES, cache, before, wanted)
+    return choose_folder_action(RULES, cache, before, requested)
 
 
-def test_an_unconfigured_folder_is_configured() -> None:
-    assert decision(made_from(), made_from(USE_MPI="1"), {}) == FolderDecision("configure")
+def test_unconfigured_folder_is_configured() -> None:
+    assert decision(fingerprint(), fingerprint(USE_MPI="1"), {}) == FolderDecision("configure")
 
 
-def test_the_same_in_another_spelling_is_reused() -> None:
-    found = decision(made_from(USE_MPI="1"), made_from(USE_MPI="true"))
+def test_equal_value_in_other_spelling_reuses_folder() -> None:
+    found = decision(fingerprint(USE_MPI="1"), fingerprint(USE_MPI="true"))
     assert found == FolderDecision("reuse")
     assert str(found) == "reuse the build folder: no CMake setting changed"
 
 
-def test_a_changed_switch_reconfigures_and_is_named() -> None:
-    found = decision(made_from(USE_MPI="1"), made_from(USE_MPI="0"))
+def test_changed_flag_reconfigures_and_is_named() -> None:
+    found = decision(fingerprint(USE_MPI="1"), fingerprint(USE_MPI="0"))
     assert str(found) == "reconfigure the build folder: build.flags.USE_MPI 1 → 0"
-    assert build_reconfigure_arguments(RULES, found, made_from(USE_MPI="0")) == ("-DUSE_MPI=0",)
+    assert build_reconfigure_arguments(RULES, found, fingerprint(USE_MPI="0")) == ("-DUSE_MPI=0",)
 
 
-def test_every_value_is_given_again_with_the_one_that_changed() -> None:
-    before = made_from(USE_MPI="1", USE_NCCL="0", BLAS="MKL", CXXFLAGS="-w", CC="gcc")
-    wanted = made_from(USE_MPI="0", USE_NCCL="0", BLAS="MKL", CXXFLAGS="-w", CC="gcc")
-    given = build_reconfigure_arguments(RULES, decision(before, wanted), wanted)
+def test_reconfigure_passes_all_values() -> None:
+    before = fingerprint(USE_MPI="1", USE_NCCL="0", BLAS="MKL", CXXFLAGS="-w", CC="gcc")
+    requested = fingerprint(USE_MPI="0", USE_NCCL="0", BLAS="MKL", CXXFLAGS="-w", CC="gcc")
+    given = build_reconfigure_arguments(RULES, decision(before, requested), requested)
     assert given == ("-DBLAS=MKL", "-DUSE_MPI=0", "-DUSE_NCCL=0")
 
 
-def test_a_switch_that_is_taken_out_is_forgotten() -> None:
-    wanted = made_from(USE_NCCL="0")
-    found = decision(made_from(USE_MPI="1", USE_NCCL="0"), wanted)
+def test_removed_flag_is_unset_in_cache() -> None:
+    requested = fingerprint(USE_NCCL="0")
+    found = decision(fingerprint(USE_MPI="1", USE_NCCL="0"), requested)
     assert str(found).endswith("build.flags.USE_MPI 1 → nothing")
-    assert build_reconfigure_arguments(RULES, found, wanted) == ("-UUSE_MPI", "-DUSE_NCCL=0")
+    assert build_reconfigure_arguments(RULES, found, requested) == ("-UUSE_MPI", "-DUSE_NCCL=0")
 
 
-def test_a_switch_that_the_folder_has_by_default_is_reused() -> None:
-    assert decision(made_from(), made_from(USE_NCCL="0")).action == "reuse"
-    assert decision(made_from(), made_from(USE_NCCL="1")).action == "reconfigure"
+def test_flag_equal_to_cached_default_reuses_folder() -> None:
+    assert decision(fingerprint(), fingerprint(USE_NCCL="0")).action == "reuse"
+    assert decision(fingerprint(), fingerprint(USE_NCCL="1")).action == "reconfigure"
 
 
 @pytest.mark.parametrize(
@@ -85,97 +87,97 @@ def test_a_switch_that_the_folder_has_by_default_is_reused() -> None:
         ("LDFLAGS", "-UCMAKE_EXE_LINKER_FLAGS"),
     ],
 )
-def test_flags_of_the_environment_are_dropped_so_that_cmake_reads_them_again(
-    name: str, forgotten: str
-) -> None:
+def test_changed_compiler_flags_are_unset_in_cache(name: str, forgotten: str) -> None:
     for old, new in (("-g", "-O1"), ("-g", ""), ("", "-g")):
-        before, wanted = (made_from(**({name: v} if v else {})) for v in (old, new))
-        found = decision(before, wanted)
+        before, requested = (fingerprint(**({name: v} if v else {})) for v in (old, new))
+        found = decision(before, requested)
         assert found.action == "reconfigure"
-        assert forgotten in build_reconfigure_arguments(RULES, found, wanted)
+        assert forgotten in build_reconfigure_arguments(RULES, found, requested)
 
 
-def test_a_value_that_is_cached_under_another_name_is_given_under_that_name() -> None:
-    wanted = made_from(CUDNN_LIB_DIR="/new")
-    found = decision(made_from(CUDNN_LIB_DIR="/old"), wanted)
-    assert build_reconfigure_arguments(RULES, found, wanted) == (
+def test_value_is_passed_under_its_cache_name() -> None:
+    requested = fingerprint(CUDNN_LIB_DIR="/new")
+    found = decision(fingerprint(CUDNN_LIB_DIR="/old"), requested)
+    assert build_reconfigure_arguments(RULES, found, requested) == (
         "-UCUDNN_*",
         "-DCUDNN_LIBRARY=/new",
     )
 
 
-def test_another_arch_list_reconfigures_and_one_that_is_unset_does_not_come_back() -> None:
-    found = decision(made_from(TORCH_CUDA_ARCH_LIST="9.0"), made_from(TORCH_CUDA_ARCH_LIST="12.0"))
+def test_changed_arch_list_reconfigures_and_removed_one_is_unset() -> None:
+    found = decision(
+        fingerprint(TORCH_CUDA_ARCH_LIST="9.0"), fingerprint(TORCH_CUDA_ARCH_LIST="12.0")
+    )
     assert str(found).endswith("target.gpus 9.0 → 12.0")
-    gone = decision(made_from(TORCH_CUDA_ARCH_LIST="9.0"), made_from())
-    assert build_reconfigure_arguments(RULES, gone, made_from()) == ("-UTORCH_CUDA_ARCH_LIST",)
+    gone = decision(fingerprint(TORCH_CUDA_ARCH_LIST="9.0"), fingerprint())
+    assert build_reconfigure_arguments(RULES, gone, fingerprint()) == ("-UTORCH_CUDA_ARCH_LIST",)
 
 
-def test_a_variable_that_only_cmake_files_read_reconfigures() -> None:
-    found = decision(made_from(TORCH_NVCC_FLAGS="-lineinfo"), made_from(TORCH_NVCC_FLAGS=""))
+def test_variable_read_by_cmake_files_reconfigures() -> None:
+    found = decision(fingerprint(TORCH_NVCC_FLAGS="-lineinfo"), fingerprint(TORCH_NVCC_FLAGS=""))
     assert found.action == "reconfigure"
-    assert build_reconfigure_arguments(RULES, found, made_from()) == ()
+    assert build_reconfigure_arguments(RULES, found, fingerprint()) == ()
 
 
 @pytest.mark.parametrize("name", ["CCACHE_DIR", "MAX_JOBS", "PYTORCH_BUILD_NUMBER", "CXX"])
-def test_what_cmake_need_not_know_is_reused(name: str) -> None:
-    assert decision(made_from(**{name: "a"}), made_from(**{name: "b"})).action == "reuse"
+def test_variable_irrelevant_to_cmake_reuses_folder(name: str) -> None:
+    assert decision(fingerprint(**{name: "a"}), fingerprint(**{name: "b"})).action == "reuse"
 
 
 @pytest.mark.parametrize("tool", ["toolchain.cxx", "toolchain.cmake"])
-def test_another_compiler_or_cmake_wipes(tool: str) -> None:
-    wanted = ConfigureFingerprint({"USE_MPI": "0"}, {**TOOLS, tool: "another"})
-    found = decision(made_from(USE_MPI="1"), wanted)
+def test_changed_compiler_or_cmake_wipes_folder(tool: str) -> None:
+    requested = ConfigureFingerprint({"USE_MPI": "0"}, {**TOOLS, tool: "another"})
+    found = decision(fingerprint(USE_MPI="1"), requested)
     assert found.action == "wipe"
     assert "another" in str(found)
-    assert "USE_MPI" not in str(found)  # which alone would not ask for that
+    assert "USE_MPI" not in str(found)  # which alone would not need a wipe
 
 
-def test_a_tool_that_nothing_is_known_of_changes_nothing() -> None:
-    assert decision(ConfigureFingerprint({}), made_from()).action == "reuse"
-    assert decision(made_from(), ConfigureFingerprint({})).action == "reuse"
+def test_unknown_tool_version_reuses_folder() -> None:
+    assert decision(ConfigureFingerprint({}), fingerprint()).action == "reuse"
+    assert decision(fingerprint(), ConfigureFingerprint({})).action == "reuse"
 
 
-def test_another_interpreter_forgets_what_was_found_with_the_old_one() -> None:
+def test_changed_interpreter_unsets_python_cache_entries() -> None:
     before = ConfigureFingerprint({}, {"toolchain.python": "/a/python"})
-    wanted = ConfigureFingerprint({}, {"toolchain.python": "/b/python"})
-    found = decision(before, wanted)
+    requested = ConfigureFingerprint({}, {"toolchain.python": "/b/python"})
+    found = decision(before, requested)
     assert found.action == "reconfigure"
-    given = build_reconfigure_arguments(RULES, found, wanted)
+    given = build_reconfigure_arguments(RULES, found, requested)
     assert {"-U_Python_*", "-DPython_EXECUTABLE=/b/python"} <= {*given}
 
 
-def test_a_cache_that_was_edited_by_hand_is_brought_back() -> None:
-    before = made_from({"USE_MPI": "OFF"}, USE_MPI="0")
-    found = decision(before, made_from(USE_MPI="0"))
+def test_manually_edited_cache_is_reconfigured() -> None:
+    before = fingerprint({"USE_MPI": "OFF"}, USE_MPI="0")
+    found = decision(before, fingerprint(USE_MPI="0"))
     assert str(found) == "reconfigure the build folder: build.flags.USE_MPI ON → 0"
     assert (
-        decision(made_from({"USE_MPI": "ON"}, USE_MPI="1"), made_from(USE_MPI="1")).action
+        decision(fingerprint({"USE_MPI": "ON"}, USE_MPI="1"), fingerprint(USE_MPI="1")).action
         == "reuse"
     )
 
 
-def test_what_cmake_did_not_take_is_named() -> None:
-    wanted = made_from(USE_NCCL="1", USE_MPI="1", CXXFLAGS="-w", CC="gcc", GENERIC_BLAS="x")
-    (lacking,) = list_missing_values(RULES, CACHE, wanted)
+def test_value_ignored_by_cmake_is_reported() -> None:
+    requested = fingerprint(USE_NCCL="1", USE_MPI="1", CXXFLAGS="-w", CC="gcc", GENERIC_BLAS="x")
+    (lacking,) = list_missing_values(RULES, CACHE, requested)
     assert (lacking.name, lacking.before, lacking.after) == ("USE_NCCL", "1", "OFF")
 
 
-def test_flags_beside_those_of_cmake_itself_are_taken() -> None:
+def test_compiler_flags_next_to_cmake_defaults_are_accepted() -> None:
     assert not list_missing_values(
-        RULES, {"CMAKE_CXX_FLAGS": "/EHsc /W3"}, made_from(CXXFLAGS="/W3")
+        RULES, {"CMAKE_CXX_FLAGS": "/EHsc /W3"}, fingerprint(CXXFLAGS="/W3")
     )
-    assert list_missing_values(RULES, {"CMAKE_CXX_FLAGS": "/EHsc"}, made_from(CXXFLAGS="/W3"))
+    assert list_missing_values(RULES, {"CMAKE_CXX_FLAGS": "/EHsc"}, fingerprint(CXXFLAGS="/W3"))
 
 
-def test_an_empty_folder_is_given_compilers_and_prefixes_as_well() -> None:
+def test_first_configure_passes_compilers() -> None:
     given = build_cmake_definitions(
-        RULES, made_from(CMAKE_CXX_COMPILER="clang++", USE_MPI="1", CC="gcc")
+        RULES, fingerprint(CMAKE_CXX_COMPILER="clang++", USE_MPI="1", CC="gcc")
     )
     assert given == {"CMAKE_CXX_COMPILER": "clang++", "USE_MPI": "1"}
 
 
-def test_the_last_rule_takes_everything_and_no_rule_is_hidden_by_an_earlier_one() -> None:
+def test_last_rule_matches_everything_and_no_rule_is_shadowed() -> None:
     assert RULES[-1].keys == ("*",)
     for rule in RULES:
         for key in rule.keys:
@@ -183,39 +185,39 @@ def test_the_last_rule_takes_everything_and_no_rule_is_hidden_by_an_earlier_one(
                 assert find_folder_rule(RULES, key) is rule, key
 
 
-def test_what_an_unfinished_configure_tried_is_forgotten() -> None:
+def test_values_of_unfinished_configure_are_unset() -> None:
     before = ConfigureFingerprint({"USE_NCCL": "0"}, TOOLS, {}, {"USE_NCCL": "0", "USE_MPI": "1"})
-    wanted = made_from(USE_NCCL="0")
-    found = decision(before, wanted)
+    requested = fingerprint(USE_NCCL="0")
+    found = decision(before, requested)
     assert found.action == "reconfigure"
-    assert "-UUSE_MPI" in build_reconfigure_arguments(RULES, found, wanted)
+    assert "-UUSE_MPI" in build_reconfigure_arguments(RULES, found, requested)
 
 
-def test_an_unfinished_configure_of_the_same_is_done_again() -> None:
+def test_unfinished_configure_with_same_values_is_repeated() -> None:
     same = {"TORCH_NVCC_FLAGS": "-lineinfo"}
     before = ConfigureFingerprint(same, TOOLS, {}, same)
-    assert decision(before, made_from(**same)).action == "reconfigure"
+    assert decision(before, fingerprint(**same)).action == "reconfigure"
 
 
 @pytest.mark.parametrize(
-    ("asked", "held"),
+    ("requested", "cached"),
     [("/opt/cudnn/", "/opt/cudnn"), ("/opt/x/../y", "/opt/y"), (r"C:\cudnn", "C:/cudnn")],
 )
-def test_a_path_that_cmake_writes_in_its_own_way_was_taken(asked: str, held: str) -> None:
-    assert not list_missing_values(RULES, {"CUDNN_ROOT": held}, made_from(CUDNN_ROOT=asked))
+def test_path_normalized_by_cmake_is_accepted(requested: str, cached: str) -> None:
+    assert not list_missing_values(RULES, {"CUDNN_ROOT": cached}, fingerprint(CUDNN_ROOT=requested))
     assert list(
-        list_missing_values(RULES, {"CUDNN_ROOT": "/elsewhere"}, made_from(CUDNN_ROOT=asked))
+        list_missing_values(RULES, {"CUDNN_ROOT": "/elsewhere"}, fingerprint(CUDNN_ROOT=requested))
     )
 
 
 @pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "CPATH", "_CL_"])
-def test_what_compilers_read_themselves_wipes(name: str) -> None:
-    assert decision(made_from(**{name: "-DX"}), made_from()).action == "wipe"
+def test_variable_read_by_compiler_wipes_folder(name: str) -> None:
+    assert decision(fingerprint(**{name: "-DX"}), fingerprint()).action == "wipe"
 
 
-def test_another_release_forgets_the_version_that_was_cached() -> None:
-    before, wanted = (
+def test_changed_release_unsets_cached_version() -> None:
+    before, requested = (
         ConfigureFingerprint({}, {"toolchain.release": release}) for release in ("2.6", "2.7")
     )
-    found = decision(before, wanted)
-    assert "-UTORCH_BUILD_VERSION" in build_reconfigure_arguments(RULES, found, wanted)
+    found = decision(before, requested)
+    assert "-UTORCH_BUILD_VERSION" in build_reconfigure_arguments(RULES, found, requested)

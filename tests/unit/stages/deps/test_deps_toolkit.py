@@ -1,4 +1,4 @@
-"""The pins of a toolkit made of packages: what it brought, and nothing that torch put beside it."""
+"""Pins of a toolkit from packages include its own packages and none that torch installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def installed(site: Path, name: str, version: str, *requires: str) -> None:
     (info / "METADATA").write_text(f"{text}\n", encoding="utf-8")
 
 
-def test_pins_are_the_toolkit_and_what_its_extras_require(tmp_path: Path) -> None:
+def test_pins_are_toolkit_and_requirements_of_its_extras(tmp_path: Path) -> None:
     installed(
         tmp_path,
         "cuda-toolkit",
@@ -25,16 +25,16 @@ def test_pins_are_the_toolkit_and_what_its_extras_require(tmp_path: Path) -> Non
     )
     installed(tmp_path, "nvidia-cuda-nvcc", "13.0.88", "nvidia-nvvm")
     installed(tmp_path, "nvidia-nvvm", "13.0.88")
-    asked = ("cuda-toolkit[nvcc]==13.0.*",)
+    requirements = ("cuda-toolkit[nvcc]==13.0.*",)
     expected = ("cuda-toolkit==13.0.2", "nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88")
-    assert list_toolkit_pins(tmp_path, asked) == expected
-    installed(tmp_path, "nvidia-cublas", "13.4.1.3")  # torch brings it, later
+    assert list_toolkit_pins(tmp_path, requirements) == expected
+    installed(tmp_path, "nvidia-cublas", "13.4.1.3")  # installed later by torch
     installed(tmp_path, "nvidia-cudnn-cu13", "9.26.0.51")
-    assert list_toolkit_pins(tmp_path, asked) == expected
+    assert list_toolkit_pins(tmp_path, requirements) == expected
 
 
-def test_a_package_for_another_system_is_no_pin(tmp_path: Path) -> None:
+def test_package_for_other_system_is_not_pinned(tmp_path: Path) -> None:
     installed(tmp_path, "cuda-toolkit", "13.0.2", "nvidia-cuda-nvcc; extra == 'nvcc'")
     installed(tmp_path, "nvidia-cuda-nvcc", "13.0.88")
-    asked = ("cuda-toolkit[nvcc]==13.0.*", "nvidia-nccl-cu13; sys_platform == 'plan9'")
-    assert len(list_toolkit_pins(tmp_path, asked)) == 2
+    requirements = ("cuda-toolkit[nvcc]==13.0.*", "nvidia-nccl-cu13; sys_platform == 'plan9'")
+    assert len(list_toolkit_pins(tmp_path, requirements)) == 2

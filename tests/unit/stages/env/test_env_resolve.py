@@ -99,7 +99,7 @@ def windows(**changes: Any) -> tuple[Environment, Environment]:
     )
 
 
-def test_a_source_build_gets_exactly_this() -> None:
+def test_source_build_environment_is_exact() -> None:
     full, _ = resolve_environments(job(), deps())
     assert full.set == {
         "PYTHONNOUSERSITE": "1",
@@ -125,7 +125,7 @@ def test_a_source_build_gets_exactly_this() -> None:
     assert full.separator == ":"
 
 
-def test_a_folder_that_is_configured_keeps_the_room_for_rpath_that_it_has() -> None:
+def test_configured_folder_keeps_its_rpath_setting() -> None:
     name = "CMAKE_BUILD_RPATH_USE_ORIGIN"
     full, _ = resolve_environments(job(), deps())
     assert name not in full.keep_configured_launchers({"CMAKE_GENERATOR": "Ninja"}).set
@@ -134,7 +134,7 @@ def test_a_folder_that_is_configured_keeps_the_room_for_rpath_that_it_has() -> N
     assert asked.keep_configured_launchers({name: "ON"}).set[name] == "OFF"
 
 
-def test_flags_of_torchs_build_do_not_reach_the_extensions() -> None:
+def test_torch_build_flags_do_not_reach_extensions() -> None:
     _, extension = resolve_environments(job(), deps())
     other, same = resolve_environments(
         job(flags={"USE_NCCL": True}, variables={}, build_type="Debug"), deps()
@@ -144,26 +144,26 @@ def test_flags_of_torchs_build_do_not_reach_the_extensions() -> None:
     assert extension.set["CUDAARCHS"] == "89-real;120-real"
 
 
-def test_torchs_own_tree_gets_no_cmake_architectures() -> None:
+def test_torch_build_gets_no_cmake_architectures() -> None:
     full, _ = resolve_environments(job(), deps())
     assert not {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} & full.set.keys()
     assert {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} <= set(full.unset)
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
-def test_without_a_source_build_both_are_the_same(strategy: str) -> None:
+def test_build_and_extension_environments_agree_without_source_build(strategy: str) -> None:
     full, extension = resolve_environments(job(strategy=strategy), deps())
     assert replace(full, why={}) == extension
     assert "USE_NCCL" not in full.set
 
 
-def test_ptx_is_asked_for_on_the_newest_target() -> None:
+def test_ptx_is_requested_for_newest_target() -> None:
     _, extension = resolve_environments(job(ptx=True), deps())
     assert extension.set["TORCH_CUDA_ARCH_LIST"] == "8.9;12.0+PTX"
     assert extension.set["CUDAARCHS"] == "89-real;120"
 
 
-def test_a_cpu_build_sees_no_toolkit() -> None:
+def test_cpu_build_unsets_toolkit_variables() -> None:
     full, extension = resolve_environments(job(cuda=None, targets=(), flags={}), deps(home=None))
     assert full.set["USE_CUDA"] == "0"
     assert full.prepend == {"PATH": ("/y/build/p/venv/bin",)}
@@ -171,7 +171,7 @@ def test_a_cpu_build_sees_no_toolkit() -> None:
     assert cuda <= set(full.unset) & set(extension.unset)
 
 
-def test_an_existing_torch_keeps_its_interpreter_and_gets_tools_beside_it() -> None:
+def test_existing_torch_gets_tools_from_overlay() -> None:
     _, extension = resolve_environments(
         job(strategy="existing"), deps(overlay="/y/build/p/overlay")
     )
@@ -189,7 +189,7 @@ def test_an_existing_torch_keeps_its_interpreter_and_gets_tools_beside_it() -> N
         ("prebuilt", "/usr/local/cuda", (), False),
     ],
 )
-def test_the_toolkits_libraries_are_on_the_path_only_where_torch_needs_them(
+def test_toolkit_libraries_are_on_path_only_if_needed(
     strategy: str, home: str, pins: tuple[str, ...], needed: bool
 ) -> None:
     toolkit = CudaHome(home, "12.4.131", pins)
@@ -198,7 +198,7 @@ def test_the_toolkits_libraries_are_on_the_path_only_where_torch_needs_them(
     assert {name: full.prepend[name] for name in full.prepend if name != "PATH"} == expected
 
 
-def test_mkl_of_python_packages_is_found_in_the_venv() -> None:
+def test_mkl_from_python_packages_is_found_in_venv() -> None:
     full, extension = resolve_environments(job(blas="mkl"), deps())
     assert (full.set["BLAS"], full.set["CMAKE_PREFIX_PATH"]) == ("MKL", "/y/build/p/venv")
     assert "BLAS" not in extension.set
@@ -207,7 +207,7 @@ def test_mkl_of_python_packages_is_found_in_the_venv() -> None:
     assert "CMAKE_PREFIX_PATH" in openblas.unset
 
 
-def test_what_a_person_wrote_into_build_env_wins() -> None:
+def test_build_env_has_precedence() -> None:
     full, _ = resolve_environments(
         job(variables={"CMAKE_GENERATOR": "Unix Makefiles", "MAX_JOBS": "3"}), deps()
     )
@@ -215,14 +215,14 @@ def test_what_a_person_wrote_into_build_env_wins() -> None:
     assert "MAX_JOBS" not in full.unset
 
 
-def test_nothing_is_both_set_and_unset() -> None:
+def test_no_variable_is_both_set_and_unset() -> None:
     for environment in (*resolve_environments(job(), deps()), *windows()):
         assert not set(environment.unset) & environment.set.keys()
         assert list(environment.unset) == sorted(environment.unset)
         assert {"MAX_JOBS", "CFLAGS", "NVCC_PREPEND_FLAGS", "PYTHONHOME"} <= set(environment.unset)
 
 
-def test_windows_gets_exactly_this_for_extensions() -> None:
+def test_windows_extension_environment_is_exact() -> None:
     _, extension = windows()
     assert extension.set == {
         "PYTHONNOUSERSITE": "1",
@@ -254,13 +254,13 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
     }
 
 
-def test_windows_gives_torchs_own_build_the_preprocessor_alone() -> None:
+def test_windows_torch_build_gets_only_preprocessor_flag() -> None:
     full, _ = windows()
     assert (full.set["CL"], full.set["USE_CUDA"]) == ("/Zc:preprocessor", "1")
     assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
 
 
-def test_windows_flags_go_by_toolkit_and_release() -> None:
+def test_windows_flags_depend_on_toolkit_and_release() -> None:
     made = job(system="windows", torch="2.8.0", strategy="prebuilt")
     _, old = resolve_environments(made, deps(toolkit=CudaHome(r"C:\cuda", "12.9.86", ())))
     assert not {"CL", "NVCC_APPEND_FLAGS"} & old.set.keys()
@@ -269,7 +269,7 @@ def test_windows_flags_go_by_toolkit_and_release() -> None:
     assert installed.prepend["PATH"][2] == r"C:\cuda\bin\x64"
 
 
-def test_a_folder_that_path_cannot_hold_is_refused() -> None:
+def test_folder_with_path_separator_is_refused() -> None:
     with pytest.raises(TorchyardError, match=r"^/a:b/bin: .*PATH.*\n.*move the checkout"):
         resolve_environments(job(), deps(scripts="/a:b/bin"))
 
@@ -285,7 +285,7 @@ def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
     return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes), KNOWLEDGE).fingerprint
 
 
-def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
+def test_stage_outputs_are_three_manifests_and_script_per_shell() -> None:
     stage = plan(Settings(), LAYOUT, choice(), KNOWLEDGE)
     assert [leaf.name for leaf in stage.outputs] == [
         *("env.json", "extension-env.json", "cache-env.json"),
@@ -302,19 +302,19 @@ def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
     assert [path.name for path in windows] == ["env.bat", "env.ps1", "run.bat", "run.ps1"]
 
 
-def test_jobs_never_rerun_it_and_flags_only_where_torch_is_built() -> None:
+def test_fingerprint_has_flags_only_for_source_build_and_no_jobs() -> None:
     assert inputs({"jobs": 3}) == inputs({}) == inputs({"flags": {"USE_NCCL": False}})
     assert inputs({}, strategy="source") != inputs({"type": "Debug"}, strategy="source")
     assert inputs({}, targets=(Arch(9, 0),)) != inputs({})
 
 
-def test_each_reader_gets_the_archs_as_its_release_reads_them() -> None:
+def test_archs_are_formatted_for_each_reader() -> None:
     made = choice(strategy="source", targets=(Arch(12, 0, "f"), Arch(9, 0)))
     found = plan(Settings(), LAYOUT, made, KNOWLEDGE).job.arch_lists
     assert (found.torch, found.cmake) == ("9.0;12.0f", "90-real;120f-real")
 
 
-def test_extensions_that_this_torch_cannot_build_get_a_list_that_it_refuses_aloud() -> None:
+def test_archs_unknown_to_torch_are_passed_to_extensions() -> None:
     made = choice(strategy="source", torch="2.6.0")
     found = plan(Settings(), LAYOUT, made, KNOWLEDGE).job.arch_lists
     assert found == ArchLists("12.0", "12.0", "120-real")
@@ -327,7 +327,7 @@ def test_extensions_that_this_torch_cannot_build_get_a_list_that_it_refuses_alou
         ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX for 9.0a"),
     ],
 )
-def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(
+def test_arch_unsupported_by_torch_cmake_is_refused_at_planning(
     changes: Mapping[str, Any], where: str, what: str
 ) -> None:
     with pytest.raises(SettingsError, match=what) as caught:

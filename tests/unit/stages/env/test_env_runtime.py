@@ -1,4 +1,4 @@
-"""What programs run with: resolved apart from the build, written as wrappers."""
+"""Tests of the runtime environment and of its wrapper scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.systems import needs_links
 from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
 
 
-def test_a_program_gets_exactly_this() -> None:
+def test_runtime_environment_is_exact() -> None:
     found = resolve_runtime_environment(job(runtime={"DEVICE": "auto"}), deps())
     assert found.set == {
         "PYTHONNOUSERSITE": "1",
@@ -45,7 +45,7 @@ def test_a_program_gets_exactly_this() -> None:
     assert set(found.why) == set(found.names)
 
 
-def test_an_existing_interpreter_is_the_python_that_runs() -> None:
+def test_existing_interpreter_is_first_on_path() -> None:
     tools = deps(python="/opt/conda/bin/python", overlay="/y/build/p/overlay", scripts="/y/o/bin")
     found = resolve_runtime_environment(job(strategy="existing"), tools)
     assert found.prepend["PATH"] == ("/opt/conda/bin", "/y/o/bin", "/y/build/p/cuda/bin")
@@ -55,14 +55,14 @@ def test_an_existing_interpreter_is_the_python_that_runs() -> None:
     assert resolve_runtime_environment(windows, tools).prepend["PATH"][0] == r"C:\Py"
 
 
-def test_a_torch_for_the_cpu_gets_no_toolkit() -> None:
+def test_cpu_runtime_gets_no_toolkit() -> None:
     found = resolve_runtime_environment(
         job(cuda=None, targets=()), deps(home=None, cc=NONE, cxx=NONE)
     )
     assert found.set == {"PYTHONNOUSERSITE": "1", "VIRTUAL_ENV": "/y/build/p/venv"}
 
 
-def test_what_is_compiled_at_first_use_on_windows_has_msvc_around_it() -> None:
+def test_windows_runtime_has_msvc_for_jit_compilation() -> None:
     windows = job(system="windows", venv=PureWindowsPath(r"C:\y\venv"))
     msvc = MsvcEnvironment("vcvarsall x64", {"INCLUDE": r"C:\VS\include"}, (r"C:\VS\bin",))
     found = resolve_runtime_environment(windows, deps(msvc=msvc))
@@ -72,14 +72,14 @@ def test_what_is_compiled_at_first_use_on_windows_has_msvc_around_it() -> None:
     assert "-DUSE_CUDA" in found.set["NVCC_APPEND_FLAGS"]
 
 
-def test_libraries_of_the_toolkit_are_found_where_torch_was_linked_against_them() -> None:
+def test_runtime_finds_toolkit_libraries_torch_was_linked_with() -> None:
     linked = deps(toolkit=CudaHome("/usr/local/cuda", "12.4.131", ()))
     found = resolve_runtime_environment(job(), linked)
     assert found.prepend["LD_LIBRARY_PATH"] == ("/usr/local/cuda/lib64",)
     assert "LD_LIBRARY_PATH" not in resolve_runtime_environment(job(), deps()).prepend
 
 
-def test_what_a_person_wrote_into_runtime_env_wins_and_empty_is_unset_on_windows() -> None:
+def test_runtime_env_has_precedence_and_empty_unsets_on_windows() -> None:
     runtime = {"CUDA_HOME": "/mine", "PYTHONPATH": "/src", "PYTHONNOUSERSITE": ""}
     found = resolve_runtime_environment(job(runtime=runtime), deps())
     assert {name: found.set[name] for name in runtime} == runtime
@@ -91,20 +91,20 @@ def test_what_a_person_wrote_into_runtime_env_wins_and_empty_is_unset_on_windows
 
 
 def stage(runtime: Mapping[str, Any], **changes: Any) -> Any:
-    asked = parse_settings({"runtime": runtime})
-    return plan(asked, LAYOUT, choice(**changes), KNOWLEDGE)
+    config = parse_settings({"runtime": runtime})
+    return plan(config, LAYOUT, choice(**changes), KNOWLEDGE)
 
 
-def test_errors_are_told_where_they_happen_on_request() -> None:
+def test_launch_blocking_sets_its_variable() -> None:
     assert stage({"env": {"DEVICE": "auto"}}).job.runtime == {"DEVICE": "auto"}
     assert stage({"launch_blocking": True}).job.runtime == {"CUDA_LAUNCH_BLOCKING": "1"}
     both = {"launch_blocking": True, "env": {"CUDA_LAUNCH_BLOCKING": "0"}}
     assert stage(both).job.runtime == {"CUDA_LAUNCH_BLOCKING": "0"}
 
 
-@needs_links  # `run` is one
-def test_a_changed_run_time_environment_rebuilds_nothing(tmp_path: Path) -> None:
-    """The stage runs again, and what others read of it keeps its bytes."""
+@needs_links  # `run` is a symlink
+def test_changed_runtime_environment_rebuilds_nothing(tmp_path: Path) -> None:
+    """The stage reruns, but its manifests keep their bytes."""
     assert stage({}).fingerprint != stage({"env": {"DEVICE": "cpu"}}).fingerprint
     manifests.write_manifest(
         tmp_path / "deps.json", deps(home="/c", toolkit=CudaHome("/c", "13.2", PINS))
@@ -112,18 +112,20 @@ def test_a_changed_run_time_environment_rebuilds_nothing(tmp_path: Path) -> None
     manifests.write_manifest(tmp_path / "cache.json", CompilerCache())
     files = {"deps": tmp_path / "deps.json", "cache": tmp_path / "cache.json"}
     here = {"scripts": (tmp_path / "env.sh",), "wrappers": (tmp_path / "run.sh",)}
-    made = job(strategy="prebuilt", templates=TEMPLATES, **files, **here)
-    left, scripts = [], []
+    env_job = job(strategy="prebuilt", templates=TEMPLATES, **files, **here)
+    results, scripts = [], []
     for runtime in ({}, {"DEVICE": "cpu"}):
-        left.append([format_canonical_json(one) for one in run(replace(made, runtime=runtime))])
+        results.append(
+            [format_canonical_json(one) for one in run(replace(env_job, runtime=runtime))]
+        )
         scripts.append([(tmp_path / name).read_text() for name in ("env.sh", "run")])
-    assert left[0] == left[1]
+    assert results[0] == results[1]
     assert scripts[0][0] == scripts[1][0]
     assert "DEVICE" in scripts[1][1]
     assert "DEVICE" not in scripts[0][1]
 
 
-# run, as it is started
+# The wrapper script `run`, executed
 
 
 @pytest.fixture
@@ -140,29 +142,29 @@ def wrapper(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def started(wrapper: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+def run_wrapper(wrapper: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([wrapper, *argv], env=env, capture_output=True, check=False)
 
 
-def test_run_is_a_link_that_stays_right_when_the_folder_moves(wrapper: Path) -> None:
+def test_run_is_relative_link(wrapper: Path) -> None:
     assert wrapper.readlink() == PurePath("run.sh")
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
 
 
-def test_arguments_reach_the_program_as_they_are(wrapper: Path) -> None:
-    look = ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
+def test_arguments_reach_program_unchanged(wrapper: Path) -> None:
+    dump_arguments = ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
     given = [*HOSTILE, "lr=0.1", "-x", "--", "a\nb", ""]
-    done = started(wrapper, sys.executable, *look, *given, PATH=os.defpath)
+    done = run_wrapper(wrapper, sys.executable, *dump_arguments, *given, PATH=os.defpath)
     assert done.stderr == b""
     assert json.loads(done.stdout) == given
 
 
-def test_the_program_sees_the_environment_and_no_helper(wrapper: Path, tmp_path: Path) -> None:
+def test_program_sees_environment_without_helper_variables(wrapper: Path, tmp_path: Path) -> None:
     base = {"PATH": "/usr/bin::/b:/bin", "PYTHONPATH": "/x", "V_A": "old", "_torchyard_rest": "x"}
-    done = started(wrapper, "/usr/bin/env", "-0", **base)
-    (tmp_path / "told").write_bytes(done.stdout)
+    done = run_wrapper(wrapper, "/usr/bin/env", "-0", **base)
+    (tmp_path / "output").write_bytes(done.stdout)
     assert done.stderr == b""
-    assert environment_of(tmp_path / "told") == seen(
+    assert environment_of(tmp_path / "output") == seen(
         {
             "PATH": "/new:/b:/usr/bin:/bin",
             "LD_LIBRARY_PATH": "/lib64",
@@ -172,13 +174,13 @@ def test_the_program_sees_the_environment_and_no_helper(wrapper: Path, tmp_path:
     )
 
 
-def test_its_exit_code_is_the_programs_and_its_place_too(wrapper: Path) -> None:
-    assert started(wrapper, "/bin/sh", "-c", "exit 7").returncode == 7
-    assert started(wrapper, "/bin/sh", "-c", "kill -9 $$").returncode == -9
-    assert started(wrapper, "no-such-program", PATH="/bin").returncode == 127
+def test_wrapper_exits_like_its_program(wrapper: Path) -> None:
+    assert run_wrapper(wrapper, "/bin/sh", "-c", "exit 7").returncode == 7
+    assert run_wrapper(wrapper, "/bin/sh", "-c", "kill -9 $$").returncode == -9
+    assert run_wrapper(wrapper, "no-such-program", PATH="/bin").returncode == 127
 
 
-def test_without_a_program_it_says_how(wrapper: Path) -> None:
-    done = started(wrapper)
+def test_wrapper_without_program_prints_usage(wrapper: Path) -> None:
+    done = run_wrapper(wrapper)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(f"usage: {wrapper} PROGRAM [ARGUMENTS]".encode())

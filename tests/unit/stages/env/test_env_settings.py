@@ -1,4 +1,4 @@
-"""Variables of the settings that no script could hold, and reasons for all that one holds."""
+"""Tests of variables that scripts cannot hold, and of the reasons for all others."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.unit.test_plan import planned, shipped
 __all__ = ["shipped"]
 
 
-def refused(system: str, section: str, variables: dict[str, str]) -> SettingsError:
-    asked = parse_settings({section: {"env": variables}})
+def read_error(system: str, section: str, variables: dict[str, str]) -> SettingsError:
+    config = parse_settings({section: {"env": variables}})
     with pytest.raises(SettingsError) as caught:
-        plan(asked, LAYOUT, choice(system=system), KNOWLEDGE)
+        plan(config, LAYOUT, choice(system=system), KNOWLEDGE)
     return caught.value
 
 
@@ -45,47 +45,47 @@ def refused(system: str, section: str, variables: dict[str, str]) -> SettingsErr
         ("windows", "V_A", "!" * 5000, "more than 8191 characters"),
     ],
 )
-def test_what_a_script_of_the_system_cannot_hold_is_refused_by_its_key(
+def test_variable_unsupported_by_scripts_is_refused_with_key(
     section: str, system: str, name: str, value: str, what: str
 ) -> None:
-    error = refused(system, section, {name: value})
+    error = read_error(system, section, {name: value})
     assert error.location == f"{section}.env.{name}"
     assert what in error.message
     assert error.hint
 
 
-def test_two_names_that_are_one_on_windows_are_refused_there() -> None:
-    error = refused("windows", "build", {"Lib": "a", "LIB": "b"})
+def test_names_equal_on_windows_are_refused_there() -> None:
+    error = read_error("windows", "build", {"Lib": "a", "LIB": "b"})
     assert (error.location, error.message) == (
         "build.env.LIB",
         "Lib and LIB are the same variable on Windows",
     )
-    asked = parse_settings({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
-    assert plan(asked, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
+    config = parse_settings({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
+    assert plan(config, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
 
 
-def test_names_are_in_capitals_on_windows_as_python_has_them() -> None:
-    asked = parse_settings({"runtime": {"env": {"Device": "auto"}}})
-    found = plan(asked, LAYOUT, choice(system="windows"), KNOWLEDGE)
+def test_names_are_uppercase_on_windows() -> None:
+    config = parse_settings({"runtime": {"env": {"Device": "auto"}}})
+    found = plan(config, LAYOUT, choice(system="windows"), KNOWLEDGE)
     assert found.job.runtime == {"DEVICE": "auto"}
 
 
-def test_lines_are_no_matter_where_no_cmd_reads_them() -> None:
-    asked = parse_settings({"runtime": {"env": {"V_A": "a\nb" * 9000}}})
-    plan(asked, LAYOUT, choice(), KNOWLEDGE)
+def test_multiline_value_is_accepted_without_cmd() -> None:
+    config = parse_settings({"runtime": {"env": {"V_A": "a\nb" * 9000}}})
+    plan(config, LAYOUT, choice(), KNOWLEDGE)
 
 
-def test_an_empty_value_is_an_unset_variable_on_windows() -> None:
-    made = job(system="windows", variables={"V_A": "", "V_B": "b"}, flags={})
-    full, _ = resolve_environments(made, deps(cc=NONE, cxx=NONE))
+def test_empty_value_unsets_variable_on_windows() -> None:
+    env_job = job(system="windows", variables={"V_A": "", "V_B": "b"}, flags={})
+    full, _ = resolve_environments(env_job, deps(cc=NONE, cxx=NONE))
     assert "V_A" not in full.set
     assert "V_A" in full.unset
     assert full.why["V_A"] == "set by build.env"
     assert resolve_environments(job(variables={"V_A": ""}), deps())[0].set["V_A"] == ""
 
 
-def on(system: str) -> DepsManifest:
-    """What deps would have made there."""
+def manifest_on(system: str) -> DepsManifest:
+    """Return the manifest of deps on that system."""
     if system != "windows":
         return deps()
     toolkit = CudaHome(r"C:\y\build\p\cuda", "13.2.86", PINS)
@@ -94,7 +94,7 @@ def on(system: str) -> DepsManifest:
 
 @pytest.mark.parametrize("system", ["linux", "windows"])
 @pytest.mark.parametrize("kind", ["", "ccache", "sccache"])
-def test_every_variable_of_every_profile_has_a_reason(
+def test_every_variable_of_every_profile_has_reason(
     shipped: dict[str, Settings], system: Any, kind: Any
 ) -> None:
     tried = 0
@@ -103,18 +103,18 @@ def test_every_variable_of_every_profile_has_a_reason(
             _, plan = planned(host(system=system), settings, name)
         except SettingsError:
             continue  # needs a toolkit that this host lacks, or another system
-        made = next(stage.job for stage in plan.stages if stage.name == "env")
+        env_job = next(stage.job for stage in plan.stages if stage.name == "env")
         full, extension = resolve_environments(
-            made, on(system), CompilerCache(kind, "/usr/bin/ccache")
+            env_job, manifest_on(system), CompilerCache(kind, "/usr/bin/ccache")
         )
-        for environment in (full, resolve_runtime_environment(made, on(system))):
+        for environment in (full, resolve_runtime_environment(env_job, manifest_on(system))):
             assert [name for name in environment.names if not environment.why.get(name)] == []
         assert extension.why == {}
         tried += 1
     assert tried >= 4
 
 
-def test_reasons_fit_beside_what_they_are_for() -> None:
+def test_reasons_are_short_ascii_lines() -> None:
     assert [
         why for why in SET_REASONS.values() if len(why) > 80 or not why.isascii() or "\n" in why
     ] == []

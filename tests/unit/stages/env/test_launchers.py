@@ -1,4 +1,4 @@
-"""A compiler cache as variables: for every system, and what a person wrote counts more."""
+"""Tests of the variables for compiler caches: each system, and precedence of the user's."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def on_windows(**changes: Any) -> EnvJob:
     return job(system="windows", venv=PureWindowsPath("C:/y/build/p/venv"), **changes)
 
 
-def test_a_source_build_has_the_launcher_of_every_language() -> None:
+def test_source_build_sets_launcher_for_every_language() -> None:
     given = source().set
     names = {f"CMAKE_{language}_COMPILER_LAUNCHER" for language in LANGUAGES}
     assert {given[name] for name in names} == {"/usr/bin/ccache"}
     assert "CMAKE_CUDA_COMPILER_LAUNCHER" not in source(cuda=None, targets=()).set
 
 
-def test_what_build_env_names_stays() -> None:
+def test_launcher_from_build_env_is_kept() -> None:
     mine = {"CMAKE_CXX_COMPILER_LAUNCHER": "distcc", "CCACHE_MAXSIZE": "3G"}
     given = source(variables=mine)
     assert given.build_child_environment({})["CCACHE_MAXSIZE"] == "3G"
@@ -54,19 +54,19 @@ def test_what_build_env_names_stays() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"caching": "off"}, {"flags": {"USE_CCACHE": False}}])
-def test_torchs_tree_does_not_look_for_ccache_where_it_is_not_wanted(
+def test_unwanted_ccache_is_disabled_for_torch(
     changes: dict[str, Any],
 ) -> None:
     made = job(**changes)
     assert select_launchers(CCACHE, made) == {"USE_CCACHE": "0"}
 
 
-def test_off_stops_a_cache_that_a_folder_was_configured_with() -> None:
+def test_off_disables_cache_of_configured_folder() -> None:
     assert source(CompilerCache(), caching="off").defaults == {"CCACHE_DISABLE": "1"}
     assert source(CompilerCache()).defaults == {}
 
 
-def test_off_leaves_alone_the_launcher_that_build_env_names_and_extensions_do_without() -> None:
+def test_off_keeps_launcher_from_build_env_except_for_extensions() -> None:
     mine = {"CMAKE_CUDA_COMPILER_LAUNCHER": "ccache"}
     given = source(caching="off", variables=mine)
     assert [name for name in given.set if name.endswith("LAUNCHER")] == list(mine)
@@ -74,7 +74,7 @@ def test_off_leaves_alone_the_launcher_that_build_env_names_and_extensions_do_wi
     assert build_cache_environment(job(caching="off"), deps(), CCACHE).wrapped == {}
 
 
-def test_windows_has_cl_behind_it_and_no_nvcc() -> None:
+def test_windows_cache_wraps_cl_but_not_nvcc() -> None:
     cache = replace(SCCACHE, path=r"C:\tools\sccache.exe")
     path = "C:/tools/sccache.exe"
     expected = dict.fromkeys(("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"), path)
@@ -87,7 +87,7 @@ def test_windows_has_cl_behind_it_and_no_nvcc() -> None:
     assert (made.cache, made.wrapped) == (CompilerCache(), {})
 
 
-def test_a_configured_folder_keeps_what_it_has() -> None:
+def test_configured_folder_keeps_its_launchers() -> None:
     given = source()
     configured = given.keep_configured_launchers(
         {"CMAKE_CXX_COMPILER_LAUNCHER": "/old/ccache", "USE_CUDA": "0"}
@@ -101,13 +101,13 @@ def test_a_configured_folder_keeps_what_it_has() -> None:
     assert gone.set["CMAKE_CXX_COMPILER_LAUNCHER"] == "/old/ccache"
 
 
-def test_a_cache_that_was_asked_for_by_name_is_not_only_offered() -> None:
+def test_explicitly_requested_cache_is_not_optional() -> None:
     assert list_optional_launchers(job(caching="sccache")) == ()
     assert "USE_CCACHE" in list_optional_launchers(job(caching="off"))
     assert "USE_CCACHE" not in list_optional_launchers(job(flags={"USE_CCACHE": True}))
 
 
-def test_ccache_is_tuned_to_hit_in_another_checkout() -> None:
+def test_ccache_is_tuned_to_hit_across_checkouts() -> None:
     assert source().defaults == {
         "CCACHE_MAXSIZE": "20G",
         "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime,locale",
@@ -118,14 +118,14 @@ def test_ccache_is_tuned_to_hit_in_another_checkout() -> None:
     }
 
 
-def test_debuggers_find_their_sources_and_a_systems_compiler_is_known_by_its_time() -> None:
+def test_debug_info_and_system_compiler_limit_ccache_tuning() -> None:
     made = job(build_type="RelWithDebInfo")
     system = deps(toolkit=CudaHome("/usr/local/cuda", "13.2.86", ()))
     given = compute_cache_tuning(made, system, CCACHE, "/y")
     assert not {"CCACHE_NOHASHDIR", "CCACHE_COMPILERCHECK"} & given.keys()
 
 
-def test_sccache_gets_the_same_in_its_own_words() -> None:
+def test_sccache_gets_equivalent_tuning() -> None:
     assert source(SCCACHE, cache_size="5G").defaults == {
         "SCCACHE_CACHE_SIZE": "5G",
         "SCCACHE_IDLE_TIMEOUT": "3600",
@@ -134,7 +134,7 @@ def test_sccache_gets_the_same_in_its_own_words() -> None:
     }
 
 
-def test_what_a_person_configured_or_exported_is_left_alone() -> None:
+def test_user_cache_configuration_is_kept() -> None:
     mine = replace(CCACHE, own=("max_size", "sloppiness"))
     given = source(mine).defaults
     assert not {"CCACHE_MAXSIZE", "CCACHE_SLOPPINESS"} & given.keys()
@@ -152,16 +152,14 @@ def test_what_a_person_configured_or_exported_is_left_alone() -> None:
         ("/src/pytorch", "/src/pytorch"),
     ],
 )
-def test_the_base_holds_the_tree_and_the_build_and_never_the_whole_disk(
-    tree: str, expected: str
-) -> None:
+def test_base_dir_contains_tree_and_build_but_never_root(tree: str, expected: str) -> None:
     made = job(venv=PurePosixPath("/home/me/yard/build/p/venv"))
     assert find_base_dir(made, tree) == expected
     other = on_windows()
     assert find_base_dir(other, r"D:\pytorch") == r"D:\pytorch"
 
 
-def test_an_extension_gets_one_program_for_cxx_and_nvcc_behind_the_cache() -> None:
+def test_extension_compilers_are_wrapped_by_cache() -> None:
     made = build_cache_environment(job(), deps(), CCACHE)
     assert made.wrapped == {"CXX": ("/usr/bin/ccache", "/usr/bin/g++")}
     assert made.set == {
@@ -174,13 +172,13 @@ def test_an_extension_gets_one_program_for_cxx_and_nvcc_behind_the_cache() -> No
     assert made.defaults["CCACHE_NOHASHDIR"] == "1"
 
 
-def test_an_extension_for_the_cpu_has_its_c_compiler_behind_the_cache_too() -> None:
+def test_c_compiler_of_cpu_extension_is_wrapped_by_cache() -> None:
     made = build_cache_environment(job(cuda=None, strategy="prebuilt"), deps(home=None), CCACHE)
     assert made.wrapped["CC"] == ("/usr/bin/ccache", "/usr/bin/gcc")
     assert made.set == {"TORCH_NO_COMPILER_WRAPPER": "1"}
 
 
-def test_without_a_cache_torch_is_kept_from_taking_one_by_itself() -> None:
+def test_torch_does_not_select_cache_by_itself() -> None:
     made = build_cache_environment(job(), deps(), CompilerCache())
     assert made.build_compiler_environment({"A": "1"}, {}) == {
         "A": "1",
@@ -188,7 +186,7 @@ def test_without_a_cache_torch_is_kept_from_taking_one_by_itself() -> None:
     }
 
 
-def test_an_extensions_own_variables_win_and_nvccs_flags_are_part_of_the_key() -> None:
+def test_extension_variables_win_and_nvcc_flags_enter_cache_key() -> None:
     made = build_cache_environment(job(variables={"CCACHE_DIR": "/big"}), deps(), CCACHE)
     given = made.build_compiler_environment(
         {"NVCC_APPEND_FLAGS": "-include cfloat"}, {"PYTORCH_NVCC": "mine"}
@@ -199,7 +197,7 @@ def test_an_extensions_own_variables_win_and_nvccs_flags_are_part_of_the_key() -
     assert "CCACHE_NAMESPACE" not in made.build_compiler_environment({}, {})
 
 
-def test_a_namespace_of_a_person_is_kept_in_ours() -> None:
+def test_user_namespace_is_kept_as_prefix() -> None:
     flags = {"NVCC_PREPEND_FLAGS": "-DX"}
     plain = build_cache_namespace(CCACHE, flags)["CCACHE_NAMESPACE"]
     assert build_cache_namespace(CCACHE, {**flags, "CCACHE_NAMESPACE": "me"}) == {
@@ -209,7 +207,7 @@ def test_a_namespace_of_a_person_is_kept_in_ours() -> None:
     assert build_cache_namespace(SCCACHE, flags) == {}
 
 
-def test_the_extensions_environment_knows_nothing_of_a_cache() -> None:
+def test_extension_environment_is_independent_of_cache() -> None:
     made = job(strategy="prebuilt")
     assert resolve_environments(made, deps(), CCACHE) == resolve_environments(made, deps())
 
@@ -217,7 +215,7 @@ def test_the_extensions_environment_knows_nothing_of_a_cache() -> None:
 SCRIPT = "/y/build/p/distribute"
 
 
-def test_what_hands_on_stands_before_the_compilers_only_where_no_cache_does() -> None:
+def test_distribution_script_is_launcher_only_without_cache() -> None:
     alone = source(CompilerCache(), distribute=SCRIPT)
     assert alone.set["CMAKE_CXX_COMPILER_LAUNCHER"] == SCRIPT
     assert alone.set["CMAKE_C_COMPILER_LAUNCHER"] == SCRIPT
@@ -225,7 +223,7 @@ def test_what_hands_on_stands_before_the_compilers_only_where_no_cache_does() ->
     assert source(distribute=SCRIPT).set == source().set
 
 
-def test_a_folder_stays_as_it_was_configured_whether_others_compile_or_not() -> None:
+def test_configured_folder_keeps_its_distribution_script() -> None:
     name = "CMAKE_CXX_COMPILER_LAUNCHER"
     with_it, without = (
         source(CompilerCache(), caching="off", distribute=one) for one in (SCRIPT, "")

@@ -1,6 +1,4 @@
-"""env.ps1 and run.ps1, read back from a parse tree by a reader that shares no code with the writer,
-and run where there is a PowerShell.
-"""
+"""Tests of env.ps1 and run.ps1, by an independent reader of their parse tree and by PowerShell."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ KINDS = ("env.ps1", "run.ps1")
 
 @dataclass
 class Read:
-    """What a script says: values by name, names that it takes away, remembers, and puts folders
-    before.
-    """
+    """Effects of a script: assigned, removed and remembered variables, and prepended folders."""
 
     assigned: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
@@ -51,7 +47,7 @@ def source(node: Node) -> str:
 
 
 def unquoted(literal: str) -> str:
-    """A verbatim string as PowerShell reads it: any two quotes in a row are the second one."""
+    """Decode a verbatim string like PowerShell: two quotes in a row are the second one."""
     assert literal[0] == literal[-1] == "'"
     inner, out = iter(literal[1:-1]), []
     for character in inner:
@@ -70,7 +66,7 @@ def literals(node: Node) -> list[str]:
 
 
 def read_back(script: str) -> Read:
-    """A second assignment to a variable counts, where there is one; there is no parse error."""
+    """Parse a script without errors; the last assignment to a variable wins."""
     assert script.startswith("\ufeff")
     parser = Parser(Language(tree_sitter_powershell.language()))
     root = parser.parse(script.removeprefix("\ufeff").encode()).root_node
@@ -103,53 +99,53 @@ name = st.from_regex(r"[A-Z_][A-Za-z0-9_]{0,6}(\(x86\))?", fullmatch=True)
 @settings(max_examples=60, deadline=None)
 @given(
     values=st.dictionaries(name, text, max_size=4),
-    mild=st.dictionaries(name, text, max_size=2),
+    defaults=st.dictionaries(name, text, max_size=2),
     gone=st.sets(name, max_size=3),
     folders=st.lists(folder, min_size=1, max_size=3),
     why=text,
 )
-def test_powershell_reads_the_values_that_were_written(
+def test_powershell_reads_written_values(
     *,
     kind: str,
     values: dict[str, str],
-    mild: dict[str, str],
+    defaults: dict[str, str],
     gone: set[str],
     folders: list[str],
     why: str,
 ) -> None:
     unset = tuple(sorted(gone - values.keys()))
-    environment = Environment(values, {"PATH": tuple(folders)}, unset, ";", mild)
+    environment = Environment(values, {"PATH": tuple(folders)}, unset, ";", defaults)
     reasons = dict.fromkeys(environment.names, why)
     read = read_back(render_script(JOB, PurePath(kind), replace(environment, why=reasons)))
-    given = {n: v for n, v in mild.items() if n not in values and n not in gone}
+    given = {n: v for n, v in defaults.items() if n not in values and n not in gone}
     assert read == Read({**given, **values}, set(unset), list(environment.names), {"PATH": folders})
 
 
-def test_a_default_gives_way_in_powershell_too() -> None:
+def test_powershell_default_keeps_existing_variable() -> None:
     found = render_script(JOB, PurePath("env.ps1"), Environment({}, {}, (), ";", {"V_A": "it's"}))
     assert "if (-not (Test-Path -LiteralPath 'Env:V_A')) { $env:V_A = 'it''s' }" in found
 
 
 @pytest.mark.parametrize("bad", ["V=A", "2V", "", "V\nA", "V}", "V`"])
-def test_a_name_that_powershell_cannot_hold_is_refused(bad: str) -> None:
+def test_name_unsupported_by_powershell_is_refused(bad: str) -> None:
     with pytest.raises(
         TorchyardError, match=r"(?s)PowerShell cannot hold a variable named .*rename it"
     ):
         render_script(JOB, PurePath("env.ps1"), Environment({bad: "1"}, {}, (), ";"))
 
 
-def test_a_nul_is_refused_by_name() -> None:
+def test_nul_character_is_refused() -> None:
     for kind in ("env.sh", "env.ps1", "env.bat"):
         with pytest.raises(TorchyardError, match="NUL"):
             render_script(JOB, PurePath(kind), Environment({"V_A": "a\0b"}, {}, (), ":"))
 
 
-def test_what_is_global_is_taken_away_by_its_end() -> None:
+def test_powershell_globals_are_removed() -> None:
     found = render_script(JOB, PurePath("env.ps1"), Environment({"V_A": "1"}, {}, (), ";"))
-    made = set(re.findall(r"\$global:(\w+) =", found)) | set(
+    created = set(re.findall(r"\$global:(\w+) =", found)) | set(
         re.findall(r"function global:(\w+)", found)
     )
-    assert made == {"_torchyard", "torchyard_deactivate"}
+    assert created == {"_torchyard", "torchyard_deactivate"}
     end = found[found.index("function global:") :]
     assert "Remove-Variable -Name _torchyard -Scope Global" in end
     assert r"Remove-Item -LiteralPath 'Function:\torchyard_deactivate'" in end
@@ -162,7 +158,7 @@ LOOK = "[Environment]::GetEnvironmentVariables() | ConvertTo-Json -Compress"
 
 
 @needs_pwsh
-def test_real_powershell_gives_the_same_environment_and_takes_it_back(tmp_path: Path) -> None:
+def test_real_powershell_sets_and_restores_environment(tmp_path: Path) -> None:
     environment = Environment({"V_A": "it's \u2019 $x"}, {"PATH": ("/a",)}, ("V_B",), ":")
     path = script(environment, tmp_path / "env.ps1")
     base = {"PATH": "/usr/bin:/bin:/a", "V_B": "1", "HOME": str(tmp_path)}
@@ -180,7 +176,7 @@ def test_real_powershell_gives_the_same_environment_and_takes_it_back(tmp_path: 
 
 
 @needs_pwsh
-def test_real_powershell_hands_arguments_and_exit_code_on(tmp_path: Path) -> None:
+def test_real_powershell_forwards_arguments_and_exit_code(tmp_path: Path) -> None:
     path = tmp_path / "run.ps1"
     path.write_text(
         render_script(JOB, path, Environment({"V_A": "1"}, {}, (), ":")), encoding="utf-8"

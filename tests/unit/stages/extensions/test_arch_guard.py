@@ -1,4 +1,4 @@
-"""A build that leaves a target out is stopped at its first command, with the way out."""
+"""A build without code for a target is stopped at its first command, with a hint."""
 
 from __future__ import annotations
 
@@ -39,20 +39,18 @@ SM_75, SM_89, SM_120 = Arch(7, 5), Arch(8, 9), Arch(12, 0)
         ("--gpu-architecture compute_89", [], [SM_89]),
     ],
 )
-def test_the_options_of_nvcc_say_what_it_makes(
-    options: str, cubins: list[Arch], ptx: list[Arch]
-) -> None:
+def test_nvcc_options_yield_machine_code(options: str, cubins: list[Arch], ptx: list[Arch]) -> None:
     assert parse_nvcc_archs(f"nvcc {options} -c a.cu") == MachineCode(
         frozenset(cubins), frozenset(ptx)
     )
 
 
-def test_a_command_without_archs_says_nothing() -> None:
+def test_nvcc_command_without_archs_yields_none() -> None:
     assert parse_nvcc_archs("nvcc -c a.cu -arch=native") is None
 
 
 def job(folder: Path, setup: str = "", **env: str) -> ExtensionJob:
-    """One for 12.0 in a folder of its own, with that setup.py in its tree."""
+    """Return a job for 12.0 whose tree has that setup.py."""
     made = replace(ready(folder, path="toy"), targets=(SM_120,), env=env)
     Path(made.tree).mkdir(parents=True)
     Path(made.tree, "setup.py").write_text(setup, encoding="utf-8")
@@ -65,11 +63,11 @@ def job(folder: Path, setup: str = "", **env: str) -> ExtensionJob:
         (NVCC.format(FOR_75, "_C"), True),
         (NVCC.format("-gencode=arch=compute_120,code=sm_120", "_C"), False),
         (NVCC.format(FOR_75, "_C").replace("nvcc", "clang"), False),
-        # CMake may give each file options of its own
+        # CMake may set options per file
         (f"nvcc {FOR_75} -DTORCH_EXTENSION_NAME=_C -c special.cu", False),
     ],
 )
-def test_a_command_of_cpp_extension_without_a_target_stops(
+def test_cpp_extension_command_without_target_stops_build(
     tmp_path: Path, line: str, stops: bool
 ) -> None:
     guard = ArchGuard(job(tmp_path), KNOWLEDGE, "13.2")
@@ -79,7 +77,7 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
 
 
 @pytest.mark.parametrize(
-    ("setup", "env", "way"),
+    ("setup", "env", "hint"),
     [
         (
             "os.environ.get('MY_ARCHS')",
@@ -98,8 +96,8 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
         ),
     ],
 )
-def test_the_error_names_what_its_setup_py_reads(
-    tmp_path: Path, setup: str, env: dict[str, str], way: str
+def test_error_names_variable_that_setup_py_reads(
+    tmp_path: Path, setup: str, env: dict[str, str], hint: str
 ) -> None:
     guard = ArchGuard(job(tmp_path, f"import os\n{setup}\n", **env), KNOWLEDGE, "13.2")
     guard.check_line(NVCC.format(FOR_75, "_C"))
@@ -107,7 +105,7 @@ def test_the_error_names_what_its_setup_py_reads(
     assert guard.error.message.startswith(
         "torchyard stopped the build: toy compiles for 7.5, not for 12.0 (target.gpus)"
     )
-    assert way in guard.error.hint.splitlines()[0]
+    assert hint in guard.error.hint.splitlines()[0]
     assert guard.error.location.endswith("setup.py:2" if "gencode" in setup else "(toy)")
 
 
@@ -121,10 +119,10 @@ time.sleep(300)
 
 
 @posix_only
-def test_a_build_is_stopped_before_its_first_command_has_ended(
+def test_build_is_stopped_before_first_command_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By build.ninja, as Ninja says nothing until then."""
+    """The archs are read from build.ninja, as Ninja prints nothing before."""
     made = job(tmp_path)
     options = f"cuda_post_cflags = {FOR_75} {OF_TORCH} -DTORCH_EXTENSION_NAME=_C"
     slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")

@@ -1,4 +1,4 @@
-"""Which triton a tree of PyTorch is pinned to, as `make triton` of such a tree reads it."""
+"""The triton version that a PyTorch tree pins, as its `make triton` reads it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.checkout import KNOWLEDGE, ROOT
 
 COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
 NIGHTLY = "https://download.pytorch.org/whl/nightly/"
-# As they stood in the tree, the newest first
+# Scripts from PyTorch's history, newest first
 SCRIPTS = {
     "now": 'TRITON_VERSION="triton==$(cat .ci/docker/triton_version.txt)"\n'
     'TRITON_COMMIT_ID="$(head -c 8 .ci/docker/ci_commit_pins/triton.txt)"\n'
@@ -41,7 +41,7 @@ SCRIPTS = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree of main with its pins, and no script."""
+    """Create a tree of the main branch with pins and without a script."""
     tree = tmp_path / "pytorch"
     for name, text in {
         "version.txt": "2.16.0a0\n",
@@ -54,14 +54,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 def job(folder: Path, tree: Path) -> ExtensionJob:
-    asked = {"companions": ["triton"], "source": {"path": str(tree)}}
+    config = {"companions": ["triton"], "source": {"path": str(tree)}}
     layout = Layout(folder, "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
     manifests.write_manifest(
         layout.compute_manifest_path("source"), SourceTree(str(tree), "path", "", {}, "", "")
     )
     choice = replace(CHOICE, torch="2.16.0a0")
-    (stage,) = plan_extensions(parse_settings(asked), layout, choice, KNOWLEDGE)
+    (stage,) = plan_extensions(parse_settings(config), layout, choice, KNOWLEDGE)
     assert isinstance(stage.job, ExtensionJob)
     return replace(stage.job, knowledge=ROOT / "config" / "knowledge")
 
@@ -75,7 +75,7 @@ def job(folder: Path, tree: Path) -> ExtensionJob:
         ("plain", "pytorch-triton==3.9.0+1a2b3c4d5e"),
     ],
 )
-def test_a_tree_of_main_is_for_a_commit(
+def test_main_branch_tree_pins_commit(
     tmp_path: Path, tree: Path, script: str, requirement: str
 ) -> None:
     if script:
@@ -85,35 +85,33 @@ def test_a_tree_of_main_is_for_a_commit(
 
 
 @pytest.mark.parametrize("version", ["2.15.0", "2.16.0", "2.6.0a0"])
-def test_the_tree_of_a_release_is_for_a_version_of_pypi(
-    tmp_path: Path, tree: Path, version: str
-) -> None:
+def test_release_tree_pins_pypi_version(tmp_path: Path, tree: Path, version: str) -> None:
     (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
     assert resolve_wheel_requirement(job(tmp_path, tree)) == ("triton==3.9.0", "")
 
 
-def test_a_tree_without_a_pin_says_what_to_do(tmp_path: Path, tree: Path) -> None:
+def test_tree_without_pin_is_error_with_hint(tmp_path: Path, tree: Path) -> None:
     made = job(tmp_path, tree)
     (tree / ".ci" / "docker" / "ci_commit_pins" / "triton.txt").unlink()
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         resolve_wheel_requirement(made)
-    assert told.value.message == "PyTorch's source tree does not pin triton"
-    assert told.value.location.endswith("triton.txt")
-    assert "remove triton from companions" in told.value.hint
+    assert error.value.message == "PyTorch's source tree does not pin triton"
+    assert error.value.location.endswith("triton.txt")
+    assert "remove triton from companions" in error.value.hint
 
 
-def test_one_that_the_facts_pair_asks_no_tree(tmp_path: Path, tree: Path) -> None:
+def test_requirement_from_knowledge_needs_no_tree(tmp_path: Path, tree: Path) -> None:
     made = replace(job(tmp_path, tree), pinned=None, location="triton~=3.9.0", index="")
     assert resolve_wheel_requirement(made) == ("triton~=3.9.0", "")
 
 
-def test_a_wheel_is_fetched_and_told_by_its_digest(
+def test_wheel_is_downloaded_and_recorded_with_digest(
     tmp_path: Path, tree: Path, mocker: MockerFixture
 ) -> None:
-    landed = tmp_path / "triton-3.9.0-py3-none-any.whl"
-    landed.write_bytes(b"wheel")
+    downloaded = tmp_path / "triton-3.9.0-py3-none-any.whl"
+    downloaded.write_bytes(b"wheel")
     download = mocker.patch.object(
-        package_installer, "download_distribution", autospec=True, return_value=landed
+        package_installer, "download_distribution", autospec=True, return_value=downloaded
     )
     none = Program("", "")
     deps = DepsManifest(

@@ -1,4 +1,4 @@
-"""A person's patches on the copy of an extension's source, with git itself."""
+"""The user's patches are applied to the copy of an extension's source with git."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FAR = """\
 
 
 def job(folder: Path, *patches: str, git: bool = False) -> ExtensionJob:
-    """An extension with one answer, in a folder or a repository, and the patches beside it."""
+    """Return a job for the extension toy, in a folder or a repository, with these patches."""
     source = make_extension(folder / "toy")
     place = {"git": source.as_uri(), "ref": "HEAD"} if git else {"path": "toy"}
     if git:
@@ -74,8 +74,8 @@ def job(folder: Path, *patches: str, git: bool = False) -> ExtensionJob:
 
 def _commit(tree: Path) -> None:
     for argv in (["init", "-q"], ["add", "."], ["commit", "-qm", "toy"]):
-        who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-        subprocess.run(["git", *who, *argv], cwd=tree, check=True, capture_output=True)
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *identity, *argv], cwd=tree, check=True, capture_output=True)
 
 
 def answer(tree: Path) -> str:
@@ -83,7 +83,7 @@ def answer(tree: Path) -> str:
 
 
 @pytest.mark.parametrize("git", [False, True], ids=["path", "git"])
-def test_patches_are_applied_in_order_to_the_copy_alone(tmp_path: Path, git: bool) -> None:
+def test_patches_are_applied_in_order_to_copy_only(tmp_path: Path, git: bool) -> None:
     made = job(tmp_path, FIRST, SECOND, NEW_FILE, git=git)
     tree, source = fetch_source(made, DEPS)
     assert answer(tree) == "#define ANSWER 44"
@@ -95,50 +95,50 @@ def test_patches_are_applied_in_order_to_the_copy_alone(tmp_path: Path, git: boo
     assert (answer(again), same) == ("#define ANSWER 44", source)
 
 
-def test_without_patches_a_source_is_what_it_was(tmp_path: Path) -> None:
+def test_source_record_without_patches_is_unchanged(tmp_path: Path) -> None:
     assert "patches" not in fetch_source(job(tmp_path), DEPS)[1]
 
 
-def test_one_that_does_not_fit_is_named_with_file_and_hunk(tmp_path: Path) -> None:
+def test_failing_patch_is_reported_with_file_and_hunk(tmp_path: Path) -> None:
     made = job(tmp_path, NEW_FILE, FAR)
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         fetch_source(made, DEPS)
-    assert told.value.location == f"extensions (toy).patches: {tmp_path / '1.patch'}"
-    assert told.value.message == (
+    assert error.value.location == f"extensions (toy).patches: {tmp_path / '1.patch'}"
+    assert error.value.message == (
         "1.patch does not apply to the source of toy: toyext/toy.c, hunk 2 (@@ -5,1 +5,1 @@)"
     )
-    assert str(made.log) in told.value.hint
+    assert str(made.log) in error.value.hint
 
 
-def test_one_for_another_project_is_told_in_gits_own_words(tmp_path: Path) -> None:
+def test_patch_for_other_project_is_reported_with_git_message(tmp_path: Path) -> None:
     made = job(tmp_path, FIRST.replace("toyext/toy.c", "other/file.c"))
     with pytest.raises(TorchyardError, match=r"other/file\.c: No such file or directory"):
         fetch_source(made, DEPS)
 
 
-def test_what_is_no_patch_is_told(tmp_path: Path) -> None:
+def test_invalid_patch_is_reported(tmp_path: Path) -> None:
     made = job(tmp_path, "not a patch\n")
     with pytest.raises(TorchyardError, match=r"0\.patch does not apply to .* toy: No valid"):
         fetch_source(made, DEPS)
 
 
-def test_a_patch_that_is_not_there_is_refused_at_load(tmp_path: Path) -> None:
+def test_missing_patch_is_refused_at_load(tmp_path: Path) -> None:
     make_extension(tmp_path / "toy")
     listed = [{"name": "toy", "path": "toy", "patches": ["gone.patch"]}]
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         check_extensions(parse_settings({"extensions": listed}), tmp_path)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"extensions.0 (toy).patches: the patch {tmp_path / 'gone.patch'} does not exist\n"
         "  → correct the path"
     )
 
 
-def test_a_patch_is_among_what_the_stage_depends_on(tmp_path: Path) -> None:
+def test_patch_is_stage_input(tmp_path: Path) -> None:
     made = job(tmp_path, FIRST)
     settings = {"extensions": [{"name": "toy", "path": "toy", "patches": ["0.patch"]}]}
-    asked = parse_settings(settings)
+    config = parse_settings(settings)
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    stage = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
+    stage = plan_extension(config.extensions[0], config, layout, CHOICE, KNOWLEDGE)
     assert set(made.patches) <= set(stage.inputs)
     assert stage.fingerprint["patches"] == [str(tmp_path / "0.patch")]
     bare = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
@@ -148,8 +148,8 @@ def test_a_patch_is_among_what_the_stage_depends_on(tmp_path: Path) -> None:
     )
 
 
-def test_the_tree_is_patched_within_the_checkouts_own_repository(tmp_path: Path) -> None:
-    """git would take paths from the top of a repository that it finds around the tree."""
+def test_tree_inside_other_repository_is_patched(tmp_path: Path) -> None:
+    """Without precautions, git resolves paths from the root of the enclosing repository."""
     made = job(tmp_path, FIRST)
     _commit(tmp_path)
     tree, _ = fetch_source(made, DEPS)

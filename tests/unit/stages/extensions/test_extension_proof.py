@@ -1,6 +1,4 @@
-"""What an extension's wheel holds, read before it is installed: refused where a target is left
-out, or where device code is missing.
-"""
+"""A wheel of an extension is refused before install if it lacks code for a target."""
 
 from __future__ import annotations
 
@@ -39,16 +37,16 @@ def job(folder: Path, target: Arch) -> ExtensionJob:
     return replace(made, knowledge=ROOT / "config" / "knowledge")
 
 
-def deps(folder: Path, holds: str, cuda: str = "13.0.88") -> DepsManifest:
-    """A cuobjdump that finds one image of `holds`, and the toolkit that made it."""
-    tool = script(folder / "cuobjdump", f'#!/bin/sh\necho "ELF file    1: x.1.{holds}.cubin"\n')
+def deps(folder: Path, arch: str, cuda: str = "13.0.88") -> DepsManifest:
+    """Return deps whose cuobjdump lists one image for `arch`, built by that toolkit."""
+    tool = script(folder / "cuobjdump", f'#!/bin/sh\necho "ELF file    1: x.1.{arch}.cubin"\n')
     toolkit = CudaHome("/usr/local/cuda", cuda, ())
     return DepsManifest("", "3.12.0", "1", None, "", toolkit, tool, NONE, NONE, NONE, NONE, None)
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """Its files, unpacked."""
+    """Create the unpacked files of a wheel."""
     for name in RECORDED:
         path = tmp_path / "unpacked" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,33 +54,29 @@ def wheel(tmp_path: Path) -> Path:
     return tmp_path / "unpacked"
 
 
-def test_each_library_with_device_code_says_what_it_holds(tmp_path: Path, wheel: Path) -> None:
+def test_archs_of_each_library_are_read(tmp_path: Path, wheel: Path) -> None:
     made = job(tmp_path, Arch(12, 0))
     assert read_library_archs(made, deps(tmp_path, "sm_120"), wheel, RECORDED) == {
         "toy/_C.so": ("12.0",)
     }
-    nobody = replace(deps(tmp_path, "sm_90"), cuobjdump=None)
-    assert read_library_archs(made, nobody, wheel, RECORDED) == {}
+    no_tool = replace(deps(tmp_path, "sm_90"), cuobjdump=None)
+    assert read_library_archs(made, no_tool, wheel, RECORDED) == {}
 
 
-def test_a_wheel_that_leaves_a_target_out_is_refused(tmp_path: Path, wheel: Path) -> None:
+def test_extension_wheel_without_code_for_target_is_refused(tmp_path: Path, wheel: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"code for 9\.0, but none that runs on 12\.0"):
         read_library_archs(job(tmp_path, Arch(12, 0)), deps(tmp_path, "sm_90"), wheel, RECORDED)
 
 
-def test_code_of_discrete_cards_counts_for_orin_by_the_toolkit_that_made_it(
-    tmp_path: Path, wheel: Path
-) -> None:
+def test_discrete_gpu_code_covers_orin_depending_on_toolkit(tmp_path: Path, wheel: Path) -> None:
     orin = job(tmp_path, Arch(8, 7))
     assert read_library_archs(orin, deps(tmp_path, "sm_86", "13.2.86"), wheel, RECORDED)
     with pytest.raises(BadArtifactError, match=r"none that runs on 8\.7"):
         read_library_archs(orin, deps(tmp_path, "sm_86"), wheel, RECORDED)
 
 
-def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
-    tmp_path: Path, wheel: Path
-) -> None:
-    """As tiny-cuda-nn makes them."""
+def test_per_arch_libraries_cover_targets_together(tmp_path: Path, wheel: Path) -> None:
+    """For example tiny-cuda-nn builds one library per arch."""
     both = replace(job(tmp_path, Arch(12, 0)), targets=(Arch(8, 6), Arch(12, 0)))
     recorded = {"toy/_120_C.so": ""}
     (wheel / "toy" / "_120_C.so").touch()
@@ -102,7 +96,7 @@ def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
         (["tests/op.cu", "examples/op.cu", "third_party/glm/op.cu"], "auto", False),
     ],
 )
-def test_a_source_with_cuda_needs_device_code(
+def test_source_with_cuda_needs_device_code(
     tmp_path: Path, wheel: Path, sources: list[str], cuda: Any, needed: bool
 ) -> None:
     made = replace(job(tmp_path, Arch(12, 0)), cuda=cuda)
@@ -114,9 +108,7 @@ def test_a_source_with_cuda_needs_device_code(
     assert not needs_device_code(replace(made, targets=()), wheel, RECORDED)
 
 
-def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
-    tmp_path: Path, wheel: Path
-) -> None:
+def test_jit_compiled_wheel_needs_no_device_code(tmp_path: Path, wheel: Path) -> None:
     made = job(tmp_path, Arch(12, 0))
     for folder in (Path(made.tree), wheel):
         (folder / "toy").mkdir(parents=True, exist_ok=True)
@@ -126,7 +118,7 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
 
 
 @pytest.mark.parametrize(
-    ("setup", "env", "line", "way"),
+    ("setup", "env", "line", "hint"),
     [
         ("import torch\nuse = torch.cuda.is_available()", {}, 2, "change this line"),
         (
@@ -145,7 +137,7 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
     ],
 )
 def test_missing_device_code_error_has_hints(
-    tmp_path: Path, setup: str, env: dict[str, str], line: int, way: str
+    tmp_path: Path, setup: str, env: dict[str, str], line: int, hint: str
 ) -> None:
     made = job(tmp_path, Arch(12, 0))
     Path(made.tree).mkdir(parents=True)
@@ -156,5 +148,5 @@ def test_missing_device_code_error_has_hints(
     assert error.location == (
         f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)"
     )
-    assert way in error.hint.splitlines()[0]
+    assert hint in error.hint.splitlines()[0]
     assert "cuda: none" in error.hint

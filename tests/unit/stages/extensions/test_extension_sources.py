@@ -1,4 +1,4 @@
-"""How an extension's source is fetched: patched before it runs, or not at all."""
+"""Tests of fetching and patching an extension's source."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ DEPS = DepsManifest("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE
 
 
 @needs_git
-def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None:
-    """Its setup.py ends where it is run as it came, with the pip that is here."""
+def test_sdist_is_patched_before_its_code_runs(tmp_path: Path) -> None:
+    """The unpatched setup.py fails; pip of this machine runs it."""
     name = "toy-ext-1.0"
     source = make_extension(tmp_path / name)
     setup = (source / "setup.py").read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None
 
 @needs_git
 @pytest.mark.parametrize("kind", ["git", "path"])
-def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: str) -> None:
+def test_edited_source_changes_wheel_version(tmp_path: Path, kind: str) -> None:
     folder = make_extension(tmp_path / "toy")
     run_git(folder, "init", "-q")
     commit(folder)
@@ -93,7 +93,7 @@ def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: 
     assert suffix(toy_job(tmp_path, {**asked, "patches": [str(patch)]})).startswith(".d")
 
 
-def test_a_folder_without_git_is_named_by_what_it_holds(tmp_path: Path) -> None:
+def test_folder_without_git_is_versioned_by_content(tmp_path: Path) -> None:
     job = toy_job(tmp_path, {"path": str(make_extension(tmp_path / "toy"))})
     _, found = fetch_source(job, DEPS)
     assert format_edits_suffix(job, found) == f".d{compute_text_sha256(found['digest'])[:6]}"
@@ -109,7 +109,7 @@ def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
 
 
 def python_with_pip() -> str:
-    """This interpreter, or the one that its environment was made from."""
+    """Return this interpreter or the base of its venv, whichever has pip."""
     for python in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
         if not subprocess.run([python, "-m", "pip", "--version"], check=False).returncode:
             return str(python)
@@ -118,7 +118,7 @@ def python_with_pip() -> str:
 
 @contextmanager
 def indexes_of(folder: Path) -> Iterator[None]:
-    """pip looks into that folder alone."""
+    """Make pip use only that folder."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PIP_NO_INDEX", "1")
         patched.setenv("PIP_FIND_LINKS", str(folder))
@@ -126,7 +126,7 @@ def indexes_of(folder: Path) -> Iterator[None]:
 
 
 def ready(folder: Path, **listed: Any) -> ExtensionJob:
-    """The job of an extension with that entry, and what it reads."""
+    """Return the job of an extension with that entry, and write the manifests it reads."""
     layout = Layout(folder, "p", folder / "wheelhouse")
     asked = complete_extensions(
         parse_settings({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
@@ -145,19 +145,19 @@ def ready(folder: Path, **listed: Any) -> ExtensionJob:
 
 @pytest.mark.parametrize("lacks", ["the sdist", "what its build imports"])
 @pytest.mark.parametrize("optional", [True, False])
-def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
+def test_unreachable_sdist_fails_build_unless_optional(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, lacks: str, optional: bool
 ) -> None:
     job = ready(tmp_path, sdist="toy==1.0", optional=optional)
 
-    def away(*_: object) -> None:
+    def unreachable(*_: object) -> None:
         raise FetchError("no such thing")
 
     if lacks == "the sdist":
-        monkeypatch.setattr(package_installer, "download_distribution", away)
+        monkeypatch.setattr(package_installer, "download_distribution", unreachable)
     else:
         monkeypatch.setattr(extension_sources_io, "fetch_source", lambda *_: (tmp_path, {}))
-        monkeypatch.setattr(action, "prepare_build", away)
+        monkeypatch.setattr(action, "prepare_build", unreachable)
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
@@ -167,7 +167,7 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
             run(job)
 
 
-def test_a_folder_with_merge_conflicts_is_not_built(
+def test_folder_with_merge_conflicts_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = local_changes.MergeConflicts(("setup.py",), "git merge --abort")
@@ -177,14 +177,14 @@ def test_a_folder_with_merge_conflicts_is_not_built(
         run(job)
 
 
-def test_a_folder_whose_repository_is_elsewhere_is_copied_as_it_is(tmp_path: Path) -> None:
+def test_folder_with_git_file_is_copied(tmp_path: Path) -> None:
     folder = make_extension(tmp_path / "toy")
     (folder / ".git").write_text("gitdir: ../.git/modules/toy\n", encoding="utf-8")
     tree, _ = fetch_source(ready(tmp_path, path=str(folder)), DEPS)
     assert (tree / "setup.py").is_file()
 
 
-def test_offline_the_host_of_an_optional_extension_is_not_asked(
+def test_offline_build_does_not_contact_host_of_optional_extension(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     def asked(url: str) -> bool:
@@ -197,11 +197,11 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
     (built,) = run(job)
     assert built.status == "unreachable"
     assert f"toy was NOT built: {url} is not in the bundle" in heard
-    with pytest.raises(AssertionError, match=r"toy\.git"):  # what is in the bundle lies here
+    with pytest.raises(AssertionError, match=r"toy\.git"):  # the bundle has a mirror
         run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
 
 
-def test_a_wheel_is_named_after_archs_only_where_it_holds_device_code(tmp_path: Path) -> None:
+def test_wheel_label_has_archs_only_with_device_code(tmp_path: Path) -> None:
     job = replace(ready(tmp_path, path="toy"), label="cu132.sm90.sm120")
     surface = AbiFingerprint("2.15.0", "13.2", "cp312", "", "", None, None, "1a")
     named = {code: format_local_label(job, surface, has_code=code) for code in (True, False)}

@@ -1,4 +1,4 @@
-"""How many compilers an extension is told to run, by which variables, and for which archs."""
+"""Tests of the variables for an extension's build: jobs, archs, headers and flags."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def ninja(folder: Path, version: str) -> Program:
     return Program(path, version)
 
 
-def asked(
+def job_count(
     job: ExtensionJob, folder: Path, caching: CacheEnvironment = PLAIN, before: str = "", **env: str
 ) -> int | None:
-    """With Ninja 1.13.1 on PATH, and the folder `before` in front of it."""
+    """Compute the job count with Ninja 1.13.1 on PATH, behind the folder `before`."""
     own = ninja(folder / "ours", "1.13.1")
     deps = DepsManifest("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, own, None)
     path = f"{before}:{folder / 'ours'}:/usr/bin:/bin"
     return compute_job_count(job, deps, caching, {"PATH": path, **env, **job.env})
 
 
-def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
-    assert asked(extension(), tmp_path) is None
+def test_jobserver_sets_job_count_by_default(tmp_path: Path) -> None:
+    assert job_count(extension(), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -80,42 +80,42 @@ def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
         (extension(8, CMAKE_CUDA_COMPILER_LAUNCHER="/opt/sccache"), SAFE, 8),
     ],
 )
-def test_number_of_jobs_is_a_limit_unless_exact(
+def test_job_count_is_limit_unless_exact(
     tmp_path: Path, job: ExtensionJob, jobs: int | None, exact: int
 ) -> None:
-    assert asked(job, tmp_path / "limit") == jobs
-    assert asked(replace(job, jobs_exact=True), tmp_path / "exact") == exact
+    assert job_count(job, tmp_path / "limit") == jobs
+    assert job_count(replace(job, jobs_exact=True), tmp_path / "exact") == exact
 
 
-def test_behind_sccache_whose_server_compiles_the_number_is_fixed(tmp_path: Path) -> None:
+def test_job_count_is_fixed_with_sccache(tmp_path: Path) -> None:
     served = CacheEnvironment(CompilerCache("sccache", "/usr/bin/sccache", "0.16.0"), {}, {}, {})
-    assert asked(extension(), tmp_path, served) == SAFE
+    assert job_count(extension(), tmp_path, served) == SAFE
     beside = CacheEnvironment(CompilerCache("ccache", "/usr/bin/ccache", "4.9"), {}, {}, {})
-    assert asked(extension(), tmp_path / "beside", beside) is None
+    assert job_count(extension(), tmp_path / "beside", beside) is None
 
 
-def test_the_ninja_that_would_be_found_first_has_to_obey(tmp_path: Path) -> None:
+def test_first_ninja_on_path_must_support_jobserver(tmp_path: Path) -> None:
     ninja(tmp_path / "old", "1.11.1")
-    assert asked(extension(), tmp_path, before=str(tmp_path / "old")) == SAFE
+    assert job_count(extension(), tmp_path, before=str(tmp_path / "old")) == SAFE
 
 
-def test_a_pool_leaves_no_number_and_a_number_is_in_both_variables() -> None:
+def test_jobserver_unsets_job_variables_and_fixed_count_sets_both() -> None:
     env = {"MAX_JOBS": "9", "CC": "cc"}
     assert set_job_count(extension(), env, None) == {"CC": "cc"}
     both = {"CC": "cc", "MAX_JOBS": "4", "CMAKE_BUILD_PARALLEL_LEVEL": "4"}
     assert set_job_count(extension(), env, 4) == both
 
 
-def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
+def test_user_job_count_is_kept_unless_fewer_jobs_are_allowed() -> None:
     job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
-    told = [list(set_job_count(job, {}, jobs).values()) for jobs in (8, 4, 1)]
-    assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
+    values = [list(set_job_count(job, {}, jobs).values()) for jobs in (8, 4, 1)]
+    assert values == [["2", "8"], ["2", "4"], ["1", "1"]]
 
 
-def test_a_setup_py_that_puts_a_number_itself_gets_ours(
+def test_setup_py_with_own_job_count_gets_fixed_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its own would be -j for Ninja, which leaves the pool alone then."""
+    """Its own count would become Ninja's -j, which disables the jobserver."""
     heard: list[int] = []
 
     def safe_jobs(compiler_mib: int, _: int = 0) -> int:
@@ -124,13 +124,13 @@ def test_a_setup_py_that_puts_a_number_itself_gets_ours(
 
     monkeypatch.setattr(capacity, "compute_safe_jobs", safe_jobs)
     job = replace(extension(), own_jobs=True, compiler_mib=5300)
-    assert asked(job, tmp_path) == SAFE
+    assert job_count(job, tmp_path) == SAFE
     assert heard == [5300]
-    assert asked(replace(job, jobs=3), tmp_path / "asked") == 3
+    assert job_count(replace(job, jobs=3), tmp_path / "asked") == 3
 
 
-def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
-    """Of two standards nvcc takes the last."""
+def test_extra_nvcc_flags_come_last() -> None:
+    """nvcc uses the last of two standards."""
     job = replace(extension(), includes=("cfloat",), nvcc=("-std=c++20",))
     env = merge_environment(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
     words = "-Xcompiler /Zc:preprocessor -include cfloat -std=c++20"
@@ -145,25 +145,25 @@ def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
     assert merge_environment(extension(), {}).keys() == {"PIP_DISABLE_PIP_VERSION_CHECK"}
 
 
-def anywhere(job: ExtensionJob, compiler: str, **env: str) -> dict[str, str]:
+def add_flags(job: ExtensionJob, compiler: str, **env: str) -> dict[str, str]:
     cxx = Program("/usr/bin/g++", compiler)
     deps = DepsManifest("", "3.12.0", "1", None, "", None, None, NONE, cxx, NONE, NONE, None)
     return add_reproducible_flags(job, deps, env, 0)
 
 
-def test_where_it_was_built_and_when_is_not_in_what_comes_out() -> None:
+def test_build_path_and_time_are_kept_out_of_outputs() -> None:
     mapped = "-ffile-prefix-map=/yard/build/p=."
-    assert anywhere(extension(), "12.2.0")["CPPFLAGS"] == mapped
-    own = anywhere(extension(), "12.2.0", CPPFLAGS="-DX", SOURCE_DATE_EPOCH="7")
+    assert add_flags(extension(), "12.2.0")["CPPFLAGS"] == mapped
+    own = add_flags(extension(), "12.2.0", CPPFLAGS="-DX", SOURCE_DATE_EPOCH="7")
     assert own == {"CPPFLAGS": f"-DX {mapped}", "SOURCE_DATE_EPOCH": "7"}
 
 
-def test_a_compiler_or_a_path_that_the_option_does_not_suit_goes_without_it() -> None:
+def test_prefix_map_is_omitted_if_unsupported() -> None:
     for compiler in ("9.4.0", "", "unknown"):
-        assert "CPPFLAGS" not in anywhere(extension(), compiler)
-    assert "CPPFLAGS" not in anywhere(replace(extension(), system="windows"), "19.44")
+        assert "CPPFLAGS" not in add_flags(extension(), compiler)
+    assert "CPPFLAGS" not in add_flags(replace(extension(), system="windows"), "19.44")
     spaced = replace(extension(), deps=Path("/my yard/build/p/deps.json"))
-    assert "CPPFLAGS" not in anywhere(spaced, "12.2.0")
+    assert "CPPFLAGS" not in add_flags(spaced, "12.2.0")
 
 
 _ONE = """
@@ -173,10 +173,8 @@ setup(name="u", ext_modules=[Extension("u", [{!r}])])
 
 
 @pytest.mark.parametrize("suffix", ["cpp", "c"])
-def test_a_header_is_forced_into_what_the_host_compiler_compiles(
-    tmp_path: Path, suffix: str
-) -> None:
-    """By setuptools as it is here, with real compilers."""
+def test_forced_header_reaches_host_compiler(tmp_path: Path, suffix: str) -> None:
+    """Runs the installed setuptools with real compilers."""
     name = "std::uint32_t" if suffix == "cpp" else "uint32_t"
     (tmp_path / f"u.{suffix}").write_text(f"{name} answer = 42;\n", encoding="utf-8")
     (tmp_path / "setup.py").write_text(_ONE.format(f"u.{suffix}"), encoding="utf-8")

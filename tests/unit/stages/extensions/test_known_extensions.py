@@ -1,6 +1,4 @@
-"""A known extension by its name: what is used of the facts, what a person overrides, what is
-refused.
-"""
+"""Tests of known extensions: facts, overrides by the user, and refusals."""
 
 from __future__ import annotations
 
@@ -24,24 +22,24 @@ from tests.unit.test_plan import plan_of
 TORCH_213 = {"version": "2.13.0"}
 
 
-def stages(*extensions: Any, system: System = "linux", **asked: Any) -> dict[str, Stage]:
-    plan = plan_of(host(system=system), extensions=list(extensions), **asked)
+def stages(*extensions: Any, system: System = "linux", **config: Any) -> dict[str, Stage]:
+    plan = plan_of(host(system=system), extensions=list(extensions), **config)
     return {stage.job.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
-def job(*extensions: Any, **asked: Any) -> ExtensionJob:
-    (stage,) = stages(*extensions, **asked).values()
+def job(*extensions: Any, **config: Any) -> ExtensionJob:
+    (stage,) = stages(*extensions, **config).values()
     assert isinstance(stage.job, ExtensionJob)
     return stage.job
 
 
-def refused(*extensions: Any, **asked: Any) -> str:
-    with pytest.raises(SettingsError) as told:
-        stages(*extensions, **asked)
-    return str(told.value)
+def read_error(*extensions: Any, **config: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        stages(*extensions, **config)
+    return str(error.value)
 
 
-def test_a_name_alone_is_enough() -> None:
+def test_known_extension_needs_only_its_name() -> None:
     found = job("simple-knn")
     fact = KNOWLEDGE.extensions["simple-knn"]
     assert (found.kind, found.location, found.ref) == ("git", fact.git, "master")
@@ -50,12 +48,12 @@ def test_a_name_alone_is_enough() -> None:
     assert job({"name": "simple-knn"}) == found
 
 
-def test_a_name_is_the_same_however_an_index_would_write_it() -> None:
+def test_extension_name_is_normalized() -> None:
     assert job("Simple_KNN").location == job("simple-knn").location
 
 
 @each_row("fact", KNOWLEDGE.extensions.values(), ids=lambda fact: fact.name)
-def test_every_known_one_resolves(fact: ExtensionFact) -> None:
+def test_every_known_extension_resolves(fact: ExtensionFact) -> None:
     beside = fact.after
     found = stages(fact.name, *beside, torch=TORCH_213)[fact.name].job
     assert found.location == (fact.git or fact.sdist)
@@ -63,7 +61,7 @@ def test_every_known_one_resolves(fact: ExtensionFact) -> None:
     assert found.imports == fact.imports
 
 
-def test_a_key_that_is_set_goes_before_what_is_known() -> None:
+def test_explicit_key_overrides_known_facts() -> None:
     mine = {"name": "simple-knn", "ref": "v2", "imports": ["simple_knn"], "submodules": True}
     found = job(mine)
     assert (found.ref, found.imports, found.submodules) == ("v2", ("simple_knn",), True)
@@ -71,13 +69,13 @@ def test_a_key_that_is_set_goes_before_what_is_known() -> None:
     assert found.includes == ("cfloat",)
 
 
-def test_another_source_keeps_what_its_code_needs() -> None:
+def test_other_source_keeps_build_requirements() -> None:
     mirror = job({"name": "simple-knn", "git": "https://mirror.org/simple-knn.git"})
     assert (mirror.location, mirror.ref) == ("https://mirror.org/simple-knn.git", "HEAD")
     assert (mirror.imports, mirror.includes) == (("simple_knn._C",), ("cfloat",))
 
 
-def test_a_persons_variables_lie_over_the_known_ones() -> None:
+def test_user_variables_override_known_ones() -> None:
     given = {"name": "flash-attn", "env": {"NVCC_THREADS": "2", "X": "1"}}
     env = job(given, torch=TORCH_213).env
     assert env["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
@@ -85,7 +83,7 @@ def test_a_persons_variables_lie_over_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "forced"), [(["12.0"], "1"), ([], None)])
-def test_cuda_is_forced_where_it_is_what_is_built(gpus: list[str], forced: str | None) -> None:
+def test_cuda_is_forced_for_gpu_targets(gpus: list[str], forced: str | None) -> None:
     for name in ("torch-scatter", "torch-cluster", "torch-spline-conv"):
         assert job(name, target={"gpus": gpus}).env.get("FORCE_CUDA") == forced
 
@@ -100,71 +98,73 @@ def test_cuda_is_forced_where_it_is_what_is_built(gpus: list[str], forced: str |
         (["10.3", "12.0"], "100;120"),
     ],
 )
-def test_a_setup_py_with_archs_of_its_own_is_told_them(gpus: list[str], taken: str) -> None:
-    asked: dict[str, Any] = {"torch": {**TORCH_213, "strategy": "source"}}
-    assert job("flash-attn", target={"gpus": gpus}, **asked).env["FLASH_ATTN_CUDA_ARCHS"] == taken
+def test_setup_py_arch_variable_is_set(gpus: list[str], taken: str) -> None:
+    config: dict[str, Any] = {"torch": {**TORCH_213, "strategy": "source"}}
+    assert job("flash-attn", target={"gpus": gpus}, **config).env["FLASH_ATTN_CUDA_ARCHS"] == taken
     plain = ";".join(gpu.replace(".", "") for gpu in gpus)
-    assert job("fused-ssim", target={"gpus": gpus}, **asked).env["CUDA_ARCHITECTURES"] == plain
+    assert job("fused-ssim", target={"gpus": gpus}, **config).env["CUDA_ARCHITECTURES"] == plain
 
 
-def test_a_card_that_its_setup_py_does_not_know_is_refused_at_load() -> None:
-    assert refused("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
+def test_gpu_unsupported_by_setup_py_is_refused_at_load() -> None:
+    assert read_error("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
         "extensions (flash-attn): its setup.py compiles only for 8.0, 9.0, 10.0, 12.0, "
         "not for 7.5\n"
         "  → remove the extension, or remove 7.5 from target.gpus"
     )
 
 
-def test_nvcc_is_given_another_standard_only_where_torch_wants_it() -> None:
+def test_nvcc_standard_is_raised_only_if_torch_needs_it() -> None:
     assert job("gsplat").nvcc == ("-std=c++20",)
     assert job("gsplat", torch=TORCH_213).nvcc == ()
     assert job("gsplat", target={"gpus": []}).nvcc == ()
 
 
-def test_what_is_known_not_to_build_is_refused_with_the_way_out() -> None:
-    told = refused("flash-attn")
-    assert told.startswith("extensions (flash-attn): flash-attn does not build with torch 2.15.0: ")
-    assert "C++17" in told
-    assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in told
+def test_known_broken_extension_is_refused_with_hint() -> None:
+    message = read_error("flash-attn")
+    assert message.startswith(
+        "extensions (flash-attn): flash-attn does not build with torch 2.15.0: "
+    )
+    assert "C++17" in message
+    assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in message
     assert job("flash-attn", torch=TORCH_213).location == "flash-attn==2.8.3.post2"
 
 
 @pytest.mark.parametrize(
-    "mended",
+    "override",
     [
         {"git": "https://github.com/Dao-AILab/flash-attention.git", "ref": "main"},
         {"path": "/home/me/flash-attention"},
         {"patches": ["cxx20.patch"]},
     ],
 )
-def test_another_source_or_a_patch_may_be_mended(mended: dict[str, Any]) -> None:
-    found = job({"name": "flash-attn", **mended})
+def test_other_source_or_patch_lifts_known_failure(override: dict[str, Any]) -> None:
+    found = job({"name": "flash-attn", **override})
     assert found.env["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
     assert (found.own_jobs, found.compiler_mib) == (True, 5300)
 
 
-def test_windows_fails_sooner_than_linux() -> None:
-    assert "MSVC" in refused("flash-attn", system="windows", torch=TORCH_213)
+def test_known_failure_can_be_limited_to_windows() -> None:
+    assert "MSVC" in read_error("flash-attn", system="windows", torch=TORCH_213)
     assert job("flash-attn", torch=TORCH_213)
 
 
-def test_what_only_may_fail_is_a_warning() -> None:
+def test_possible_failure_is_warning() -> None:
     plan = plan_of(host(), extensions=["pytorch3d"])
     assert len(plan.warnings) == 1
     assert plan.warnings[0].startswith("pytorch3d may not build with torch 2.15.0: its setup.py")
     assert plan_of(host(), extensions=["pytorch3d"], torch=TORCH_213).warnings == ()
 
 
-def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
-    told = refused("simpel-knn")
-    assert told.startswith(
+def test_unknown_extension_suggests_closest_name() -> None:
+    message = read_error("simpel-knn")
+    assert message.startswith(
         'extensions: unknown extension "simpel-knn"; did you mean "simple-knn"?\n'
         "  → set its git, path or sdist, or choose one of: diff-gaussian-rasterization, "
     )
 
 
 @pytest.mark.parametrize(
-    ("sdist", "told"),
+    ("sdist", "expected"),
     [
         ("simple-knn==2.0.1", "simple-knn on the package index is a package of another"),
         ("Simple_KNN==2.0.1", "simple-knn on the package index is a package of another"),
@@ -175,61 +175,61 @@ def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
         ("tinycudann==1.7", "tiny-cuda-nn is not on the package index"),
     ],
 )
-def test_a_package_of_another_project_is_refused_by_its_name(sdist: str, told: str) -> None:
-    message = refused({"name": "mine", "sdist": sdist, "imports": ["mine"]})
-    assert message.startswith(f"extensions (mine).sdist: {told}")
+def test_package_of_other_project_is_refused(sdist: str, expected: str) -> None:
+    message = read_error({"name": "mine", "sdist": sdist, "imports": ["mine"]})
+    assert message.startswith(f"extensions (mine).sdist: {expected}")
     assert "→ set git: https://" in message
 
 
-def test_its_own_releases_are_not_refused() -> None:
+def test_release_of_known_extension_is_accepted() -> None:
     assert job({"name": "mine", "sdist": "gsplat==1.5.2"}).location == "gsplat==1.5.2"
 
 
-def test_another_projects_package_is_no_requirement_either() -> None:
-    message = refused({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
+def test_requirement_on_package_of_other_project_is_refused() -> None:
+    message = read_error({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
     assert message.startswith("extensions (mine).requires: fused-ssim is not on the package index")
 
 
-def test_two_that_install_one_module_are_told_apart() -> None:
-    told = refused("diff-gaussian-rasterization", "diff-gaussian-rasterization-dr-aa")
-    assert "both install the module diff_gaussian_rasterization" in told
+def test_two_extensions_with_same_module_are_refused() -> None:
+    message = read_error("diff-gaussian-rasterization", "diff-gaussian-rasterization-dr-aa")
+    assert "both install the module diff_gaussian_rasterization" in message
 
 
-def test_its_check_is_used_where_the_settings_give_none() -> None:
+def test_known_smoke_check_is_default() -> None:
     mine = {"name": "diff-gaussian-rasterization", "smoke": {"script": "mine.py", "gpu": False}}
-    asked = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
-    found = {name: (smoke.script.name, smoke.gpu) for name, smoke in asked.items()}
+    config = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
+    found = {name: (smoke.script.name, smoke.gpu) for name, smoke in config.items()}
     assert found == {
         "simple-knn": ("simple-knn.py", True),
         "diff-gaussian-rasterization": ("mine.py", False),
     }
-    assert asked["simple-knn"].script.parent.name == "checks"
+    assert config["simple-knn"].script.parent.name == "checks"
 
 
-def test_every_known_check_is_a_file_here() -> None:
+def test_every_known_check_file_exists() -> None:
     named = [fact.check for fact in KNOWLEDGE.extensions.values() if fact.check]
     assert named
     assert [name for name in named if not (ROOT / "templates" / "checks" / name).is_file()] == []
 
 
-def test_what_is_known_of_one_is_no_reason_to_build_another_again() -> None:
+def test_facts_of_one_extension_do_not_rebuild_others() -> None:
     mine = {"name": "mine", "path": "mine"}
     assert "nvcc" not in stages(mine)["mine"].fingerprint
     assert stages(mine)["mine"].fingerprint == stages(mine, "gsplat")["mine"].fingerprint
 
 
-def test_a_new_fact_about_one_builds_it_again() -> None:
+def test_new_fact_rebuilds_extension() -> None:
     known, plain = stages("gsplat")["gsplat"], stages("gsplat", torch=TORCH_213)["gsplat"]
     assert known.fingerprint["nvcc"] == ["-std=c++20"]
     assert "nvcc" not in plain.fingerprint
     assert replace(known.job, nvcc=()) != known.job
 
 
-def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> None:
-    told = refused({"name": "gsplat", "ref": "v1.5.0"})
-    assert "ref does not apply to gsplat==" in told
-    assert "remove ref, or set git" in told
-    assert "sha256 does not apply to https://" in refused(
+def test_key_of_other_source_kind_is_refused() -> None:
+    message = read_error({"name": "gsplat", "ref": "v1.5.0"})
+    assert "ref does not apply to gsplat==" in message
+    assert "remove ref, or set git" in message
+    assert "sha256 does not apply to https://" in read_error(
         {"name": "fused-ssim", "sha256": "0" * 64}
     )
 
@@ -250,12 +250,12 @@ def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> Non
         ({"git": "https://github.com/me/ssim"}, ""),
     ],
 )
-def test_a_source_is_known_whatever_it_is_called(source: dict[str, str], known: str) -> None:
+def test_known_source_is_recognized_under_any_name(source: dict[str, str], known: str) -> None:
     assert job({"name": "mine", **source}).known == known
 
 
-def test_a_build_for_a_gpu_target_forces_cuda_whether_a_gpu_is_there_or_not() -> None:
-    """Else a GPU that comes or goes would build everything again."""
+def test_gpu_target_forces_cuda_regardless_of_present_gpus() -> None:
+    """Otherwise adding or removing a GPU would rebuild everything."""
     mine = {"name": "mine", "path": "."}
     assert job(mine).env == {"FORCE_CUDA": "1"}
     assert job({**mine, "env": {"FORCE_CUDA": "0"}}).env == {"FORCE_CUDA": "0"}
@@ -264,13 +264,13 @@ def test_a_build_for_a_gpu_target_forces_cuda_whether_a_gpu_is_there_or_not() ->
 
 
 def recognized_as(job: ExtensionJob, folder: Path, setup: str) -> ExtensionJob:
-    """The job, once its source in `folder` is there."""
+    """Return the job after its source in `folder` was recognized."""
     (folder / "setup.py").write_text(setup, encoding="utf-8")
     project = Project(folder, folder / "setup.py")
     return apply_known_facts(job, project.name, project.variables, KNOWLEDGE)
 
 
-def test_a_fetched_source_is_known_by_its_name_and_by_what_its_setup_py_reads(
+def test_fetched_source_is_recognized_by_name_and_variables(
     tmp_path: Path,
 ) -> None:
     mine = job({"name": "mine", "path": "."})
@@ -299,7 +299,7 @@ def test_a_fetched_source_is_known_by_its_name_and_by_what_its_setup_py_reads(
         ("pyproject.toml", "= broken", ""),
     ],
 )
-def test_project_name_is_read_without_running_it(
+def test_project_name_is_read_without_running_setup(
     tmp_path: Path, file: str, text: str, name: str
 ) -> None:
     (tmp_path / file).write_text(text, encoding="utf-8")

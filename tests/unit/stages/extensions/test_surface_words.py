@@ -1,4 +1,4 @@
-"""Why an extension is built again, in words: which header or symbol of torch moved."""
+"""Tests of rebuild reasons: which header or symbol of torch changed."""
 
 from __future__ import annotations
 
@@ -45,39 +45,39 @@ def after(
     return AbiDetails(surface, headers or HEADERS, symbols or BEFORE.symbols)
 
 
-def words(now: AbiDetails) -> list[str]:
+def differences(now: AbiDetails) -> list[str]:
     return list(find_abi_differences(BEFORE, now, str))
 
 
-def test_the_first_header_is_named_and_the_others_are_counted() -> None:
+def test_first_header_is_named_and_others_are_counted() -> None:
     edited = dict.fromkeys(HEADERS, "2")
-    assert words(after(edited)) == ["torch/include/ATen/a.h changed (and 2 more files)"]
+    assert differences(after(edited)) == ["torch/include/ATen/a.h changed (and 2 more files)"]
     del edited["torch/share/cmake/Torch/TorchConfig.cmake"]
     more = {**edited, "torch/include/b.h": "1"}
-    assert words(after({**HEADERS, **more})) == [
+    assert differences(after({**HEADERS, **more})) == [
         "torch/include/ATen/a.h changed (and 2 more headers)"
     ]
     gone = {name: digest for name, digest in HEADERS.items() if "Exception" not in name}
-    assert words(after(gone)) == ["torch/include/c10/util/Exception.h was removed"]
-    assert words(after({**HEADERS, "torch/include/new.h": "1"})) == [
+    assert differences(after(gone)) == ["torch/include/c10/util/Exception.h was removed"]
+    assert differences(after({**HEADERS, "torch/include/new.h": "1"})) == [
         "torch/include/new.h was added"
     ]
 
 
-def test_symbols_that_went_and_came_are_named_by_library() -> None:
+def test_removed_and_added_symbols_are_named_by_library() -> None:
     now = {C10: ("answer", "one", "other"), CPU: ("add",), "torch/lib/libtorch_python.so": ()}
-    assert words(after(symbols=now)) == [
+    assert differences(after(symbols=now)) == [
         f"libc10.so no longer exports {FAIL}",
         "libc10.so now exports one (and 1 more symbol)",
         "libtorch_python.so was added",
     ]
-    assert words(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so was removed"]
+    assert differences(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so was removed"]
 
 
-def test_what_follows_from_another_release_goes_without_saying() -> None:
+def test_changed_release_hides_its_consequences() -> None:
     now = after({}, {C10: ("another",)}, release="2.16.0")
-    assert words(now) == ["torch: now 2.16.0, was 2.15.0"]
-    assert words(after(cuda="13.0", cxx_standard=23)) == [
+    assert differences(now) == ["torch: now 2.16.0, was 2.15.0"]
+    assert differences(after(cuda="13.0", cxx_standard=23)) == [
         "CUDA: now 13.0, was 13.2",
         "C++ standard: now 23, was 20",
     ]
@@ -85,7 +85,7 @@ def test_what_follows_from_another_release_goes_without_saying() -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """An extension that was built for the surface BEFORE, and its record."""
+    """Return the stage of an extension that was built for the ABI fingerprint BEFORE."""
     listed = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
     found = plan_extension(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
@@ -99,7 +99,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def show(stage: Stage, parts: AbiDetails) -> None:
-    """Leave what wheel leaves of a surface."""
+    """Write the ABI details that the wheel stage writes."""
     job: ExtensionJob = stage.job
     manifests.write_manifest(job.abi_manifest, parts.surface)
     abi_fingerprint_store_io.store_fingerprint_parts(job.abi_folder, parts)
@@ -109,7 +109,7 @@ EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
 LOST = {C10: ("answer",), CPU: ("add",)}
 
 
-def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
+def test_rebuild_reason_names_changed_header(stage: Stage) -> None:
     show(stage, after(EDITED))
     assert (
         rebuild_reason.format_rebuild_reason(stage) == "torch/include/c10/util/Exception.h changed"
@@ -117,7 +117,7 @@ def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
-def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
+def test_symbol_is_demangled(stage: Stage) -> None:
     show(stage, after(symbols=LOST))
     assert rebuild_reason.format_rebuild_reason(stage) == (
         "libc10.so no longer exports c10::detail::torchCheckFail(…)"
@@ -133,19 +133,19 @@ def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
     )
 
 
-def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_names_changed_header(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     show(stage, after(EDITED))
     (verdict,) = explain_stages(Plan((replace(stage, uptodate_check=""),), stage, ()))
     assert verdict.verdict == "runs"
     assert verdict.reasons == ("torch/include/c10/util/Exception.h changed",)
 
 
-def test_a_new_environment_is_told(stage: Stage) -> None:
+def test_recreated_environment_is_reported(stage: Stage) -> None:
     show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
     assert rebuild_reason.format_rebuild_reason(stage) == "the environment was created again"
 
 
-def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:
+def test_other_changed_manifest_is_reported_too(stage: Stage) -> None:
     show(stage, after(EDITED))
     manifests.write_manifest(stage.inputs[0], {"python": "other"})
     assert rebuild_reason.list_rebuild_reasons(stage) == (
@@ -158,7 +158,7 @@ def forget(path: PurePath) -> None:
     Path(path).unlink()
 
 
-def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
+def test_missing_details_yield_general_reason(stage: Stage) -> None:
     show(stage, after(EDITED))
     forget(stage.job.abi_folder / f"{BEFORE.surface.name}.json.gz")
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
@@ -166,13 +166,13 @@ def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
     show(stage, after(EDITED))
     manifests.write_manifest(
         stage.job.manifest, BuiltExtension("toy", "built", {})
-    )  # of an earlier torchyard
+    )  # from an earlier torchyard
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
     forget(stage.job.manifest)  # its last run did not finish
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
 
 
-def test_a_stage_that_tells_nothing_is_not_asked(stage: Stage) -> None:
+def test_stage_without_explained_inputs_yields_general_reason(stage: Stage) -> None:
     show(stage, after(EDITED))
     assert (
         rebuild_reason.format_rebuild_reason(replace(stage, explained_inputs=()))

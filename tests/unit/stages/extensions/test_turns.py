@@ -1,4 +1,4 @@
-"""A build that nobody counts has the machine for itself, and is not put off for ever."""
+"""A build outside of the jobserver runs alone and is not starved."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 
 from tasks.jobs.job_scheduler_io import reserve_build_slot
 
-PATIENCE = 120.0  # seconds until it is a hang
+PATIENCE = 120.0  # seconds until it counts as a hang
 
 
-def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading.Event]:
-    """A build in a thread, that ends when it may `go`; and whether it is at work."""
+def start_build(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading.Event]:
+    """Start a build in a thread that ends at `go`; return it and an event set while it runs."""
     inside = threading.Event()
 
     def work() -> None:
@@ -23,13 +23,13 @@ def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading
     return thread, inside
 
 
-def test_builds_of_the_pool_share_the_machine_and_one_with_a_number_waits_for_them() -> None:
+def test_exclusive_build_waits_for_shared_builds_and_is_not_starved() -> None:
     go, go_alone = threading.Event(), threading.Event()
-    pooled = [begun(alone=False, go=go) for _ in range(2)]
+    pooled = [start_build(alone=False, go=go) for _ in range(2)]
     assert all(inside.wait(PATIENCE) for _, inside in pooled)
-    alone, inside = begun(alone=True, go=go_alone)
+    alone, inside = start_build(alone=True, go=go_alone)
     assert not inside.wait(0.05)
-    late, late_inside = begun(alone=False, go=go)  # comes after the one that waits
+    late, late_inside = start_build(alone=False, go=go)  # arrives after the waiting build
     assert not late_inside.wait(0.05)
     go.set()
     assert inside.wait(PATIENCE)

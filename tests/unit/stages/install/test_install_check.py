@@ -1,4 +1,4 @@
-"""What is wrong with install.into is seen at load, by looking at real interpreters."""
+"""Tests of the check of install.into at load, with real interpreters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.checkout import write
 
 @pytest.fixture(scope="module")
 def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two environments without pip, made in no time."""
+    """Create two environments without pip."""
     folder = tmp_path_factory.mktemp("venvs")
     made = {name: folder / name for name in ("one", "other")}
     for path in made.values():
@@ -37,64 +37,62 @@ def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def refused(
+def read_error(
     root: Path, into: str, ours: Collection[str] = (), python: str = sys.executable
 ) -> SettingsError:
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
     settings = parse_settings({"install": {"into": into}})
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         check_install_target(settings, Layout(root, "p", root), choice, ours)
-    assert told.value.location == "install.into"
-    assert told.value.hint
-    return told.value
+    assert error.value.location == "install.into"
+    assert error.value.hint
+    return error.value
 
 
 def python_of(venv: Path) -> str:
     return str(environments.find_venv_python(venv))
 
 
-def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
+def test_environment_of_same_python_is_accepted(tmp_path: Path, venvs: dict[str, Path]) -> None:
     settings = parse_settings({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
     check_install_target(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
-    assert refused(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
+def test_missing_interpreter_is_refused(tmp_path: Path) -> None:
+    assert "does not exist" in read_error(tmp_path, str(tmp_path / "nowhere" / "python")).message
+    assert read_error(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
 
 
-def test_the_folder_of_an_environment_is_answered_with_its_python(
+def test_environment_folder_is_refused_with_its_python_as_hint(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
-    told = refused(tmp_path, str(venvs["one"]))
-    assert told.hint == f"write the path of its Python: {python_of(venvs['one'])}"
-    assert refused(tmp_path, str(tmp_path)).hint == "write the path of a Python"
+    error = read_error(tmp_path, str(venvs["one"]))
+    assert error.hint == f"write the path of its Python: {python_of(venvs['one'])}"
+    assert read_error(tmp_path, str(tmp_path)).hint == "write the path of a Python"
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
-def test_the_folder_of_a_project_is_answered_with_the_python_of_its_venv(
-    tmp_path: Path, name: str
-) -> None:
+def test_project_folder_is_refused_with_its_venv_as_hint(tmp_path: Path, name: str) -> None:
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert refused(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
+    assert read_error(tmp_path, str(tmp_path)).hint == f"write the path of its Python: {python}"
 
 
-def test_what_is_no_python_is_told(tmp_path: Path) -> None:
+def test_program_other_than_python_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
-    message = refused(tmp_path, str(program)).message
+    message = read_error(tmp_path, str(program)).message
     assert message == f"{program} is not a Python that runs on this machine"
     (tmp_path / "text").write_text("", encoding="utf-8")
-    assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).message
+    assert "is not a Python" in read_error(tmp_path, str(tmp_path / "text")).message
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: home is not $HOME there")
-def test_a_path_starts_at_the_checkout_and_home_is_understood(
+def test_interpreter_path_is_relative_to_checkout_and_expands_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "env" / "bin" / "python"
@@ -108,20 +106,20 @@ def test_a_path_starts_at_the_checkout_and_home_is_understood(
     assert into == str(tmp_path / "env" / "bin" / "python").replace("\\", "/")
 
 
-def test_the_environment_that_the_profile_builds_is_refused(tmp_path: Path) -> None:
+def test_environment_of_profile_is_refused(tmp_path: Path) -> None:
     venv = Path(Layout(tmp_path, "p", tmp_path).venv)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    assert "this profile builds itself" in refused(tmp_path, python_of(venv)).message
+    assert "this profile builds itself" in read_error(tmp_path, python_of(venv)).message
 
 
-def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_taken(
+def test_python_of_doit_is_refused_by_name_but_accepted_by_path(
     tmp_path: Path, venvs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, python = str(venvs["one"]), python_of(venvs["one"])
     monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
-    told = refused(tmp_path, "python", ours=[folder])
-    assert told.message.endswith("the Python that runs doit")
-    assert python in told.hint
+    error = read_error(tmp_path, "python", ours=[folder])
+    assert error.message.endswith("the Python that runs doit")
+    assert python in error.hint
     settings = parse_settings({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
     check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
@@ -133,43 +131,43 @@ print("torchyard cpython 3.{minor}.1 {kind} /elsewhere")
 
 
 @pytest.mark.parametrize(
-    ("minor", "kind", "said"),
+    ("minor", "kind", "message"),
     [(9, "usual", "CPython 3.9"), (sys.version_info[1], "free-threaded", "free-threaded")],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
-def test_another_python_is_refused_before_hours_of_compiling(
-    tmp_path: Path, minor: int, kind: str, said: str
+def test_incompatible_python_is_refused_at_load(
+    tmp_path: Path, minor: int, kind: str, message: str
 ) -> None:
     fake = tmp_path / "python"
     fake.write_text(FAKE.format(real=sys.executable, minor=minor, kind=kind), encoding="utf-8")
     fake.chmod(0o755)
-    told = refused(tmp_path, str(fake))
-    assert said in told.message
-    assert f"set python: {fake}" in told.hint
+    error = read_error(tmp_path, str(fake))
+    assert message in error.message
+    assert f"set python: {fake}" in error.hint
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (r"/usr/lib/it/EXTERNALLY-MANAGED\n", "is managed by the system"),
         (r"\n/usr/lib/it/site-packages", "you cannot write to /usr/lib/it/site-packages"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
-def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
-    tmp_path: Path, lines: str, said: str
+def test_managed_or_read_only_environment_is_refused_at_load(
+    tmp_path: Path, lines: str, message: str
 ) -> None:
     fake = tmp_path / "python"
     text = f"{FAKE.format(real=sys.executable, minor=sys.version_info[1], kind='usual')}"
     fake.write_text(f'{text}print("{lines}")\n', encoding="utf-8")
     fake.chmod(0o755)
-    told = refused(tmp_path, str(fake))
-    assert said in told.message
-    assert "/usr/lib/it/" in told.message
-    assert "create a venv" in told.hint
+    error = read_error(tmp_path, str(fake))
+    assert message in error.message
+    assert "/usr/lib/it/" in error.message
+    assert "create a venv" in error.hint
 
 
-def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
+def test_externally_managed_marker_is_detected_outside_venv(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
     found = inspect_interpreter(Path(python_of(venvs["one"])))
@@ -182,7 +180,7 @@ def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
 
 
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "refused"),
     [
         ("", True),
         ("profile=mine", True),
@@ -199,18 +197,18 @@ def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
         ("settings", False),
     ],
 )
-def test_an_environment_that_is_gone_shuts_only_what_would_install(
-    yard: Path, line: str, *, meant: bool
+def test_missing_environment_blocks_only_commands_that_install(
+    yard: Path, line: str, *, refused: bool
 ) -> None:
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
-    if meant:
+    if refused:
         with pytest.raises(SettingsError, match=r"nowhere.* does not exist"):
             open_session(yard, "mine", {}, line.split())
     else:
         assert list(open_session(yard, "mine", {}, line.split()).tasks())
 
 
-def test_a_glance_names_implementation_version_and_kind() -> None:
+def test_inspection_reports_implementation_version_and_kind() -> None:
     found = inspect_interpreter(Path(sys.executable))
     assert found.implementation == sys.implementation.name
     assert found.version == "{}.{}.{}".format(*sys.version_info[:3])

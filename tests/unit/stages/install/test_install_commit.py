@@ -1,4 +1,4 @@
-"""Two installs after each other as one: what the way back leads to. Values alone."""
+"""Tests of combining two installs into one rollback record."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SITE = "lib/site"
 
 
 def part(before: str, after: str) -> DistributionChange:
-    """RECORD's digest is told by the version."""
+    """Return a change whose RECORD digest derives from the version."""
     return DistributionChange(before, f"r{before}" if before else "", after, f"r{after}", "")
 
 
-def put(told: str) -> InstalledFile:
-    owner, digest = told.split(":")
+def parse_file(spec: str) -> InstalledFile:
+    owner, digest = spec.split(":")
     return InstalledFile(owner, digest, 1, 1)
 
 
@@ -31,15 +31,15 @@ def exchange(
     kept: Mapping[str, str],
     placed: Mapping[str, str],
 ) -> InstallRecord:
-    """Files by name → owner:content."""
+    """Return an install record; files map a name to owner:content."""
     return InstallRecord(
         python="/env/bin/python",
         prefix="/env",
         sites=(SITE,),
         when=when,
         parts=parts,
-        kept={f"{SITE}/{path}": BackupFile(*told.split(":")) for path, told in kept.items()},
-        placed={f"{SITE}/{path}": put(told) for path, told in placed.items()},
+        kept={f"{SITE}/{path}": BackupFile(*spec.split(":")) for path, spec in kept.items()},
+        placed={f"{SITE}/{path}": parse_file(spec) for path, spec in placed.items()},
         folders={},
     )
 
@@ -56,13 +56,13 @@ FIRST = exchange(
 )
 
 
-def test_the_first_install_keeps_all_of_it() -> None:
+def test_first_install_keeps_all_backups() -> None:
     found = compute_commit(None, FIRST)
     assert found.result == FIRST
     assert names(found.originals) == {"t.py", "a.py"}
 
 
-def test_what_was_ours_is_forgotten() -> None:
+def test_backups_of_managed_files_are_dropped() -> None:
     second = exchange(
         "2",
         {"torch": part("B", "C")},
@@ -78,15 +78,15 @@ def test_what_was_ours_is_forgotten() -> None:
     assert (found.originals, found.edited, found.superseded) == ((), (), ())
 
 
-def test_what_a_person_edited_in_ours_goes_aside() -> None:
-    kept = {"t.py": "torch:mine", "a.py": "torch:mine"}  # a.py is a new one where A had one
+def test_user_edits_of_managed_files_are_saved() -> None:
+    kept = {"t.py": "torch:mine", "a.py": "torch:mine"}  # a.py is new, but A had one too
     second = exchange("2", {"torch": part("B", "C")}, kept, {"t.py": "torch:C", "a.py": "torch:C"})
     found = compute_commit(FIRST, second)
     assert names(found.edited) == {"t.py", "a.py"}
     assert found.result.kept == FIRST.kept
 
 
-def test_a_file_of_a_persons_that_is_in_the_way_only_now_comes_back_too() -> None:
+def test_user_file_replaced_by_second_install_is_restored() -> None:
     second = exchange(
         "2", {"torch": part("B", "C")}, {"own.py": "torch:own"}, {"own.py": "torch:C"}
     )
@@ -95,7 +95,7 @@ def test_a_file_of_a_persons_that_is_in_the_way_only_now_comes_back_too() -> Non
     assert names(found.result.kept) == {"t.py", "a.py", "own.py"}
 
 
-def test_what_a_persons_pip_put_in_the_place_of_ours_is_theirs() -> None:
+def test_distribution_installed_by_user_supersedes_backups() -> None:
     pips = {"t.py": "torch:P", "p.py": "torch:P"}
     second = exchange("2", {"torch": part("P", "C")}, pips, {"t.py": "torch:C"})
     found = compute_commit(FIRST, second)
@@ -105,14 +105,14 @@ def test_what_a_persons_pip_put_in_the_place_of_ours_is_theirs() -> None:
     assert found.result.parts["torch"].before == "P"
 
 
-def test_after_a_person_uninstalled_ours_the_first_is_still_what_comes_back() -> None:
+def test_rollback_restores_first_state_after_user_uninstall() -> None:
     second = exchange("2", {"torch": part("", "C")}, {}, {"t.py": "torch:C"})
     found = compute_commit(FIRST, second)
     assert found.result.parts["torch"].before == "A"
     assert found.result.kept == FIRST.kept
 
 
-def test_another_package_that_is_replaced_later_is_kept_beside() -> None:
+def test_package_replaced_later_is_added_to_backups() -> None:
     second = exchange("2", {"knn": part("1", "2")}, {"k.py": "knn:1"}, {"k.py": "knn:2"})
     found = compute_commit(FIRST, second)
     assert names(found.originals) == {"k.py"}

@@ -1,4 +1,4 @@
-"""What can be known of a person's environment before a file is written."""
+"""Tests of the checks of a target environment before any file is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.stages.install.target_environment_io import (
 )
 from tests.support.rows import each_row
 
-SAID = EnvironmentInfo(
+INFO = EnvironmentInfo(
     version="3.12.4",
     tags=("cp312-cp312-manylinux_2_39_x86_64", "cp312-cp312-linux_x86_64", "py3-none-any"),
     markers={name: str(value) for name, value in default_environment().items()},
@@ -40,7 +40,7 @@ PLACES = {"platlib": "lib64", "purelib": "lib"}
 
 
 def target(**more: Any) -> TargetEnvironment:
-    return TargetEnvironment("/env/bin/python", replace(SAID, **more))
+    return TargetEnvironment("/env/bin/python", replace(INFO, **more))
 
 
 def wheel(tag: str) -> SelectedWheel:
@@ -48,11 +48,11 @@ def wheel(tag: str) -> SelectedWheel:
     return SelectedWheel(path, "torch", "2.6.0", frozenset(parse_tag(tag)), "", 0)
 
 
-def there(name: str, version: str, *requires: str, installer: str = "pip") -> Distribution:
+def distribution(name: str, version: str, *requires: str, installer: str = "pip") -> Distribution:
     return Distribution(name, version, installer, requires)
 
 
-def test_wheels_for_this_python_and_for_every_one_fit() -> None:
+def test_matching_and_universal_wheels_are_compatible() -> None:
     package_resolution_io.require_compatible_target(
         target(), [wheel("cp312-cp312-linux_x86_64"), wheel("py3-none-any")]
     )
@@ -68,27 +68,29 @@ def test_wheels_for_this_python_and_for_every_one_fit() -> None:
         "pp311-pypy311_pp73-linux_x86_64",  # another implementation
     ],
 )
-def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
-    with pytest.raises(TorchyardError, match="nothing was changed") as told:
+def test_wheel_for_other_python_abi_or_platform_is_refused(tag: str) -> None:
+    with pytest.raises(TorchyardError, match="nothing was changed") as error:
         package_resolution_io.require_compatible_target(target(), [wheel(tag)])
-    assert f"is for {tag}, and /env/bin/python requires cp312-cp312-manylinux" in told.value.message
-    assert "set python: /env/bin/python" in told.value.hint
+    assert (
+        f"is for {tag}, and /env/bin/python requires cp312-cp312-manylinux" in error.value.message
+    )
+    assert "set python: /env/bin/python" in error.value.hint
 
 
-def test_a_python_that_the_system_manages_is_refused() -> None:
+def test_externally_managed_python_is_refused() -> None:
     mark = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
-    with pytest.raises(TorchyardError, match="managed by the system") as told:
+    with pytest.raises(TorchyardError, match="managed by the system") as error:
         package_resolution_io.require_compatible_target(target(managed=mark), [])
-    assert told.value.location == mark
-    assert "create a venv" in told.value.hint
+    assert error.value.location == mark
+    assert "create a venv" in error.value.hint
 
 
 @each_row(
-    ("wanted", "told"),
+    ("requirement", "expected"),
     [
         ("torch==2.5.1", ["vision 0.20.1 requires torch==2.5.1, but 2.6.0+cpu is installed"]),
         ("Torch<2.6", ["vision 0.20.1 requires Torch<2.6, but 2.6.0+cpu is installed"]),
-        ("torch==2.6.0", []),  # a local version is none that has to be asked for
+        ("torch==2.6.0", []),  # a local version satisfies it
         ("torch>=2.5", []),
         ("torch==2.5.1; extra == 'gpu'", []),
         ("torch==2.5.1; python_version < '3'", []),
@@ -96,52 +98,52 @@ def test_a_python_that_the_system_manages_is_refused() -> None:
         ("not a requirement", []),
     ],
 )
-def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -> None:
-    said = replace(SAID, distributions=(there("vision", "0.20.1", wanted),))
-    assert list(package_resolution_io.describe_conflicts(said, {"torch": "2.6.0+cpu"})) == told
+def test_conflicting_requirement_is_reported(requirement: str, expected: list[str]) -> None:
+    info = replace(INFO, distributions=(distribution("vision", "0.20.1", requirement),))
+    assert list(package_resolution_io.describe_conflicts(info, {"torch": "2.6.0+cpu"})) == expected
 
 
-def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
-    said = replace(SAID, distributions=(there("torchvision", "0.20.1", "torch==2.5.1"),))
-    (told,) = package_resolution_io.describe_conflicts(said, {"torch": "2.6.0"})
-    assert told.startswith("torchvision 0.20.1 requires torch==2.5.1, but 2.6.0 is installed; ")
-    assert "companions: [torchvision] in config/local.yaml" in told
+def test_conflicting_companion_is_reported_with_setting() -> None:
+    info = replace(INFO, distributions=(distribution("torchvision", "0.20.1", "torch==2.5.1"),))
+    (warning,) = package_resolution_io.describe_conflicts(info, {"torch": "2.6.0"})
+    assert warning.startswith("torchvision 0.20.1 requires torch==2.5.1, but 2.6.0 is installed; ")
+    assert "companions: [torchvision] in config/local.yaml" in warning
 
 
-def test_what_is_replaced_itself_wants_nothing_any_more() -> None:
-    said = replace(SAID, distributions=(there("Simple.KNN", "1", "torch==2.5.1"),))
+def test_replaced_distribution_causes_no_conflict() -> None:
+    info = replace(INFO, distributions=(distribution("Simple.KNN", "1", "torch==2.5.1"),))
     assert not list(
-        package_resolution_io.describe_conflicts(said, {"torch": "2.6.0", "simple-knn": "2"})
+        package_resolution_io.describe_conflicts(info, {"torch": "2.6.0", "simple-knn": "2"})
     )
 
 
-def test_conda_is_not_told_of_it_and_the_person_is() -> None:
-    (told,) = package_resolution_io.list_install_warnings(
-        target(distributions=(there("torch", "2.5", installer="conda"),)), {}
+def test_torch_installed_by_conda_is_warning() -> None:
+    (warning,) = package_resolution_io.list_install_warnings(
+        target(distributions=(distribution("torch", "2.5", installer="conda"),)), {}
     )
-    assert "conda installed torch 2.5 " in told
-    assert "conda remove --force pytorch" in told
+    assert "conda installed torch 2.5 " in warning
+    assert "conda remove --force pytorch" in warning
 
 
-def test_condas_own_list_tells_it_too(tmp_path: Path) -> None:
-    """Many of its packages were put together by pip, which says so of itself."""
-    one = target(prefix=str(tmp_path), distributions=(there("torch", "2.5"),))
+def test_conda_metadata_identifies_conda_torch(tmp_path: Path) -> None:
+    """Many conda packages name pip as their installer."""
+    one = target(prefix=str(tmp_path), distributions=(distribution("torch", "2.5"),))
     assert not list(package_resolution_io.list_install_warnings(one, {}))
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta" / "pytorch-2.5.1-py3.12_cuda12.4.json").touch()
     assert len(list(package_resolution_io.list_install_warnings(one, {}))) == 1
 
 
-def test_a_torch_that_would_be_imported_first_is_told() -> None:
-    (told,) = package_resolution_io.list_install_warnings(
+def test_shadowing_user_torch_is_warning() -> None:
+    (warning,) = package_resolution_io.list_install_warnings(
         target(user_torch="/home/me/.local/lib/torch"), {}
     )
-    assert told.startswith("/env/bin/python imports /home/me/.local/lib/torch before")
+    assert warning.startswith("/env/bin/python imports /home/me/.local/lib/torch before")
 
 
-def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
-    before = target(distributions=(there("torch", "2.5"), there("vision", "1")))
-    after = target(distributions=(there("torch", "2.6"), there("sympy", "1")))
+def test_unexpected_distributions_are_reported() -> None:
+    before = target(distributions=(distribution("torch", "2.5"), distribution("vision", "1")))
+    after = target(distributions=(distribution("torch", "2.6"), distribution("sympy", "1")))
     assert package_resolution_io.compare_installed(before, after, {"torch": "2.6"}) == [
         "sympy 1 (expected: not installed)",
         "vision is missing (expected: 1)",
@@ -149,14 +151,14 @@ def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: written with POSIX's paths")
-def test_packages_outside_of_the_prefix_are_refused() -> None:
+def test_packages_outside_prefix_are_refused() -> None:
     with pytest.raises(TorchyardError, match="outside of /env"):
         _ = target(purelib="/usr/lib/python3/dist-packages").sites
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no lib64")
-def test_packages_behind_a_link_are_unpacked_where_they_lie_there(tmp_path: Path) -> None:
-    """A venv of Fedora, openSUSE or RHEL: lib64 → lib."""
+def test_staging_follows_lib64_link(tmp_path: Path) -> None:
+    """Venvs of Fedora, openSUSE and RHEL have the link lib64 → lib."""
     env, staged = tmp_path / "env", tmp_path / "change" / "staged"
     (env / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
     (env / "lib64").symlink_to("lib")
@@ -173,7 +175,7 @@ def test_packages_behind_a_link_are_unpacked_where_they_lie_there(tmp_path: Path
     assert list(made.placed) == ["lib/python3.12/site-packages/torch-2.6.0.dist-info/RECORD"]
 
 
-def test_an_interpreter_tells_what_it_is_and_writes_nothing(tmp_path: Path) -> None:
+def test_environment_query_writes_nothing(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     python = next(path for path in tmp_path.glob("v/*/python*") if path.stem == "python")
     before = sorted(tmp_path.rglob("*"))

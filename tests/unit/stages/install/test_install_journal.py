@@ -1,4 +1,4 @@
-"""What lies in a folder of packages is known by its files, however it was put there."""
+"""Distributions in site-packages are found by their files, whatever installed them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SITE = "lib/site"
         ("simple-knn.egg-link", "simple-knn", "?"),
     ],
 )
-def test_every_way_to_install_leaves_a_name(
+def test_every_install_format_is_recognized(
     tmp_path: Path, entry: str, name: str, version: str
 ) -> None:
     (tmp_path / SITE / entry).mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_every_way_to_install_leaves_a_name(
     assert found.unrecorded_infos == (tmp_path / SITE / entry,)
 
 
-def test_its_files_are_those_of_record_below_the_prefix_with_their_bytecode(tmp_path: Path) -> None:
+def test_distribution_files_are_those_of_record_plus_bytecode(tmp_path: Path) -> None:
     site = tmp_path / SITE
     named = ("a.py", "../../bin/run", "gone.py", "../../../outside", "/etc/hostname", "folder")
     for path in ("a.py", "__pycache__/a.cpython-312.pyc", "b.py", "../../bin/run", "folder/x"):

@@ -1,6 +1,4 @@
-"""The install stage is part of a plan where install.into asks for it, and refused where nothing is
-made that could be put anywhere.
-"""
+"""The install stage exists if install.into is set, and is refused if no wheel is built."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ from tests.unit.test_plan import SMOKE, names, plan_of
 INTO = {"into": "/home/me/gs/bin/python"}
 
 
-def planned(on: Host, **asked: Any) -> Plan:
-    return plan_of(on, install=INTO, **asked)
+def planned(on: Host, **config: Any) -> Plan:
+    return plan_of(on, install=INTO, **config)
 
 
-def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
+def test_install_follows_extensions_and_reads_their_manifests() -> None:
     plan = planned(host(), extensions=[SMOKE])
     assert names(plan) == ["deps", "env", "wheel", "extensions:smoke", "install"]
     assert "install" not in plan.absent
@@ -35,7 +33,7 @@ def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
 
 
 @pytest.mark.parametrize("extensions", [[], [SMOKE]])
-def test_every_manifest_that_it_is_given_is_read_and_is_left_by_a_stage_before_it(
+def test_install_inputs_are_outputs_of_earlier_stages(
     extensions: list[dict[str, Any]],
 ) -> None:
     *before, stage = planned(host(), extensions=extensions).stages
@@ -46,23 +44,23 @@ def test_every_manifest_that_it_is_given_is_read_and_is_left_by_a_stage_before_i
     assert set(stage.inputs) <= {path for one in before for path in one.outputs}
 
 
-def test_companions_are_put_there_with_the_extensions() -> None:
+def test_companions_are_installed_with_extensions() -> None:
     plan = planned(host(), companions=["torchvision", "triton"], extensions=[SMOKE])
     assert list(plan.stages[-1].job.extensions) == ["torchvision", "smoke"]
 
 
-def test_without_the_setting_it_is_absent_with_its_reason() -> None:
+def test_install_is_absent_without_setting() -> None:
     plan = plan_of(host())
     assert plan.absent["install"] == "install.into is not set"
     assert "and into" not in dict(plan.headline)
 
 
-def test_a_part_of_the_tree_makes_no_wheel_to_put_anywhere() -> None:
+def test_partial_build_has_no_install_stage() -> None:
     plan = planned(host(), build={"target": "c10"})
     assert "a part of PyTorch, which has no wheel" in plan.absent["install"]
 
 
-def test_another_environment_runs_it_again_and_nothing_else() -> None:
+def test_other_environment_reruns_only_install() -> None:
     one = planned(host(), extensions=[SMOKE])
     two = plan_of(host(), install={"into": "python3"}, extensions=[SMOKE])
     changed = [
@@ -73,15 +71,15 @@ def test_another_environment_runs_it_again_and_nothing_else() -> None:
     assert changed == ["install"]
 
 
-def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
-    with pytest.raises(SettingsError, match="builds no wheel of it") as told:
+def test_existing_torch_cannot_be_installed_elsewhere() -> None:
+    with pytest.raises(SettingsError, match="builds no wheel of it") as error:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
-    assert told.value.location == "install.into"
-    assert "set install.into: null" in told.value.hint
+    assert error.value.location == "install.into"
+    assert "set install.into: null" in error.value.hint
 
 
-def test_the_libraries_alone_are_nothing_for_a_python() -> None:
-    asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
-    with pytest.raises(SettingsError, match="builds no torch for Python") as told:
-        planned(host(), **asked)
-    assert told.value.location == "install.into"
+def test_cmake_backend_cannot_be_installed_into_python() -> None:
+    config = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
+    with pytest.raises(SettingsError, match="builds no torch for Python") as error:
+        planned(host(), **config)
+    assert error.value.location == "install.into"

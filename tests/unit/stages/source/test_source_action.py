@@ -1,4 +1,4 @@
-"""The source action on real trees: cloned, unpacked and a person's own."""
+"""Tests of the source action on real trees: clones, archives and the user's folders."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def job(
 
 
 def run(given: SourceJob) -> SourceTree:
-    """The action as the graph runs it, its outputs published."""
+    """Run the action like the task graph, then write its manifest."""
     (outputs,) = action.run(given)
     manifests.write_manifest(given.manifest, outputs)
     return outputs
@@ -100,7 +100,7 @@ def packed(tree: Path) -> Path:
 
 
 @needs_git
-def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Path) -> None:
+def test_unchanged_clone_yields_same_outputs(tmp_path: Path, checkout: Path) -> None:
     given = job(tmp_path, "git", checkout)
     first = run(given)
     assert first == run(given)
@@ -109,9 +109,7 @@ def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Pat
 
 
 @needs_git
-def test_claim_stands_while_nothing_changes_and_falls_before_a_change(
-    tmp_path: Path, checkout: Path
-) -> None:
+def test_manifest_is_removed_before_tree_changes(tmp_path: Path, checkout: Path) -> None:
     given = job(tmp_path, "git", checkout)
     run(given)
     action.run(given)
@@ -122,7 +120,9 @@ def test_claim_stands_while_nothing_changes_and_falls_before_a_change(
 
 
 @needs_git
-def test_other_ref_over_an_edit_is_refused(tmp_path: Path, checkout: Path, patch: Path) -> None:
+def test_other_ref_is_refused_with_uncommitted_edits(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
     given = job(tmp_path, "git", checkout, patch)
     before = run(given)
     (Path(given.tree) / ".gitignore").write_text("mine\n", encoding="utf-8")
@@ -136,7 +136,7 @@ def test_other_ref_over_an_edit_is_refused(tmp_path: Path, checkout: Path, patch
 
 
 @needs_git
-def test_edit_of_its_owner_survives_and_is_told(tmp_path: Path, checkout: Path) -> None:
+def test_user_edit_is_kept_and_recorded(tmp_path: Path, checkout: Path) -> None:
     given = job(tmp_path, "git", checkout)
     clean = run(given)
     edited = Path(given.tree) / "setup.py"
@@ -146,7 +146,7 @@ def test_edit_of_its_owner_survives_and_is_told(tmp_path: Path, checkout: Path) 
 
 
 @needs_git
-def test_folder_without_git_is_known_by_its_sources_alone(tmp_path: Path, tree: Path) -> None:
+def test_digest_of_folder_without_git_covers_only_sources(tmp_path: Path, tree: Path) -> None:
     given = job(tmp_path, "path", tree)
     first = run(given)
     (tree / "build").mkdir()
@@ -158,7 +158,7 @@ def test_folder_without_git_is_known_by_its_sources_alone(tmp_path: Path, tree: 
 
 
 @needs_git
-def test_patch_is_applied_once_and_taken_back(tmp_path: Path, checkout: Path, patch: Path) -> None:
+def test_patch_is_applied_once_and_reverted(tmp_path: Path, checkout: Path, patch: Path) -> None:
     given = job(tmp_path, "git", checkout)
     clean = run(given)
     patched = run(dataclasses.replace(given, patches=(patch,)))
@@ -170,7 +170,7 @@ def test_patch_is_applied_once_and_taken_back(tmp_path: Path, checkout: Path, pa
 
 
 @needs_git
-def test_patch_works_on_a_folder_without_git(tmp_path: Path, tree: Path, patch: Path) -> None:
+def test_patch_works_in_folder_without_git(tmp_path: Path, tree: Path, patch: Path) -> None:
     run(job(tmp_path, "path", tree, patch))
     assert (tree / "setup.py").read_text(encoding="utf-8") == "patched\n"
     run(job(tmp_path, "path", tree))
@@ -178,9 +178,7 @@ def test_patch_works_on_a_folder_without_git(tmp_path: Path, tree: Path, patch: 
 
 
 @needs_git
-def test_patch_is_not_in_the_way_of_another_ref(
-    tmp_path: Path, checkout: Path, patch: Path
-) -> None:
+def test_patch_does_not_block_other_ref(tmp_path: Path, checkout: Path, patch: Path) -> None:
     run(job(tmp_path, "git", checkout, patch))
     second(checkout)
     moved = run(job(tmp_path, "git", checkout, patch, ref="main"))
@@ -189,7 +187,7 @@ def test_patch_is_not_in_the_way_of_another_ref(
 
 
 @needs_git
-def test_patch_whose_lines_were_edited_is_not_taken_back(
+def test_patch_with_edited_lines_is_not_reverted(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:
     given = job(tmp_path, "git", checkout, patch)
@@ -201,22 +199,20 @@ def test_patch_whose_lines_were_edited_is_not_taken_back(
 
 
 @needs_git
-def test_patch_that_does_not_fit_is_named(tmp_path: Path, tree: Path, patch: Path) -> None:
+def test_failing_patch_is_reported(tmp_path: Path, tree: Path, patch: Path) -> None:
     (tree / "setup.py").write_text("other\n", encoding="utf-8")
     with pytest.raises(TorchyardError, match=r"fix\.patch does not apply"):
         run(job(tmp_path, "path", tree, patch))
 
 
 @needs_git
-def test_patch_that_is_in_the_tree_without_a_record_is_recognised(
-    tmp_path: Path, tree: Path, patch: Path
-) -> None:
+def test_patch_already_in_tree_is_recognized(tmp_path: Path, tree: Path, patch: Path) -> None:
     (tree / "setup.py").write_text("patched\n", encoding="utf-8")
     assert len(run(job(tmp_path, "path", tree, patch)).patches) == 1
 
 
 @needs_git
-def test_archive_is_unpacked_once_and_known_by_its_sha256(tmp_path: Path, tree: Path) -> None:
+def test_archive_is_unpacked_once(tmp_path: Path, tree: Path) -> None:
     given = job(tmp_path, "tarball", packed(tree))
     first = run(given)
     made = Path(given.tree) / "made.so"
@@ -228,7 +224,7 @@ def test_archive_is_unpacked_once_and_known_by_its_sha256(tmp_path: Path, tree: 
     assert run(given).edits
 
 
-def test_other_archive_sets_the_former_tree_aside(tmp_path: Path, tree: Path) -> None:
+def test_other_archive_moves_previous_tree_aside(tmp_path: Path, tree: Path) -> None:
     given = job(tmp_path, "tarball", packed(tree))
     run(given)
     mine = Path(given.tree) / "mine"
@@ -242,9 +238,7 @@ def test_other_archive_sets_the_former_tree_aside(tmp_path: Path, tree: Path) ->
 
 
 @needs_git
-def test_a_patch_that_a_person_took_out_is_applied_again(
-    tmp_path: Path, checkout: Path, patch: Path
-) -> None:
+def test_patch_reverted_by_user_is_reapplied(tmp_path: Path, checkout: Path, patch: Path) -> None:
     given = job(tmp_path, "path", checkout, patch)
     patched = run(given)
     subprocess.run(["git", "-C", str(checkout), "checkout", "-q", "--", "."], check=True)
@@ -260,7 +254,7 @@ def _commit(tree: Path, text: str) -> None:
 
 
 @needs_git
-def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
+def test_patch_broken_by_pull_is_not_considered_applied(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:
     given = job(tmp_path, "path", checkout, patch)
@@ -273,7 +267,7 @@ def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
 
 
 @needs_git
-def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
+def test_patch_merged_upstream_is_not_reverted(
     tmp_path: Path, checkout: Path, patch: Path, heard: Heard
 ) -> None:
     given = job(tmp_path, "path", checkout, patch)
@@ -287,7 +281,7 @@ def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
 
 
 @needs_git
-def test_a_tree_with_merge_conflicts_is_refused_before_anything_is_changed_in_it(
+def test_tree_with_merge_conflicts_is_refused_unchanged(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:
     run_git(checkout, "checkout", "--quiet", "-b", "theirs")
@@ -308,7 +302,7 @@ def test_a_tree_with_merge_conflicts_is_refused_before_anything_is_changed_in_it
 
 
 def _with_inner(tmp_path: Path, checkout: Path) -> Path:
-    """A submodule of the checkout."""
+    """Add a submodule to the checkout."""
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "setup.py").write_text("one\n", encoding="utf-8")
@@ -322,7 +316,7 @@ def _with_inner(tmp_path: Path, checkout: Path) -> Path:
 
 
 @needs_git
-def test_a_patch_of_a_submodule_is_taken_back(tmp_path: Path, checkout: Path) -> None:
+def test_patch_of_submodule_is_reverted(tmp_path: Path, checkout: Path) -> None:
     theirs = _with_inner(tmp_path, checkout) / "setup.py"
     patch = tmp_path / "inner.patch"
     patch.write_text(PATCH.replace("/setup.py", "/third_party/inner/setup.py"), encoding="utf-8")
@@ -333,7 +327,7 @@ def test_a_patch_of_a_submodule_is_taken_back(tmp_path: Path, checkout: Path) ->
 
 
 @needs_git
-def test_what_moved_in_a_tree_is_said_and_which_submodule_did_not_come_along(
+def test_source_changes_and_outdated_submodules_are_reported(
     tmp_path: Path, checkout: Path, heard: Heard
 ) -> None:
     inner = _with_inner(tmp_path, checkout)
@@ -353,7 +347,7 @@ def test_what_moved_in_a_tree_is_said_and_which_submodule_did_not_come_along(
 
 
 def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:
-    """The same source in a build of another name."""
+    """Return a job for the same source in another build folder."""
     build = tmp_path / "build" / name
     state = build / "src"
     given = job(tmp_path, "git", location, ref=ref)
@@ -367,7 +361,7 @@ def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> S
 
 
 @needs_git
-def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
+def test_second_build_reuses_git_objects_of_first(
     checkout: Path, tmp_path: Path, heard: Heard
 ) -> None:
     inner = tmp_path / "inner"
@@ -384,7 +378,7 @@ def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
     run(first)
     second(checkout)
     run_git(checkout, "tag", "v3")
-    shutil.rmtree(inner)  # the submodule cannot be had from where it was
+    shutil.rmtree(inner)  # the submodule's remote is gone
 
     found = run(other_build(tmp_path, checkout, "p.two", "v3"))
     assert f"reused the git objects of {first.tree}" in heard.text
@@ -397,9 +391,7 @@ def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
     assert run(other_build(tmp_path, checkout, "p.two", "v3")) == found
 
 
-def test_an_archive_that_another_build_fetched_is_not_fetched_again(
-    tree: Path, tmp_path: Path
-) -> None:
+def test_archive_of_other_build_is_not_fetched_again(tree: Path, tmp_path: Path) -> None:
     archive = tmp_path / "tree.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(tree, "tree")
@@ -419,9 +411,7 @@ def test_an_archive_that_another_build_fetched_is_not_fetched_again(
 
 
 @needs_git
-def test_clone_of_another_project_is_refused_once_it_is_there(
-    tmp_path: Path, checkout: Path
-) -> None:
+def test_clone_of_other_project_is_refused(tmp_path: Path, checkout: Path) -> None:
     run_git(checkout, "rm", "--quiet", "version.txt", "torch/__init__.py")
     run_git(checkout, "commit", "--quiet", "--message", "another project")
     given = job(tmp_path, "git", checkout, ref="main")
@@ -436,7 +426,7 @@ def test_clone_of_another_project_is_refused_once_it_is_there(
     assert right.commit == git.read_git_state(Path(right.tree)).commit
 
 
-def test_archive_and_folder_of_another_project_are_refused(tmp_path: Path, tree: Path) -> None:
+def test_archive_or_folder_of_other_project_is_refused(tmp_path: Path, tree: Path) -> None:
     (tree / "version.txt").unlink()
     for kind, place in (("tarball", packed(tree)), ("path", tree)):
         with pytest.raises(TorchyardError, match=r"lacks version\.txt") as caught:
@@ -448,7 +438,7 @@ def test_archive_and_folder_of_another_project_are_refused(tmp_path: Path, tree:
     ("release", "warned"),
     [("2.9.0", False), ("2.9.0rc1", False), ("2.9.1", False), ("2.15.0", True)],
 )
-def test_archive_of_another_release_is_told_with_what_to_set(
+def test_archive_of_other_release_is_reported_with_setting(
     tmp_path: Path, tree: Path, heard: Heard, release: str, warned: bool
 ) -> None:
     given = dataclasses.replace(job(tmp_path, "tarball", packed(tree)), release=release)

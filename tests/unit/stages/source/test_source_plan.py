@@ -1,4 +1,4 @@
-"""Which tree is meant, what makes the stage run again, and what is seen to be wrong offline."""
+"""Tests of planning the source stage: location, fingerprint and checks without network."""
 
 from __future__ import annotations
 
@@ -39,45 +39,45 @@ def stage(**source: Any) -> Stage:
     return plan(settings(**source), LAYOUT, CHOICE)
 
 
-def test_git_is_cloned_at_the_tag_of_the_release() -> None:
+def test_git_is_cloned_at_release_tag() -> None:
     job = stage().job
     assert (job.kind, job.ref) == ("git", "v2.6.0")
     assert job.tree == PurePosixPath("/yard/build/p/src/pytorch")
 
 
-def test_ref_is_taken_as_it_is() -> None:
+def test_explicit_ref_is_used() -> None:
     assert stage(ref="main").job.ref == "main"
 
 
-def test_path_is_built_in_where_it_is_and_taken_from_the_checkout() -> None:
+def test_path_is_built_in_place_and_relative_to_checkout() -> None:
     assert stage(path="../pytorch", tarball="a.zip").job.location == "/yard/../pytorch"
     assert stage(path="/src/pytorch").job.tree == PurePosixPath("/src/pytorch")
     assert stage(path="/src/pytorch").job.kind == "path"
 
 
-def test_tarball_goes_before_git() -> None:
+def test_tarball_has_precedence_over_git() -> None:
     job = stage(tarball="https://example.invalid/a.tar.gz", sha256="0" * 64).job
     assert (job.kind, job.location) == ("tarball", "https://example.invalid/a.tar.gz")
     assert stage(tarball="a.tar.gz").job.location == "/yard/a.tar.gz"
 
 
-def test_source_always_asks_the_tree() -> None:
+def test_source_stage_always_checks_tree() -> None:
     assert stage().uptodate_check == "always"
     assert stage().outputs == (PurePosixPath("/yard/build/p/source.json"),)
 
 
-def test_mirror_causes_no_rebuild_and_ref_submodules_and_patches_do() -> None:
+def test_fingerprint_ignores_mirrors_but_not_ref_submodules_patches() -> None:
     usual = stage().fingerprint
     assert stage(mirrors={"https://github.com/": "https://mirror.example/"}).fingerprint == usual
     for change in ({"ref": "main"}, {"submodules": False}, {"patches": ["a.patch"]}):
         assert stage(**change).fingerprint != usual
 
 
-def test_ref_is_no_input_of_a_folder() -> None:
+def test_fingerprint_of_path_ignores_ref() -> None:
     assert stage(path="/src", ref="a").fingerprint == stage(path="/src", ref="b").fingerprint
 
 
-def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
+def test_compile_fingerprint_ignores_jobs_but_not_flags() -> None:
     def inputs(**build: Any) -> Any:
         return plan_compile(parse_settings({"build": build}), LAYOUT, CHOICE).fingerprint
 
@@ -86,7 +86,7 @@ def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
         assert inputs(**change) != inputs()
 
 
-def bad(root: Path, **source: Any) -> SettingsError:
+def read_error(root: Path, **source: Any) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
         check_source_settings(settings(**source), root)
     return caught.value
@@ -96,25 +96,25 @@ def test_default_settings_pass(tmp_path: Path) -> None:
     check_source_settings(Settings(), tmp_path)
 
 
-def test_path_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, path="nothing").location == "source.path"
+def test_missing_path_is_reported_with_key(tmp_path: Path) -> None:
+    assert read_error(tmp_path, path="nothing").location == "source.path"
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
-def test_sources_that_nothing_reads_may_be_away(tmp_path: Path, strategy: str) -> None:
-    """They stand in local.yaml for the other profiles: a disk that is not mounted."""
+def test_unused_sources_may_be_missing(tmp_path: Path, strategy: str) -> None:
+    """local.yaml may name them for other profiles, for example on an unmounted disk."""
     source = {"path": "nothing", "patches": ["nothing.patch"]}
     check_source_settings(
         parse_settings({"torch": {"strategy": strategy}, "source": source}), tmp_path
     )
 
 
-def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_path_of_other_project_is_refused_with_missing_files(tmp_path: Path) -> None:
     vision = tmp_path / "vision"
     vision.mkdir()
     for name in ("setup.py", "pyproject.toml", "CMakeLists.txt", "version.txt"):
         (vision / name).touch()
-    error = bad(tmp_path, path="vision")
+    error = read_error(tmp_path, path="vision")
     assert error.location == "source.path"
     assert error.message.startswith(f"{vision} is not the source tree of PyTorch")
     assert error.message.endswith("it lacks torch/__init__.py, c10")
@@ -122,30 +122,32 @@ def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("near", [".", "pytorch/torch", "pytorch/torch/backends"])
-def test_path_beside_the_tree_names_the_tree(tmp_path: Path, near: str) -> None:
+def test_path_near_tree_suggests_tree(tmp_path: Path, near: str) -> None:
     tree = make_tree(tmp_path / "pytorch")
-    assert bad(tmp_path, path=near).hint == f"set source.path to {tree}"
+    assert read_error(tmp_path, path=near).hint == f"set source.path to {tree}"
 
 
 @pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
-def test_path_with_a_tree_of_either_backend_passes(tmp_path: Path, backend: Backend) -> None:
+def test_tree_of_either_backend_is_accepted(tmp_path: Path, backend: Backend) -> None:
     make_tree(tmp_path / "tree", backend=backend)
     check_source_settings(settings(path="tree"), tmp_path)
 
 
-def test_tarball_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.tar.gz").location == "source.tarball"
+def test_missing_tarball_is_reported_with_key(tmp_path: Path) -> None:
+    assert read_error(tmp_path, tarball="a.tar.gz").location == "source.tarball"
 
 
-def test_tarball_from_a_url_needs_its_sha256(tmp_path: Path) -> None:
-    error = bad(tmp_path, tarball="https://example.invalid/a.tar.gz")
+def test_tarball_url_needs_sha256(tmp_path: Path) -> None:
+    error = read_error(tmp_path, tarball="https://example.invalid/a.tar.gz")
     assert error.location == "source.sha256"
 
 
-def test_other_kinds_of_file_and_url_are_refused(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.rpm").location == "source.tarball"
-    assert bad(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).location == "source.tarball"
+def test_unsupported_archive_and_url_are_refused(tmp_path: Path) -> None:
+    assert read_error(tmp_path, tarball="a.rpm").location == "source.tarball"
+    assert (
+        read_error(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).location == "source.tarball"
+    )
 
 
-def test_patch_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, patches=["fix.patch"]).location == "source.patches"
+def test_missing_source_patch_is_reported_with_key(tmp_path: Path) -> None:
+    assert read_error(tmp_path, patches=["fix.patch"]).location == "source.patches"

@@ -1,4 +1,4 @@
-"""A profile that builds a person's own tree: by which release it is decided, and who says so."""
+"""Tests of the release of a profile that builds the user's tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU: dict[str, Any] = {"target": {"gpus": []}}
 
 
 def opened(yard: Path, version: str, python: str = "3.12.4", **more: Any) -> Profile:
-    """The profile with a tree that calls itself that, and nothing else but `more`."""
+    """Open a profile whose tree has that version, with the settings `more`."""
     make_tree(yard / "pytorch", version)
     write(yard, yaml.safe_dump({"source": {"path": "pytorch"}, **more}))
     host = replace(HOST, python=replace(HOST.python, version=python))
@@ -39,9 +39,7 @@ def job(profile: Profile, name: str) -> Any:
         ("2.16.0a0", "2.16.0a0"),
     ],
 )
-def test_without_a_word_of_the_settings_the_tree_decides(
-    yard: Path, written: str, release: str
-) -> None:
+def test_tree_version_is_default_release(yard: Path, written: str, release: str) -> None:
     profile = opened(yard, written)
     assert profile.choice.torch == release
     assert (job(profile, "wheel").release, job(profile, "env").torch) == (release, release)
@@ -49,7 +47,7 @@ def test_without_a_word_of_the_settings_the_tree_decides(
     assert profile.plan.warnings == ()
 
 
-def test_facts_are_those_of_the_trees_release(yard: Path) -> None:
+def test_knowledge_follows_tree_release(yard: Path) -> None:
     old = job(opened(yard, "2.6.0a0", **CPU), "deps")
     assert any(tool.startswith("cmake") and tool.endswith(",<4.0") for tool in old.tools)
     with pytest.raises(SettingsError, match=r"torch 2\.6\.0a0 is for Python 3\.9 to 3\.13"):
@@ -57,16 +55,14 @@ def test_facts_are_those_of_the_trees_release(yard: Path) -> None:
     assert opened(yard, "2.15.0a0", python="3.14.0", **CPU).choice.torch == "2.15.0a0"
 
 
-@pytest.mark.parametrize("said", ["profile", "local", "environment"])
-def test_a_release_that_somebody_set_counts_and_the_tree_is_a_warning(
-    yard: Path, said: str
-) -> None:
+@pytest.mark.parametrize("origin", ["profile", "local", "environment"])
+def test_configured_release_wins_over_tree_with_warning(yard: Path, origin: str) -> None:
     torch: dict[str, Any] = {"torch": {"version": "2.14.0"}}
     source: dict[str, Any] = {"source": {"path": "pytorch"}}
     make_tree(yard / "pytorch", "2.9.0a0")
-    write(yard, yaml.safe_dump({**source, **torch} if said == "profile" else source))
-    environ = {"TORCHYARD__TORCH__VERSION": "2.14.0"} if said == "environment" else {}
-    local = yaml.safe_dump(torch) if said == "local" else ""
+    write(yard, yaml.safe_dump({**source, **torch} if origin == "profile" else source))
+    environ = {"TORCHYARD__TORCH__VERSION": "2.14.0"} if origin == "environment" else {}
+    local = yaml.safe_dump(torch) if origin == "local" else ""
     profile = open_profile(yard, "mine", environ, KNOWLEDGE, lambda *_: HOST, local)
     (warning,) = profile.plan.warnings
     assert profile.choice.torch == "2.14.0"
@@ -76,9 +72,7 @@ def test_a_release_that_somebody_set_counts_and_the_tree_is_a_warning(
 
 
 @pytest.mark.parametrize("written", ["2.9.0a0", "2.9.0", "2.9.0+acme", "2.9", "2.9.0rc2", "none"])
-def test_a_release_that_the_tree_comes_before_or_does_not_say_is_no_warning(
-    yard: Path, written: str
-) -> None:
+def test_prerelease_or_unversioned_tree_causes_no_warning(yard: Path, written: str) -> None:
     profile = opened(yard, written, torch={"version": "2.9.0"})
     assert (profile.choice.torch, profile.plan.warnings) == ("2.9.0", ())
 
@@ -86,15 +80,15 @@ def test_a_release_that_the_tree_comes_before_or_does_not_say_is_no_warning(
 @pytest.mark.parametrize(
     ("written", "warned"), [("2.5.0a0", False), ("2.5.0", True), ("2.4.0a0", True)]
 )
-def test_the_tag_of_a_patch_may_say_that_it_comes_before_the_first_of_its_minor(
+def test_patch_release_tag_may_carry_minor_prerelease_version(
     yard: Path, written: str, warned: bool
 ) -> None:
-    """That of v2.5.1 says 2.5.0a0."""
+    """The tag v2.5.1 has version 2.5.0a0."""
     profile = opened(yard, written, torch={"version": "2.5.1"}, **CPU)
     assert (profile.choice.torch, bool(profile.plan.warnings)) == ("2.5.1", warned)
 
 
-def test_a_profile_that_cannot_be_planned_shows_the_release_that_it_was_tried_with(
+def test_failed_profile_shows_release_of_tree(
     yard: Path,
 ) -> None:
     with pytest.raises(SettingsError) as caught:
@@ -106,17 +100,17 @@ def test_a_profile_that_cannot_be_planned_shows_the_release_that_it_was_tried_wi
     assert broken.read_settings().settings.torch.version == "2.15.0"
 
 
-def test_a_wheel_that_is_fetched_is_not_decided_by_the_tree(yard: Path) -> None:
+def test_tree_does_not_affect_prebuilt_release(yard: Path) -> None:
     profile = opened(yard, "2.9.0a0", torch={"strategy": "prebuilt"})
     assert profile.choice.torch == "2.15.0"
-    (told,) = profile.plan.warnings
-    assert told.startswith("nothing reads source.path")
+    (warning,) = profile.plan.warnings
+    assert warning.startswith("nothing reads source.path")
 
 
 @pytest.mark.parametrize(
     "written", ["", "main", "2.9.x", "version https://git-lfs.github.com/spec"]
 )
-def test_a_version_that_is_none_names_the_file_and_the_key(yard: Path, written: str) -> None:
+def test_invalid_tree_version_is_reported_with_file_and_key(yard: Path, written: str) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
     assert caught.value.location == str(yard / "pytorch" / "version.txt")
@@ -131,9 +125,7 @@ def test_version_file_with_merge_conflicts_is_reported(yard: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["3.1.0+acme", "1.13.1", "2027.1", "1!2.9.0"])
-def test_a_fork_that_counts_for_itself_is_built_by_the_facts_of_what_it_was_forked_from(
-    yard: Path, written: str
-) -> None:
+def test_fork_with_own_versions_needs_configured_release(yard: Path, written: str) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
     assert "forked from" in caught.value.hint
@@ -142,11 +134,11 @@ def test_a_fork_that_counts_for_itself_is_built_by_the_facts_of_what_it_was_fork
     assert len(profile.plan.warnings) == 1
 
 
-def test_a_fork_of_unknown_release_is_its_own_judge_on_the_cpu(yard: Path) -> None:
+def test_fork_with_unknown_release_builds_for_cpu(yard: Path) -> None:
     assert opened(yard, "3.1.0+acme", **CPU).choice.torch == "3.1.0"
 
 
-def test_a_pull_that_moves_version_txt_moves_no_input_of_what_compiles(yard: Path) -> None:
+def test_version_txt_change_keeps_compile_fingerprint(yard: Path) -> None:
     before = {one.name: one.fingerprint for one in opened(yard, "2.15.0a0").plan.stages}
     after = {one.name: one.fingerprint for one in opened(yard, "2.16.0a0").plan.stages}
     assert {name for name in before if before[name] != after[name]} == {"env", "wheel"}

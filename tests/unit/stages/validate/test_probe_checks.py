@@ -1,6 +1,4 @@
-"""The probe's checks with a torch in miniature: what they do where there is nothing to try, and
-what they tell. Their arithmetic is tried with a real torch in tests/real.
-"""
+"""Tests of the probe's checks with a fake torch; tests/real runs them with a real one."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ def torch(cuda: str | None = "13.2", *, card: bool = True) -> Any:
 
 @pytest.fixture
 def probes() -> Iterator[Callable[..., ModuleType]]:
-    """A module of the probe's, where torch is the miniature given."""
+    """Import modules of the probe with a fake torch."""
     with beside(PROBES, torch()):
         yield module
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+def read_results(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return {line["name"]: line for line in lines}
 
@@ -60,7 +58,7 @@ def given(**changed: object) -> dict[str, object]:
     }
 
 
-def test_the_probe_makes_what_it_is_expected_to_in_that_order(
+def test_probe_runs_expected_checks_in_order(
     probes: Callable[..., ModuleType],
 ) -> None:
     assert tuple(probes("torch_probe").CHECKS) == _PROBE_CHECKS
@@ -68,46 +66,46 @@ def test_the_probe_makes_what_it_is_expected_to_in_that_order(
     assert [name for name in names if name in _PROBE_CHECKS] == list(_PROBE_CHECKS)
 
 
-def test_what_can_hang_comes_last_and_before_the_extensions(
+def test_checks_that_can_hang_come_last_before_extensions(
     probes: Callable[..., ModuleType],
 ) -> None:
     assert _PROBE_CHECKS[-2:] == ("compile", "nccl")
     assert get_args(ValidationCheckName)[-1] == "extensions"
 
 
-def test_without_a_card_nothing_on_it_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpu_checks_are_not_run_without_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     with beside(PROBES, torch(card=False)):
         module("torch_probe").main(given())
-    found = said(capsys)
+    found = read_results(capsys)
     for name in _PROBE_CHECKS[2:]:
         assert (found[name]["status"], found[name]["detail"]) == ("not run", "no GPU"), name
 
 
-def test_a_torch_without_cuda_reduces_and_differentiates_on_the_cpu_and_tries_no_card(
+def test_cpu_torch_runs_cpu_checks_only(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with beside(PROBES, torch(cuda=None)):
         module("torch_probe").main(given(cuda=None))
-    found = said(capsys)
+    found = read_results(capsys)
     for name in ("device", "graph", "speed", "compile", "nccl"):
         detail = found[name]["detail"]
         assert (found[name]["status"], detail) == ("not run", "torch without CUDA"), name
     for name in ("matmul", "reduction", "convolution", "autograd"):
-        assert found[name]["status"] == "failed"  # the miniature can compute nothing
+        assert found[name]["status"] == "failed"  # the fake torch computes nothing
 
 
-def test_a_card_is_told_with_its_driver_or_that_this_is_unknown(
+def test_gpu_is_reported_with_driver_version_or_unknown(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", absent)
     card = probes("gpu_device")
-    told = "RTX 5090, 32.0 GiB, capability 12.0, driver "
-    assert card.check_device(given()) == f"{told}unknown"
+    prefix = "RTX 5090, 32.0 GiB, capability 12.0, driver "
+    assert card.check_device(given()) == f"{prefix}unknown"
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert card.check_device(given()) == f"{told}580.65.06"
+    assert card.check_device(given()) == f"{prefix}580.65.06"
 
 
-def test_an_attribute_is_the_cards_own_or_zero(
+def test_unreadable_device_attribute_is_zero(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = probes("gpu_device")
@@ -125,7 +123,7 @@ def absent(name: str) -> None:
 
 
 class Library:
-    """NVML and the driver API, as ctypes would have them; every call answers the same."""
+    """Fake NVML and driver API for ctypes; every call returns the same answer."""
 
     def __init__(self, answer: int = 0) -> None:
         self.answer = answer
@@ -145,7 +143,7 @@ class Library:
 RTX_5090 = {13: 2_407_000, 16: 170, 36: 14_001_000, 37: 512}  # kHz, and bits
 
 
-def test_the_peaks_are_those_of_the_data_sheet(probes: Callable[..., ModuleType]) -> None:
+def test_computed_peaks_match_data_sheet(probes: Callable[..., ModuleType]) -> None:
     """RTX 5090: 1,792 GB/s and 104.8 TFLOP/s. H100 SXM: 3.35 TB/s and 67 TFLOP/s."""
     speed = probes("speed_checks")
     assert speed.compute_memory_peak(RTX_5090.get) == pytest.approx(1792e9, rel=1e-3)
@@ -155,7 +153,7 @@ def test_the_peaks_are_those_of_the_data_sheet(probes: Callable[..., ModuleType]
     assert speed.compute_float32_peak(h100.get, (9, 0)) == pytest.approx(66.9e12, rel=1e-3)
 
 
-def test_speed_is_told_with_its_share_where_the_peak_is_known(
+def test_speed_is_reported_with_share_of_known_peak(
     probes: Callable[..., ModuleType],
 ) -> None:
     speed = probes("speed_checks")
@@ -170,7 +168,7 @@ def test_speed_is_told_with_its_share_where_the_peak_is_known(
     assert speed.compute_float32_peak(RTX_5090.get, (99, 0)) == 0
 
 
-def test_a_card_that_is_too_full_to_be_timed_has_not_been_tried(
+def test_speed_check_is_not_run_without_free_gpu_memory(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speed, verdicts = probes("speed_checks"), probes("verdicts")
@@ -183,7 +181,7 @@ def full(*_: object) -> None:
     raise RuntimeError("CUDA out of memory")
 
 
-def test_no_triton_and_no_nccl_are_not_run(
+def test_checks_without_triton_or_nccl_are_not_run(
     probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = probes("verdicts").NothingToTryError
@@ -202,7 +200,7 @@ def test_no_triton_and_no_nccl_are_not_run(
         "Found Tesla P100 which is too old to be supported by the triton GPU compiler",
     ],
 )
-def test_what_torch_compile_does_not_know_is_not_run_and_what_it_breaks_on_has_failed(
+def test_unsupported_torch_compile_is_not_run_but_error_fails(
     probes: Callable[..., ModuleType], reason: str
 ) -> None:
     compiling, verdicts = probes("execution_checks"), probes("verdicts")

@@ -1,4 +1,4 @@
-"""The action with stand-ins for what it runs: an interpreter, and cuobjdump."""
+"""Tests of the validate action with a fake interpreter and a fake cuobjdump."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def yard(tmp_path: Path) -> Yard:
     return Yard(tmp_path)
 
 
-def test_with_a_card_everything_is_looked_at(yard: Yard) -> None:
+def test_all_checks_run_with_gpu(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     (found,) = run(yard.job())
     assert found.counts == {"passed": 17, "failed": 0, "not run": 0}
@@ -45,7 +45,7 @@ def test_with_a_card_everything_is_looked_at(yard: Yard) -> None:
     )
 
 
-def test_without_a_card_the_smoke_check_is_not_run_and_says_why(yard: Yard) -> None:
+def test_smoke_check_is_not_run_without_gpu(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu="no GPU"))
     run(yard.job())
     assert yard.written()["smoke: smoke check"] == ValidationResult(
@@ -53,7 +53,7 @@ def test_without_a_card_the_smoke_check_is_not_run_and_says_why(yard: Yard) -> N
     )
 
 
-def test_an_interrupt_does_not_wait_for_the_libraries_that_are_still_to_be_read(
+def test_interrupt_does_not_wait_for_unread_libraries(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = yard.folder / "read"
@@ -73,7 +73,7 @@ def test_an_interrupt_does_not_wait_for_the_libraries_that_are_still_to_be_read(
     assert not processes_with(str(yard.folder / "cuobjdump"))
 
 
-def test_a_failure_is_written_down_before_it_is_raised(yard: Yard) -> None:
+def test_failure_is_written_before_error_is_raised(yard: Yard) -> None:
     yard.listing("sm_90")
     yard.python(probing(ALL_GOOD, gpu="no GPU"))
     with pytest.raises(ValidationFailedError, match=r"2 of 17 .*machine_code, smoke: m"):
@@ -84,7 +84,7 @@ def test_a_failure_is_written_down_before_it_is_raised(yard: Yard) -> None:
     assert "<failure" in (yard.folder / "validate.xml").read_text(encoding="utf-8")
 
 
-def test_a_remedy_is_a_command_for_this_profile(yard: Yard) -> None:
+def test_remedy_is_command_for_profile(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     yard.library("torch/lib/libtorch_cuda.so", "9.0")
     with pytest.raises(ValidationFailedError, match="then run doit build profile=mine"):
@@ -93,7 +93,7 @@ def test_a_remedy_is_a_command_for_this_profile(yard: Yard) -> None:
     assert yard.written()["machine_code"].remedy == remedy
 
 
-def test_a_smoke_check_that_fails_or_hangs_is_a_failure(yard: Yard) -> None:
+def test_failing_or_hanging_smoke_check_is_failure(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     yard.smoke("echo 'axpy: WRONG'; exit 1")
     with pytest.raises(ValidationFailedError, match="smoke: smoke check"):
@@ -108,7 +108,7 @@ def test_a_smoke_check_that_fails_or_hangs_is_a_failure(yard: Yard) -> None:
     )
 
 
-def test_an_extension_that_could_not_be_reached_is_not_run(yard: Yard) -> None:
+def test_checks_of_unreachable_extension_are_not_run(yard: Yard) -> None:
     publish(yard.folder / "smoke.json", BuiltExtension("smoke", "unreachable", {}))
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     run(yard.job())
@@ -117,29 +117,29 @@ def test_an_extension_that_could_not_be_reached_is_not_run(yard: Yard) -> None:
     assert {check.status for check in its} == {"not run"}
 
 
-def test_a_torch_without_cuda_has_no_machine_code_to_check(yard: Yard) -> None:
+def test_machine_code_of_cpu_torch_is_not_checked(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu="torch without CUDA"), cuda=None)
     run(yard.job(targets=()))
     for name in ("archs", "machine_code", "smoke: smoke check"):
         assert yard.written()[name].status == "not run"
 
 
-def test_only_the_checks_of_the_settings_are_made(yard: Yard) -> None:
+def test_only_configured_checks_run(yard: Yard) -> None:
     yard.listing("sm_90")
     yard.python(probing(["import", "matmul"], gpu=""))
     (found,) = run(yard.job(checks=("matmul",)))
     assert [check.name for check in found.checks] == ["matmul"]
 
 
-def test_without_a_torch_it_says_what_to_run_and_leaves_nothing(yard: Yard) -> None:
+def test_missing_torch_is_error_with_command(yard: Yard) -> None:
     before = sorted(yard.folder.rglob("*"))
-    with pytest.raises(TorchyardError, match="profile mine has no torch yet") as told:
+    with pytest.raises(TorchyardError, match="profile mine has no torch yet") as error:
         run(yard.job())
-    assert told.value.hint == "run: doit build profile=mine"
+    assert error.value.hint == "run: doit build profile=mine"
     assert sorted(yard.folder.rglob("*")) == before
 
 
-def test_an_extension_that_is_not_built_has_failed_and_the_rest_is_looked_at(yard: Yard) -> None:
+def test_unbuilt_extension_fails_and_other_checks_run(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     (yard.folder / "smoke.json").unlink()
     with pytest.raises(ValidationFailedError, match="1 of 17 checks failed: smoke: import"):
@@ -152,7 +152,7 @@ def test_an_extension_that_is_not_built_has_failed_and_the_rest_is_looked_at(yar
     assert written["matmul"].status == written["machine_code"].status == "passed"
 
 
-def test_an_extension_whose_manifest_cannot_be_read_is_told(yard: Yard) -> None:
+def test_unreadable_extension_manifest_is_failure(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     (yard.folder / "smoke.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValidationFailedError):
@@ -161,7 +161,7 @@ def test_an_extension_whose_manifest_cannot_be_read_is_told(yard: Yard) -> None:
     assert (check.status, "cannot be read" in check.detail) == ("failed", True)
 
 
-def test_an_interpreter_that_is_gone_fails_the_import(yard: Yard) -> None:
+def test_missing_interpreter_fails_import(yard: Yard) -> None:
     yard.torch(str(yard.folder / "gone" / "python"))
     with pytest.raises(ValidationFailedError):
         run(yard.job())
@@ -171,7 +171,7 @@ def test_an_interpreter_that_is_gone_fails_the_import(yard: Yard) -> None:
     )
 
 
-def test_a_path_is_short_in_the_table_and_whole_in_the_manifest(
+def test_path_is_short_in_table_and_full_in_manifest(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = f"{yard.folder}/venv/bin/python"
@@ -183,9 +183,7 @@ def test_a_path_is_short_in_the_table_and_whole_in_the_manifest(
     assert whole.replace(broken, "venv/bin/python") in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_to_do_is_short_in_the_table_too(
-    yard: Yard, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_remedy_path_is_short_in_table(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
     yard.python("echo 'nobody knows why' >&2; exit 1")
     with pytest.raises(ValidationFailedError) as failed:
         run(yard.job())
@@ -196,28 +194,28 @@ def test_what_to_do_is_short_in_the_table_too(
     assert logs not in failed.value.hint
 
 
-def test_settings_that_moved_since_the_build_are_warned_of_first(
+def test_settings_changed_since_build_are_warning(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
-    asked = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
-    built = Stage("compile", "compile", "", None, {"type": "Release"}, asked.outputs)
+    requested = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
+    built = Stage("compile", "compile", "", None, {"type": "Release"}, requested.outputs)
     publish(yard.folder / "c.json", {})
     stage_record_io.write_stage_record(built, "first time", 1.0, "0")
     (calm,) = run(yard.job(stages=(built,)))
     assert calm.warnings == ()
     capsys.readouterr()
-    (found,) = run(yard.job(stages=(asked,)))
-    told = (
+    (found,) = run(yard.job(stages=(requested,)))
+    message = (
         "the build does not match the current settings "
         "(compile: build.type: now Debug, was Release); run: doit build profile=mine"
     )
-    assert found.warnings == (told,)
-    assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {told} ")
-    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == (told,)
+    assert found.warnings == (message,)
+    assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {message} ")
+    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == (message,)
 
 
-def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Yard) -> None:
+def test_unbuilt_extension_causes_no_additional_warning(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     lists = yard.folder / "smoke.json"
     lists.unlink()
@@ -255,7 +253,7 @@ def test_failed_extension_build_points_to_its_log(
     assert check.remedy == remedy
 
 
-def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
+def test_validate_always_runs_and_has_no_inputs() -> None:
     given = {
         "extensions": [{"name": "a", "path": "x", "smoke": {"script": "x/check.py", "gpu": False}}],
         "validation": {"only": ["matmul", "import"], "timeout": 5},
@@ -271,6 +269,6 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
     assert stage.job.smokes == {"a": SmokeCheck(LAYOUT.root / "x/check.py", gpu=False)}
 
 
-def test_the_checks_that_exist_are_those_of_the_settings() -> None:
+def test_settings_accept_every_check() -> None:
     given = {"validation": {"only": list(CHECKS)}}
     assert plan(parse_settings(given), LAYOUT, PREBUILT, ()).job.checks == CHECKS

@@ -26,7 +26,7 @@ from tests.support.checkout import KNOWLEDGE
 BLACKWELL = (Arch(12, 0),)
 
 
-def judged(
+def check_code(
     name: str, code: MachineCode, targets: tuple[Arch, ...], source: str, maker: str | None = None
 ) -> ValidationResult:
     return check_coverage(KNOWLEDGE, name, code, targets, source, maker)
@@ -36,65 +36,68 @@ def line(name: str, status: str, detail: str = "", remedy: str = "") -> str:
     return f'{{"name": "{name}", "status": "{status}", "detail": "{detail}", "remedy": "{remedy}"}}'
 
 
-def test_what_others_print_is_passed_over() -> None:
-    said = parse_probe_lines(
+def test_foreign_probe_output_is_ignored() -> None:
+    parsed = parse_probe_lines(
         ["hello", f"no newline{line('import', 'passed', 'x')}", '{"name": broken}', "{}"]
     )
-    assert list(said) == ["import"]
+    assert list(parsed) == ["import"]
     passed = ValidationResult("import", "passed", "x")
-    assert build_probe_check("import", ProbeOutput(said)) == passed
+    assert build_probe_check("import", ProbeOutput(parsed)) == passed
 
 
-def test_a_check_at_which_the_probe_ended_has_failed_and_the_others_are_told() -> None:
-    said = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
+def test_check_that_ended_probe_fails_and_others_are_reported() -> None:
+    parsed = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
     expected = ["import", "version", "convolution", "matmul"]
-    output = ProbeOutput(said, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
+    output = ProbeOutput(parsed, {"version": ProbeRun((), "signal 11")}, "the GPU hung")
     found = [build_probe_check(name, output) for name in expected]
     assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
     assert (found[1].detail, found[3].detail) == ("signal 11", "the GPU hung")
 
 
-def test_what_was_not_told_has_not_passed() -> None:
+def test_unreported_check_is_not_passed() -> None:
     check = build_probe_check("matmul", ProbeOutput({}))
     assert (check.status, check.detail) == ("not run", "the probe ended before this check")
 
 
-def test_an_unknown_status_is_a_failure() -> None:
-    said = ProbeOutput(parse_probe_lines([line("matmul", "data"), line("device", "skipped")]))
-    assert {build_probe_check(name, said).status for name in ("matmul", "device")} == {"failed"}
+def test_unknown_status_is_failure() -> None:
+    parsed = ProbeOutput(parse_probe_lines([line("matmul", "data"), line("device", "skipped")]))
+    assert {build_probe_check(name, parsed).status for name in ("matmul", "device")} == {"failed"}
 
 
-def test_each_target_is_told_how_it_runs() -> None:
+def test_coverage_kind_of_each_target_is_reported() -> None:
     code = parse_arch_flags("sm_80 sm_120 compute_120")
     assert code == MachineCode(frozenset({Arch(8, 0), Arch(12, 0)}), frozenset({Arch(12, 0)}))
-    check = judged("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
+    check = check_code("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
     assert check == ValidationResult(
         "archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible"
     )
     only_ptx = MachineCode(ptx=frozenset({Arch(9, 0)}))
-    assert "(it has 9.0+PTX)" in judged("archs", only_ptx, (Arch(8, 0),), "lib").detail
-    assert judged("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
+    assert "(it has 9.0+PTX)" in check_code("archs", only_ptx, (Arch(8, 0),), "lib").detail
+    assert check_code("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
 
 
-def test_a_target_without_code_is_named_with_the_remedy() -> None:
-    check = judged("machine_code", parse_arch_flags("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
+def test_target_without_code_is_reported_with_remedy() -> None:
+    check = check_code(
+        "machine_code", parse_arch_flags("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so"
+    )
     assert (check.status, check.detail) == ("failed", "lib.so holds no code for 12.0 (it has 9.0)")
     assert "target.gpus" in check.remedy
 
 
-def test_orin_runs_code_of_other_cards_that_cuda_13_2_made() -> None:
+def test_orin_runs_discrete_gpu_code_from_cuda_13_2() -> None:
     code, orin = parse_arch_flags("sm_80"), (Arch(8, 7),)
-    assert judged("machine_code", code, orin, "lib.so", "13.0").status == "failed"
+    assert check_code("machine_code", code, orin, "lib.so", "13.0").status == "failed"
     assert (
-        judged("machine_code", code, orin, "lib.so", "13.2.86").detail == "lib.so: 8.7 compatible"
+        check_code("machine_code", code, orin, "lib.so", "13.2.86").detail
+        == "lib.so: 8.7 compatible"
     )
 
 
-def test_no_target_is_not_run() -> None:
-    assert judged("archs", MachineCode(), (), "lib").status == "not run"
+def test_coverage_without_targets_is_not_run() -> None:
+    assert check_code("archs", MachineCode(), (), "lib").status == "not run"
 
 
-def test_one_bad_library_fails_the_extension_and_one_without_code_does_not_hide_it() -> None:
+def test_one_failed_library_fails_extension() -> None:
     good, bad = (
         ValidationResult("x", "passed", "a.so: 12.0 native"),
         ValidationResult("x", "failed", "b.so", "rebuild"),
@@ -108,7 +111,7 @@ def test_one_bad_library_fails_the_extension_and_one_without_code_does_not_hide_
     assert combine_checks("x", []).status == "not run"
 
 
-def test_only_what_is_asked_for_is_told_in_its_order_but_a_failure_always() -> None:
+def test_selected_checks_keep_order_and_failures_are_always_shown() -> None:
     checks = [
         ValidationResult("smoke: import", "passed", ""),
         ValidationResult("smoke: machine code", "passed", ""),
@@ -121,7 +124,7 @@ def test_only_what_is_asked_for_is_told_in_its_order_but_a_failure_always() -> N
     assert [check.name for check in select_checks(quiet, ["matmul"])] == ["matmul"]
 
 
-def test_not_run_is_never_counted_or_shown_as_passed() -> None:
+def test_not_run_is_never_shown_as_passed() -> None:
     checks = [
         ValidationResult("import", "passed", "torch"),
         ValidationResult("matmul", "not run", "no GPU"),
@@ -134,7 +137,7 @@ def test_not_run_is_never_counted_or_shown_as_passed() -> None:
     assert shown[-1] == "torch 2.15.0: 1 passed, 0 failed, 1 not run"
 
 
-def test_checks_that_were_not_run_for_one_reason_share_a_line() -> None:
+def test_checks_not_run_for_same_reason_share_line() -> None:
     found = build_validation(
         "2.15.0",
         [
@@ -155,13 +158,13 @@ def test_checks_that_were_not_run_for_one_reason_share_a_line() -> None:
     assert len(found.checks) == 5
 
 
-def test_a_terminal_has_the_status_in_its_colour_and_nothing_else() -> None:
+def test_only_status_is_colored_in_terminal() -> None:
     found = build_validation("2.15.0", [ValidationResult("matmul", "not run", "no GPU")])
     shown = format_validation(found, 80, lambda text, style: f"<{style}>{text}</>").splitlines()
     assert shown[0] == "<33>not run</>  matmul  no GPU"
 
 
-def test_what_is_long_goes_on_below_itself() -> None:
+def test_long_cells_wrap_in_their_column() -> None:
     found = build_validation(
         "2.15.0", [ValidationResult("matmul", "failed", "much " * 12, "do " * 20)]
     )
@@ -173,7 +176,7 @@ def test_what_is_long_goes_on_below_itself() -> None:
     assert all(len(line) <= 44 for line in shown[:-1])
 
 
-def test_the_table_shows_a_failure_with_its_remedy_and_its_words_as_they_are() -> None:
+def test_table_shows_remedy_and_escapes_no_markup() -> None:
     found = build_validation(
         "2.15.0", [ValidationResult("device", "failed", "[red]odd[/red] [x", "do [this]")]
     )
@@ -181,41 +184,41 @@ def test_the_table_shows_a_failure_with_its_remedy_and_its_words_as_they_are() -
     assert "[red]odd[/red] [x" in format_validation(found, 100)
 
 
-def test_a_path_in_the_checkout_is_told_from_there_on() -> None:
+def test_paths_in_checkout_are_shown_relative() -> None:
     others = "not /home/me/yard2 or /x/home/me/yard/a"
     detail = f"torch 2.15.0 from /home/me/yard/build/p/venv/torch, {others}"
     found = build_validation("2.15.0", [ValidationResult("import", "passed", detail)])
-    told = shorten_paths(PurePosixPath("/home/me/yard"), found).checks[0].detail
-    assert told == f"torch 2.15.0 from build/p/venv/torch, {others}"
+    shown_text = shorten_paths(PurePosixPath("/home/me/yard"), found).checks[0].detail
+    assert shown_text == f"torch 2.15.0 from build/p/venv/torch, {others}"
     found = build_validation(
         "2.15.0", [ValidationResult("import", "passed", r"torch from C:\yard\build\torch")]
     )
-    told = shorten_paths(PureWindowsPath(r"C:\yard"), found).checks[0].detail
-    assert told == r"torch from build\torch"
+    shown_text = shorten_paths(PureWindowsPath(r"C:\yard"), found).checks[0].detail
+    assert shown_text == r"torch from build\torch"
 
 
-def test_a_warning_stands_before_the_table() -> None:
+def test_warning_precedes_table() -> None:
     found = build_validation(
         "2.15.0", [ValidationResult("import", "passed", "")], ("[x] moved: doit build",)
     )
     assert format_validation(found).splitlines()[0] == "warning  [x] moved: doit build"
 
 
-def test_a_failure_gets_the_remedy_of_its_cause_where_it_has_none() -> None:
+def test_failure_without_remedy_gets_remedy_of_cause() -> None:
     bare = ValidationResult(
         "matmul", "failed", "AcceleratorError: CUDA error: no kernel image is available"
     )
-    told = add_diagnosis(KNOWLEDGE, bare)
-    assert told == bare, "not the whole sentence of the driver"
+    shown_text = add_diagnosis(KNOWLEDGE, bare)
+    assert shown_text == bare, "not the whole sentence of the driver"
     whole = replace(bare, detail=f"{bare.detail} for execution on the device")
-    told = add_diagnosis(KNOWLEDGE, whole)
-    assert told.cause == "no-kernel-image"
-    assert "doit build" in told.remedy
+    shown_text = add_diagnosis(KNOWLEDGE, whole)
+    assert shown_text.cause == "no-kernel-image"
+    assert "doit build" in shown_text.remedy
     own = add_diagnosis(KNOWLEDGE, replace(whole, remedy="mine"))
     assert (own.cause, own.remedy) == ("no-kernel-image", "mine")
 
 
-def test_what_a_check_tells_itself_counts_more_than_what_was_printed_around_it() -> None:
+def test_check_detail_outranks_other_output_in_diagnosis() -> None:
     check = ValidationResult(
         "x: import", "failed", "ImportError: x.so: undefined symbol: _ZN2at4nope"
     )
@@ -225,7 +228,7 @@ def test_what_a_check_tells_itself_counts_more_than_what_was_printed_around_it()
     assert add_diagnosis(KNOWLEDGE, ValidationResult("x", "not run", noise)).cause == ""
 
 
-def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
+def test_cpu_torch_never_passes_gpu_checks() -> None:
     found = fail_without_cuda(
         [
             ValidationResult("import", "passed", "torch 2.15.0"),
@@ -253,6 +256,6 @@ def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
     assert remedies == {"install torch again: doit build"}
 
 
-def test_each_remedy_is_told_once() -> None:
+def test_each_remedy_is_shown_once() -> None:
     failed = [ValidationResult(name, "failed", "", "again") for name in "ab"]
     assert join_hints([*failed, ValidationResult("c", "failed", "")]) == "again"

@@ -1,6 +1,4 @@
-"""Faults that a person plants without wanting to, each on small real files: they are detected, and
-it is said what they are and what to do.
-"""
+"""Common faults in a build are detected and reported with a remedy, on small real files."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ PyMODINIT_FUNC PyInit_toy(void) { return _ZN2at4_ops3add4callEv() ? 0 : PyModule
 
 @pytest.fixture
 def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
-    """A build on a machine without cuobjdump, where everything is right."""
+    """Return a valid build on a machine without cuobjdump."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     made = Yard(tmp_path)
     made.python(probing(ALL_GOOD, gpu=""))
@@ -57,7 +55,7 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
 
 
 def failing(yard: Yard, job: ValidateJob) -> dict[str, ValidationResult]:
-    """Those that failed; each has a remedy."""
+    """Return the failed checks; each must have a remedy."""
     with pytest.raises(ValidationFailedError):
         run(job)
     found = {name: check for name, check in yard.written().items() if check.status == "failed"}
@@ -65,27 +63,27 @@ def failing(yard: Yard, job: ValidateJob) -> dict[str, ValidationResult]:
     return found
 
 
-def test_nothing_is_wrong_before(yard: Yard) -> None:
+def test_valid_build_passes(yard: Yard) -> None:
     run(yard.job())
     detail = yard.written()["machine_code"].detail
     assert detail == f"libtorch_cuda.so: 12.0 native (by {OWN})"
 
 
-def test_a_torch_of_another_arch_is_named_with_what_it_holds_and_lacks(yard: Yard) -> None:
+def test_torch_for_other_arch_is_reported_with_archs(yard: Yard) -> None:
     yard.library("torch/lib/libtorch_cuda.so", "8.0", "9.0", "9.0+PTX")
     found = failing(yard, yard.job(targets=(Arch(7, 5), Arch(9, 0))))
-    said = "libtorch_cuda.so holds no code for 7.5 (it has 8.0, 9.0, 9.0+PTX)"
-    assert found["machine_code"].detail.startswith(said)
+    expected = "libtorch_cuda.so holds no code for 7.5 (it has 8.0, 9.0, 9.0+PTX)"
+    assert found["machine_code"].detail.startswith(expected)
 
 
-def test_single_kernels_do_not_make_up_for_a_torch_without_the_others(yard: Yard) -> None:
+def test_few_kernels_for_target_do_not_count_as_coverage(yard: Yard) -> None:
     yard.library("torch/lib/libtorch_cuda.so", *["9.0"] * 8, "12.0")
     found = failing(yard, yard.job())
     assert "holds no code for 12.0 (it has 9.0)" in found["machine_code"].detail
 
 
-def test_a_torch_whose_library_of_kernels_holds_none_is_a_failure(yard: Yard) -> None:
-    """What lies beside it is no reason to pass."""
+def test_torch_without_device_code_in_main_library_fails(yard: Yard) -> None:
+    """Code in secondary libraries does not make it pass."""
     yard.library("torch/lib/libtorch_cuda.so")
     yard.library("torch/lib/libtorch_cuda_linalg.so", "12.0")
     assert (
@@ -93,10 +91,10 @@ def test_a_torch_whose_library_of_kernels_holds_none_is_a_failure(yard: Yard) ->
     )
 
 
-def test_every_library_of_torch_is_read_and_one_beside_the_kernels_fails_nothing(
+def test_uncovered_secondary_torch_library_does_not_fail(
     yard: Yard,
 ) -> None:
-    """As in PyPI's 2.15.0, where libtorch_cuda_linalg.so has one kernel in 33 for 7.5."""
+    """In PyPI's torch 2.15.0, libtorch_cuda_linalg.so has one kernel in 33 for 7.5."""
     yard.library("torch/lib/libtorch_cuda.so", "7.5", "12.0")
     yard.library("torch/lib/libtorch_cuda_linalg.so", *["12.0"] * 8, "7.5")
     yard.library("torch/lib/libtorch_nvshmem.so", "7.5", "12.0")
@@ -111,33 +109,33 @@ def test_every_library_of_torch_is_read_and_one_beside_the_kernels_fails_nothing
     assert "_C" not in rest
 
 
-def test_a_damaged_library_of_torch_is_a_failure(yard: Yard) -> None:
+def test_damaged_torch_library_is_failure(yard: Yard) -> None:
     path = yard.library("torch/lib/libtorch_nvshmem.so", "12.0")
     path.write_bytes(path.read_bytes()[:-100])
     assert "libtorch_nvshmem.so: the machine" in failing(yard, yard.job())["machine_code"].detail
 
 
-def test_a_library_under_two_names_is_told_once(yard: Yard) -> None:
+def test_linked_library_is_reported_once(yard: Yard) -> None:
     lib = yard.folder / "torch" / "lib"
     (lib / "libtorch_cuda.so.1").symlink_to(lib / "libtorch_cuda.so")
     run(yard.job())
     assert yard.written()["machine_code"].detail.count("libtorch_cuda") == 1
 
 
-def test_an_extension_of_another_arch_is_named_with_what_it_holds_and_lacks(yard: Yard) -> None:
+def test_extension_for_other_arch_is_reported_with_archs(yard: Yard) -> None:
     yard.library("smoke.so", "9.0")
     found = failing(yard, yard.job())
     assert list(found) == ["smoke: machine code"]
-    said = f"smoke.so holds no code for 12.0 (it has 9.0) (by {OWN})"
-    assert found["smoke: machine code"].detail == said
+    expected = f"smoke.so holds no code for 12.0 (it has 9.0) (by {OWN})"
+    assert found["smoke: machine code"].detail == expected
     (yard.folder / "smoke.so").unlink()
     assert "smoke.so: the library does not exist" in failing(yard, yard.job())[
         "smoke: machine code"
     ].detail  # fmt: skip
 
 
-def test_a_torch_for_the_cpu_that_was_installed_over_it_is_told_as_that(yard: Yard) -> None:
-    """The probe itself says so, over a torch in miniature."""
+def test_cpu_torch_installed_over_build_is_detected(yard: Yard) -> None:
+    """Runs the real probe with a fake torch."""
     (yard.folder / "torch/lib/libtorch_cuda.so").unlink()
     (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
     publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
@@ -152,12 +150,12 @@ def test_a_torch_for_the_cpu_that_was_installed_over_it_is_told_as_that(yard: Ya
     for name in ("device", "matmul", "convolution"):
         assert yard.written()[name] == ValidationResult(name, "not run", "torch without CUDA")
     only = failing(yard, yard.job(extensions={}, smokes={}, checks=("matmul",)))
-    assert list(only) == ["cuda"], "what fails on the way is told, asked for or not"
+    assert list(only) == ["cuda"], "a failed prerequisite is reported even if not selected"
 
 
 @linux
-def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard: Yard) -> None:
-    """It calls a function of at:: that no torch here has."""
+def test_extension_built_against_other_torch_is_detected(yard: Yard) -> None:
+    """The extension calls a function of at:: that is missing here."""
     code, made = yard.folder / "toy.c", yard.folder / "toy.so"
     code.write_text(EXTENSION, encoding="utf-8")
     include = sysconfig.get_path("include")
@@ -179,21 +177,21 @@ def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard:
 HERE = AbiFingerprint("2.15.0", "13.2", "cp311", "headers", "symbols", True, 20, "1")
 
 
-def test_an_extension_of_an_earlier_torch_is_stale_though_it_loads(yard: Yard) -> None:
+def test_loadable_extension_of_earlier_torch_is_stale(yard: Yard) -> None:
     publish(yard.folder / "surface.json", HERE)
     earlier = replace(HERE, symbols="fewer").name
     publish(yard.folder / "smoke.json", replace(yard.built(), surface=earlier))
     found = failing(yard, yard.job())
     assert list(found) == ["smoke: built for this torch"]
     check = found["smoke: built for this torch"]
-    said = f"built for ABI fingerprint {earlier}, but the installed torch has {HERE.name}"
+    expected = f"built for ABI fingerprint {earlier}, but the installed torch has {HERE.name}"
     remedy = "build the extension again: doit build profile=mine"
-    assert (check.detail, check.remedy) == (said, remedy)
+    assert (check.detail, check.remedy) == (expected, remedy)
     run(yard.job(checks=("matmul",)))
-    assert list(yard.written()) == ["matmul"], "it belongs to the extensions' checks"
+    assert list(yard.written()) == ["matmul"], "the check belongs to the group extensions"
 
 
-def test_an_extension_of_this_torch_passes_and_one_that_does_not_say_is_not_asked(
+def test_extension_of_this_torch_passes_and_unknown_is_skipped(
     yard: Yard,
 ) -> None:
     publish(yard.folder / "surface.json", HERE)
@@ -205,7 +203,7 @@ def test_an_extension_of_this_torch_passes_and_one_that_does_not_say_is_not_aske
     assert yard.written()["smoke: built for this torch"] == told
 
 
-def test_a_cuobjdump_is_taken_from_the_toolkit_then_from_triton_then_from_path(
+def test_cuobjdump_is_found_in_toolkit_then_triton_then_path(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found() -> MachineCodeReader:
@@ -225,17 +223,19 @@ def test_a_cuobjdump_is_taken_from_the_toolkit_then_from_triton_then_from_path(
     yard.listing("sm_120")
     assert found() == MachineCodeReader(str(yard.folder / "cuobjdump"))
     yard.deps(cuobjdump=str(yard.folder / "gone"))
-    assert found() == MachineCodeReader(str(tritons)), "the toolkit's may have been removed since"
+    assert found() == MachineCodeReader(str(tritons)), (
+        "cuobjdump of the toolkit may have been removed"
+    )
 
 
-def test_what_read_the_machine_code_is_told(yard: Yard) -> None:
+def test_machine_code_reader_is_reported(yard: Yard) -> None:
     yard.listing("sm_120")
     run(yard.job())
     assert yard.written()["machine_code"].detail == "libtorch_cuda.so: 12.0 native (by cuobjdump)"
 
 
 @pytest.mark.parametrize(("needed", "status"), [(True, "failed"), (False, "not run")])
-def test_an_extension_without_device_code_fails_where_it_needs_some(
+def test_extension_without_device_code_fails_only_if_needed(
     yard: Yard, needed: bool, status: str
 ) -> None:
     yard.library("smoke.so")

@@ -1,4 +1,4 @@
-"""The report for CI: what JUnit's readers expect, and nothing passes that was not run."""
+"""Tests of the JUnit report; checks that were not run never pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parsed(warnings: tuple[str, ...] = ()) -> ET.Element:
     return ET.fromstring(text.encode())
 
 
-def test_a_check_is_a_testcase_and_its_status_an_element() -> None:
+def test_check_becomes_testcase_with_status_element() -> None:
     cases = {case.get("name"): case for case in parsed().iter("testcase")}
     assert list(cases) == [check.name for check in CHECKS]
     assert {case.get("classname") for case in cases.values()} == {"torchyard.mine"}
@@ -34,19 +34,19 @@ def test_a_check_is_a_testcase_and_its_status_an_element() -> None:
     }
 
 
-def test_a_failure_tells_what_why_and_what_to_do() -> None:
+def test_junit_failure_has_message_cause_and_remedy() -> None:
     (first, second) = parsed().iter("failure")
     assert first.attrib == {"message": 'lib "x" <y> & z', "type": "no-kernel-image"}
     assert first.text == "doit build"
     assert second.attrib == {"message": "[31mbad[0m", "type": "failed"}
 
 
-def test_what_was_not_run_is_skipped_with_the_reason() -> None:
+def test_check_not_run_is_skipped_with_reason() -> None:
     (skipped,) = parsed().iter("skipped")
     assert skipped.attrib == {"message": "no GPU"}
 
 
-def test_the_numbers_are_those_of_the_testcases() -> None:
+def test_junit_counts_match_testcases() -> None:
     root = parsed()
     (suite,) = root
     for element in (root, suite):
@@ -56,10 +56,8 @@ def test_the_numbers_are_those_of_the_testcases() -> None:
         assert numbers == {"tests": 4, "failures": 2, "errors": 0, "skipped": 1}
 
 
-def test_it_has_the_structure_that_readers_know() -> None:
-    """https://github.com/testmoapp/junitxml: testsuites, testsuite, properties, testcase, and what
-    each may hold, in this order.
-    """
+def test_junit_structure_is_standard() -> None:
+    """Elements and their order follow https://github.com/testmoapp/junitxml."""
     root = parsed(("moved",))
     assert root.tag == "testsuites"
     (suite,) = root
@@ -78,7 +76,7 @@ def test_it_has_the_structure_that_readers_know() -> None:
     assert {element.tag for element in root.iter()} <= known
 
 
-def test_the_same_result_is_the_same_bytes() -> None:
+def test_junit_output_is_deterministic() -> None:
     found = build_validation("2.15.0", CHECKS)
     assert format_junit("mine", found) == format_junit("mine", found)
     assert "time" not in format_junit("mine", found)

@@ -1,4 +1,4 @@
-"""A check that hangs or crashes costs itself: what comes after it is asked of a new process."""
+"""After a hang or crash, the remaining checks run in a new probe process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def saying(*names: str, status: str = "passed") -> tuple[str, ...]:
 
 
 def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[..., ProbeRun]:
-    """One that ends at these checks."""
+    """Return a probe that hangs or crashes at these checks."""
 
     def once(left: Sequence[str]) -> ProbeRun:
         lines: tuple[str, ...] = ()
@@ -47,63 +47,67 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
     return once
 
 
-def lost(said: ProbeOutput) -> dict[str, str]:
-    return {name: how.failure for name, how in said.crashes.items()}
+def list_failures(output: ProbeOutput) -> dict[str, str]:
+    return {name: how.failure for name, how in output.crashes.items()}
 
 
-def test_what_ends_well_is_asked_once() -> None:
-    asked: list[tuple[str, ...]] = []
+def test_successful_probe_runs_once() -> None:
+    calls: list[tuple[str, ...]] = []
 
     def once(left: Sequence[str]) -> ProbeRun:
-        asked.append(tuple(left))
+        calls.append(tuple(left))
         return program()(left)
 
-    said = collect_probe_output(once, CHECKS)
-    assert (lost(said), said.stop_reason, said.hung) == ({}, "", 0)
-    assert list(said.lines) == [*FIRST, *CHECKS]
-    assert asked == [CHECKS]
+    output = collect_probe_output(once, CHECKS)
+    assert (list_failures(output), output.stop_reason, output.hung) == ({}, "", 0)
+    assert list(output.lines) == [*FIRST, *CHECKS]
+    assert calls == [CHECKS]
 
 
-def test_a_hang_costs_the_check_that_it_was_at() -> None:
-    said = collect_probe_output(program(hangs=["device"]), CHECKS)
-    assert lost(said) == {"device": "the check took longer than 1 s and was ended"}
-    assert {"version", "matmul", "convolution"} <= said.lines.keys()
-    assert (said.stop_reason, said.hung) == ("", 1)
+def test_hang_fails_only_its_check() -> None:
+    output = collect_probe_output(program(hangs=["device"]), CHECKS)
+    assert list_failures(output) == {"device": "the check took longer than 1 s and was ended"}
+    assert {"version", "matmul", "convolution"} <= output.lines.keys()
+    assert (output.stop_reason, output.hung) == ("", 1)
 
 
-def test_a_second_hang_ends_it() -> None:
-    said = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
-    assert list(said.crashes) == ["device", "matmul"]
-    assert "convolution" not in said.lines
-    assert (said.stop_reason, said.hung) == (GPU_HUNG, 2)
+def test_second_hang_stops_probe() -> None:
+    output = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
+    assert list(output.crashes) == ["device", "matmul"]
+    assert "convolution" not in output.lines
+    assert (output.stop_reason, output.hung) == (GPU_HUNG, 2)
 
 
-def test_every_crash_costs_one_check_however_many_there_are() -> None:
-    said = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
-    assert list(said.crashes) == ["version", "device", "convolution"]
-    assert "matmul" in said.lines
-    assert (said.stop_reason, said.hung) == ("", 0)
+def test_each_crash_fails_only_its_check() -> None:
+    output = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
+    assert list(output.crashes) == ["version", "device", "convolution"]
+    assert "matmul" in output.lines
+    assert (output.stop_reason, output.hung) == ("", 0)
 
 
-def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
-    said = collect_probe_output(program(hangs=["gpu"]), CHECKS)
-    assert (list(said.crashes), said.stop_reason, said.no_gpu_reason) == (["gpu"], GPU_HUNG, None)
+def test_failed_gpu_search_stops_probe() -> None:
+    output = collect_probe_output(program(hangs=["gpu"]), CHECKS)
+    assert (list(output.crashes), output.stop_reason, output.no_gpu_reason) == (
+        ["gpu"],
+        GPU_HUNG,
+        None,
+    )
     assert (
         collect_probe_output(program(crashes=["gpu"]), CHECKS).stop_reason
         == "the search for a GPU failed"
     )
 
 
-def test_nothing_is_asked_of_a_torch_that_does_not_import() -> None:
-    said = collect_probe_output(program(crashes=["import"]), CHECKS)
-    assert (list(said.crashes), said.stop_reason) == (["import"], "torch does not import")
+def test_failed_import_stops_probe() -> None:
+    output = collect_probe_output(program(crashes=["import"]), CHECKS)
+    assert (list(output.crashes), output.stop_reason) == (["import"], "torch does not import")
     failed = collect_probe_output(lambda _: ProbeRun(saying("import", status="failed")), CHECKS)
-    assert (lost(failed), failed.stop_reason) == ({}, "torch does not import")
+    assert (list_failures(failed), failed.stop_reason) == ({}, "torch does not import")
 
 
-def test_a_program_that_ends_without_a_word_has_not_passed() -> None:
-    said = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
-    assert lost(said)["device"] == "the probe ended without a result"
+def test_silent_probe_end_is_failure() -> None:
+    output = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
+    assert list_failures(output)["device"] == "the probe ended without a result"
 
 
 TORCH = """
@@ -122,10 +126,10 @@ CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_goes_on(
+def test_hanging_gpu_and_crashing_extension_do_not_stop_other_checks(
     tmp_path: Path,
 ) -> None:
-    """The probe itself, over a torch that sleeps."""
+    """Runs the real probe with a torch that sleeps."""
     yard = Yard(tmp_path)
     (tmp_path / "torch" / "__init__.py").write_text(TORCH, encoding="utf-8")
     for name, text in (("crashing", CRASH), ("calm", "")):
@@ -151,7 +155,7 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
-def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_for_it(
+def test_unresponsive_driver_fails_device_and_skips_other_checks(
     tmp_path: Path,
 ) -> None:
     yard = Yard(tmp_path)
@@ -166,10 +170,10 @@ def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_f
         assert written[name] == ValidationResult(name, "not run", GPU_HUNG)
 
 
-def test_a_crash_after_the_last_check_is_told() -> None:
+def test_crash_after_last_check_is_reported() -> None:
     def once(left: Sequence[str]) -> ProbeRun:
         return ProbeRun(program()(left).lines, "the probe failed (signal 11)")
 
-    said = collect_probe_output(once, CHECKS)
-    assert lost(said) == {"exit": "the probe failed (signal 11)"}
-    assert list(said.lines) == [*FIRST, *CHECKS]
+    output = collect_probe_output(once, CHECKS)
+    assert list_failures(output) == {"exit": "the probe failed (signal 11)"}
+    assert list(output.lines) == [*FIRST, *CHECKS]

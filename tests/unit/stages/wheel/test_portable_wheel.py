@@ -1,4 +1,4 @@
-"""A wheel of real libraries that is packed to work without the toolkit that it was linked with."""
+"""Tests of portable wheels, which work without the toolkit they were linked with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NONE = Program("", "")
 
 @dataclass(frozen=True)
 class Bench:
-    """A CUDA toolkit of two libraries, in packages or of the system, and a torch linked with it."""
+    """A CUDA toolkit of two libraries, from packages or the system, and a torch linked with it."""
 
     folder: Path
     home: Path
@@ -77,7 +77,7 @@ class Bench:
                     NONE, NONE, NONE, NONE, None)  # fmt: skip
 
     def made(self, greeting: str = "hello") -> Path:
-        """The wheel as the build leaves it: not compressed, and bound to the toolkit."""
+        """Create the wheel of a build: not compressed, with an RPATH to the toolkit."""
         lib = self.folder / "made" / "torch" / "lib"
         home = self.home / "lib64"
         cudart, cudnn = home / "libcudart.so.13.2.75", home / "libcudnn.so.9.26.0"
@@ -94,14 +94,16 @@ class Bench:
     def packed(
         self, before: Path | None = None
     ) -> tuple[Path, CudaRequirements, Mapping[str, str]]:
-        """As `packing.pack` does it, after the backend."""
+        """Pack the wheel as `packing.pack` does after the backend."""
         wheel, job, deps = self.made(), self.job, self.deps()
         with wheel_archive_io.open_wheel(wheel) as archive:
             recorded = wheel_archive_io.read_record(archive)
         wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
-        instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+        replacements = wheel_libraries_io.prepare_patched_libraries(
+            job, deps, wheel, recorded, wanted
+        )
         packed = wheel_rewrite_io.compress_wheel(
-            wheel, before, build_metadata(wheel, wanted), instead
+            wheel, before, build_metadata(wheel, wanted), replacements
         )
         wheel_libraries_io.record_patched_libraries(job, recorded, packed, wanted)
         return wheel, wanted, packed
@@ -133,15 +135,15 @@ def _described(site: Path, name: str, version: str, *listed: Path, requires: str
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     line = f"Requires-Dist: {requires}\n" if requires else ""
-    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
-    (info / "METADATA").write_text(told)
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
+    (info / "METADATA").write_text(metadata)
     rows = "".join(f"{path.relative_to(site).as_posix()},,\n" for path in listed)
     (info / "RECORD").write_text(rows)
 
 
 @pytest.fixture(params=["packages", "system"])
 def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
-    """Of packages CUDA_HOME is a tree of links; the system's has the version in its file names."""
+    """CUDA_HOME from packages is a tree of links; system libraries have versioned file names."""
     home = tmp_path / "cuda"
     if request.param == "system":
         cudart = _library(home / "lib64", "libcudart.so.13.2.75", "libcudart.so.13")
@@ -161,13 +163,13 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     return one
 
 
-def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) -> None:
+def test_portable_wheel_declares_linked_cuda_packages(bench: Bench) -> None:
     wheel, wanted, packed = bench.packed()
-    if bench.pins:  # and what those require in turn, in the version that is here
-        theirs = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
+    if bench.pins:  # and their requirements in the installed version
+        pinned = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
     else:
-        theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
-    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
+        pinned = ["nvidia-cudnn-cu13==9.26.0.*"]
+    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *pinned)
     assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
     assert packed == wheel_archive_io.verify_wheel(
         wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0"
@@ -181,7 +183,7 @@ def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) ->
     assert str(found.requires[1].marker) == 'platform_system == "Linux"'
 
 
-def test_it_loads_where_the_toolkit_is_gone_and_the_packages_are(bench: Bench) -> None:
+def test_portable_wheel_loads_with_packages_and_without_toolkit(bench: Bench) -> None:
     wheel, _, _ = bench.packed()
     other = bench.folder / "other"
     with zipfile.ZipFile(wheel) as archive:
@@ -199,7 +201,7 @@ def test_it_loads_where_the_toolkit_is_gone_and_the_packages_are(bench: Bench) -
     assert ran.stdout == b"4\n"
 
 
-def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> None:
+def test_rebuild_reuses_patched_library_of_previous_wheel(bench: Bench) -> None:
     wheel, _, first = bench.packed()
     kept = wheel.rename(wheel.with_name("kept.whl"))
     deps = bench.deps()
@@ -218,7 +220,7 @@ def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> No
     )
 
 
-def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
+def test_damaged_library_is_not_patched(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
@@ -229,7 +231,7 @@ def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
         wheel_rewrite_io.compress_wheel(wheel, None, {}, again)
 
 
-def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, heard: Heard) -> None:
+def test_libraries_of_declared_packages_are_not_missing(bench: Bench, heard: Heard) -> None:
     wheel, wanted, packed = bench.packed()
     for folder in bench.folder.glob("cuda"):
         shutil.rmtree(folder)
@@ -246,9 +248,7 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
-def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
-    bench: Bench, heard: Heard
-) -> None:
+def test_wheel_without_cuda_libraries_declares_no_packages(bench: Bench, heard: Heard) -> None:
     lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
     content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
     wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
@@ -260,14 +260,16 @@ def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
     assert not [one for one in heard if "CUDA comes from" in one]
 
 
-def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
+def test_compressed_wheel_is_changed_only_where_needed(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    wheel_rewrite_io.compress_wheel(wheel, None)  # as a backend that compresses leaves it
+    wheel_rewrite_io.compress_wheel(wheel, None)  # as a compressing backend does
     with wheel_archive_io.open_wheel(wheel) as archive:
         recorded = wheel_archive_io.read_record(archive)
     wanted = wheel_libraries_io.find_cuda_requirements(job, deps, wheel, recorded)
-    instead = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
-    packed = wheel_rewrite_io.compress_wheel(wheel, None, build_metadata(wheel, wanted), instead)
+    replacements = wheel_libraries_io.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+    packed = wheel_rewrite_io.compress_wheel(
+        wheel, None, build_metadata(wheel, wanted), replacements
+    )
     assert (
         wheel_archive_io.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
         == packed
@@ -276,7 +278,7 @@ def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: 
     assert moved == {"torch/lib/libtorch_cuda.so", "torch-2.6.0.dist-info/METADATA"}
 
 
-def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None:
+def test_wheel_that_uses_toolkit_is_not_patched(bench: Bench) -> None:
     wheel = bench.made()
     job = replace(bench.job, by_packages=False)
     with wheel_archive_io.open_wheel(wheel) as archive:

@@ -1,4 +1,4 @@
-"""What extensions compile and link against: what moves it, and what does not."""
+"""Tests of the ABI fingerprint: what changes it and what does not."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def torch(tmp_path: Path) -> Torch:
     return Torch(tmp_path)
 
 
-def seen(torch: Torch) -> AbiFingerprint:
+def fingerprint(torch: Torch) -> AbiFingerprint:
     return read_abi_fingerprint(torch.found, torch.deps, torch.reading)
 
 
-def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> None:
-    found = seen(torch)
+def test_abi_fingerprint_names_compatibility_facts(torch: Torch) -> None:
+    found = fingerprint(torch)
     assert (found.release, found.cuda, found.python_tag) == ("2.15.0", "13.2", "cp312")
     assert (found.identity, found.cxx_standard, found.cxx11_abi) == ("env-1", 20, None)
     assert len(found.name) == 8
@@ -53,13 +53,13 @@ def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> 
     ids=["a body", "a local function", "a hidden function", "shm", "global deps"],
 )
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_what_nobody_links_with_is_no_part_of_it(
+def test_private_symbols_do_not_change_abi_fingerprint(
     tmp_path: Path, name: str, source: str, record: bool
 ) -> None:
     torch = Torch(tmp_path, record=record)
-    before = seen(torch)
+    before = fingerprint(torch)
     torch.compile(name, source)
-    assert format_canonical_json(seen(torch)) == format_canonical_json(before)
+    assert format_canonical_json(fingerprint(torch)) == format_canonical_json(before)
 
 
 @pytest.mark.parametrize(
@@ -75,43 +75,47 @@ def test_what_nobody_links_with_is_no_part_of_it(
     ids=["a function", "a variable", "another name", "a weak one", "a library", "libtorch_python"],
 )
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_what_can_be_linked_with_is(tmp_path: Path, name: str, source: str, record: bool) -> None:
+def test_exported_symbols_change_abi_fingerprint(
+    tmp_path: Path, name: str, source: str, record: bool
+) -> None:
     torch = Torch(tmp_path, record=record)
-    before = seen(torch)
+    before = fingerprint(torch)
     torch.compile(name, source)
-    after = seen(torch)
+    after = fingerprint(torch)
     assert (after.headers, after.symbols != before.symbols) == (before.headers, True)
     assert after.name != before.name
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_a_header_is_and_python_code_is_not(tmp_path: Path, record: bool) -> None:
+def test_headers_change_abi_fingerprint_and_python_code_does_not(
+    tmp_path: Path, record: bool
+) -> None:
     torch = Torch(tmp_path, record=record)
-    before = seen(torch)
+    before = fingerprint(torch)
     torch.write("nn.py", "1")
     torch.write("include/c10/a.h", "int c10_answer(void);\n")
-    assert seen(torch) == before
+    assert fingerprint(torch) == before
     torch.write("include/c10/a.h", "long c10_answer(void);\n")
-    after = seen(torch)
+    after = fingerprint(torch)
     assert (after.symbols, after.headers != before.headers) == (before.symbols, True)
     torch.write("share/cmake/Torch/TorchConfig.cmake", "set(TORCH_FOUND FALSE)\n")
-    last = seen(torch)
+    last = fingerprint(torch)
     assert last.headers != after.headers
     torch.write("utils/cpp_extension.py", f"{CPP_EXTENSION}COMMON_NVCC_FLAGS = ['-DX']\n")
-    assert seen(torch).headers != last.headers
+    assert fingerprint(torch).headers != last.headers
 
 
-def test_with_record_and_without_one_it_is_the_same(tmp_path: Path) -> None:
+def test_abi_fingerprint_is_independent_of_record(tmp_path: Path) -> None:
     torch = Torch(tmp_path)
-    before = seen(torch)
+    before = fingerprint(torch)
     shutil.rmtree(torch.folder.parent / "torch-2.15.0.dist-info")
-    assert seen(torch) == before
+    assert fingerprint(torch) == before
 
 
-def test_a_new_environment_moves_the_manifest_and_not_the_name(torch: Torch) -> None:
-    before = seen(torch)
+def test_new_environment_changes_manifest_but_not_fingerprint_name(torch: Torch) -> None:
+    before = fingerprint(torch)
     torch.deps = replace(torch.deps, identity="env-2")
-    after = seen(torch)
+    after = fingerprint(torch)
     assert (after != before, after.name) == (True, before.name)
     for change in ({"release": "2.15.1"}, {"cuda": None}, {"cxx11_abi": True}, {"cxx_standard": 9}):
         assert replace(before, **change).name != before.name
@@ -122,10 +126,10 @@ STRINGS = "#include <string>\nnamespace c10 { void say(const std::string&) {} }\
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="not run: needs a C++ compiler")
 @pytest.mark.parametrize("abi", [0, 1])
-def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) -> None:
+def test_string_abi_is_read_from_c10_symbols(tmp_path: Path, abi: int) -> None:
     torch = Torch(tmp_path)
     define = f"#define _GLIBCXX_USE_CXX11_ABI {abi}\n"
-    # a libstdc++ that was linked into it exports its own, whatever torch's ABI is
+    # a statically linked libstdc++ exports its own symbols regardless of torch's ABI
     foreign = "#include <stdexcept>\nvoid foreign() __asm__("
     foreign += '"_ZGTtNSt11logic_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");'
     foreign += "\nvoid foreign() {}\n"
@@ -133,22 +137,22 @@ def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) 
     compile_library(path, define + STRINGS + foreign, compiler="c++")
     torch.listed()
     assert any("__cxx11" in name for name in exported_symbols_io.read_exported_symbols(path) or ())
-    assert seen(torch).cxx11_abi is bool(abi)
+    assert fingerprint(torch).cxx11_abi is bool(abi)
 
 
-def test_the_facts_tell_the_standard_where_cpp_extension_does_not(torch: Torch) -> None:
+def test_cxx_standard_falls_back_to_knowledge(torch: Torch) -> None:
     torch.write("utils/cpp_extension.py", "flags = ['-std=c++17', '-std=c++20']\n")
-    assert seen(torch).cxx_standard == 17
+    assert fingerprint(torch).cxx_standard == 17
     (torch.folder / "utils" / "cpp_extension.py").unlink()
-    assert seen(torch).cxx_standard == 17
+    assert fingerprint(torch).cxx_standard == 17
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
-def test_a_library_is_read_once(
+def test_library_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
 ) -> None:
     torch, read = Torch(tmp_path, record=record), list[str]()
-    seen(torch)
+    fingerprint(torch)
     really = exported_symbols_io.read_exported_symbols
 
     def exported(path: Path) -> frozenset[str] | None:
@@ -156,43 +160,43 @@ def test_a_library_is_read_once(
         return really(path)
 
     monkeypatch.setattr(exported_symbols_io, "read_exported_symbols", exported)
-    seen(torch)
+    fingerprint(torch)
     assert read == []
     torch.compile("c10", C10.replace("42", "43"))
-    seen(torch)
+    fingerprint(torch)
     assert read == ["libc10.so"]
 
 
-def test_a_library_without_a_digest_is_read_each_time(torch: Torch) -> None:
+def test_library_without_digest_is_always_read(torch: Torch) -> None:
     record = torch.folder.parent / "torch-2.15.0.dist-info" / "RECORD"
     rows = record.read_text(encoding="utf-8").splitlines()
     bare = [row.split(",")[0] + ",," if "libc10" in row else row for row in rows]
     record.write_text("\n".join(bare) + "\n", encoding="utf-8")
-    before = seen(torch)
+    before = fingerprint(torch)
     torch.record = False
     torch.compile("c10", C10 + "int c10_new(void) { return 1; }\n")
-    assert seen(torch).symbols != before.symbols
+    assert fingerprint(torch).symbols != before.symbols
 
 
-def test_of_a_format_that_is_not_read_the_bytes_count(torch: Torch) -> None:
+def test_library_of_unknown_format_is_hashed(torch: Torch) -> None:
     torch.write("lib/libtorch.dylib", "\xcf\xfa one")
-    before = seen(torch)
+    before = fingerprint(torch)
     torch.write("lib/libtorch.dylib", "\xcf\xfa two")
-    assert seen(torch).symbols != before.symbols
+    assert fingerprint(torch).symbols != before.symbols
 
 
-def test_a_library_that_record_names_and_nobody_has_is_told(torch: Torch) -> None:
+def test_missing_library_of_record_is_error(torch: Torch) -> None:
     (torch.folder / "lib" / "libc10.so").unlink()
-    with pytest.raises(BadArtifactError, match="cannot open this library") as told:
-        seen(torch)
-    assert told.value.location.endswith("libc10.so")
+    with pytest.raises(BadArtifactError, match="cannot open this library") as error:
+        fingerprint(torch)
+    assert error.value.location.endswith("libc10.so")
 
 
-def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
+def test_details_of_newest_five_fingerprints_are_kept(torch: Torch) -> None:
     names = []
     for answer in range(7):
         torch.write("include/c10/a.h", f"int c10_answer_{answer}(void);\n")
-        names.append(seen(torch).name)
+        names.append(fingerprint(torch).name)
         place = torch.reading.abi_folder / f"{names[-1]}.json.gz"
         os.utime(place, (answer, answer))
     kept = {path.name.partition(".")[0] for path in Path(torch.reading.abi_folder).iterdir()}
@@ -209,14 +213,14 @@ def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
     assert abi_fingerprint_store_io.read_stored_parts(torch.reading.abi_folder, names[-1]) is None
 
 
-def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(
+def test_rebuilt_torch_with_same_abi_reruns_no_extension(
     torch: Torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, count = Bench(tmp_path, monkeypatch), iter(range(99))
     bench.asks = "always"
     bench.acts = {
-        "deps": lambda: str(next(count)),  # so that wheel runs each time
-        "wheel": lambda: format_canonical_json(seen(torch)),
+        "deps": lambda: str(next(count)),  # so the wheel stage always runs
+        "wheel": lambda: format_canonical_json(fingerprint(torch)),
     }
     bench.more = (bench.stage("extensions:toy", "wheel"),)
 

@@ -27,7 +27,7 @@ NONE = Program("", "")
 
 
 def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
-    """The job for torch 2.15.9 out of a folder of wheels, for CUDA 13.2."""
+    """Return the job for torch 2.15.9 from a folder of wheels, for CUDA 13.2."""
     files.create_owned_folder(folder / "build" / "p")
     settings = parse_settings({"torch": {"index": str(folder / "index")}})
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
@@ -37,14 +37,14 @@ def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
 
 
 def torch_wheel(folder: Path, *images: str, library: bytes = b"") -> Path:
-    """A torch 2.15.9 whose kernels are these images; without any it has no library of CUDA."""
+    """Create a torch 2.15.9 wheel with these images; without images it has no CUDA library."""
     made = library or fatbins.elf({".nv_fatbin": fatbins.fatbin(*images)} if images else {})
     content = {KERNELS: made} if images or library else {"torch/__init__.py": ""}
     return smallwheels.wheel(folder / "index", "torch", "2.15.9", content)
 
 
 @pytest.mark.parametrize(
-    ("images", "target", "held"),
+    ("images", "target", "archs"),
     [
         (("9.0", "12.0"), "12.0", "9.0, 12.0"),
         (("8.6",), "8.9", "8.6"),
@@ -53,34 +53,34 @@ def torch_wheel(folder: Path, *images: str, library: bytes = b"") -> Path:
     ],
     ids=["native", "compatible", "suffix", "ptx"],
 )
-def test_a_wheel_with_code_for_every_target_says_what_it_holds(
-    tmp_path: Path, heard: Heard, images: tuple[str, ...], target: str, held: str
+def test_archs_of_wheel_with_full_coverage_are_reported(
+    tmp_path: Path, heard: Heard, images: tuple[str, ...], target: str, archs: str
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
     require_target_code(prebuilt(tmp_path, Arch.parse_capability(target)), wheel)
-    assert heard[-1] == f"{wheel.name} holds machine code for {held}"
+    assert heard[-1] == f"{wheel.name} holds machine code for {archs}"
     assert not list((tmp_path / "build" / "p").rglob("*.so"))
 
 
 @pytest.mark.parametrize(
-    ("images", "held"),
+    ("images", "archs"),
     [(("9.0",), "9.0"), (("9.0",) * 8 + ("12.0",), "9.0"), ((), "no GPU")],
     ids=["another", "single kernels", "cpu wheel"],
 )
-def test_a_wheel_without_code_for_a_target_is_refused(
-    tmp_path: Path, images: tuple[str, ...], held: str
+def test_wheel_without_code_for_target_is_refused(
+    tmp_path: Path, images: tuple[str, ...], archs: str
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
-    with pytest.raises(MissingCodeError) as told:
+    with pytest.raises(MissingCodeError) as error:
         require_target_code(prebuilt(tmp_path, Arch(9, 0), Arch(12, 0)), wheel)
-    lacking = "9.0, 12.0" if held == "no GPU" else "12.0"
-    assert told.value.message == (
-        f"{wheel.name} holds machine code for {held} and none that runs on {lacking}; "
+    lacking = "9.0, 12.0" if archs == "no GPU" else "12.0"
+    assert error.value.message == (
+        f"{wheel.name} holds machine code for {archs} and none that runs on {lacking}; "
         "the wheel was not installed"
     )
 
 
-def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
+def test_library_of_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
     broken = fatbins.elf({".nv_fatbin": fatbins.fatbin("9.0", header=8)})
     wheel = torch_wheel(tmp_path, library=broken)
     require_target_code(prebuilt(tmp_path, Arch(12, 0)), wheel)
@@ -88,10 +88,8 @@ def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, hear
     assert heard[-1].endswith("; doit validate checks its machine code again")
 
 
-def test_nothing_is_installed_of_a_wheel_that_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the stage's own action, once the wheel is fetched."""
+def test_refused_wheel_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the stage's action with a downloaded wheel."""
     wheel = torch_wheel(tmp_path, "9.0")
     monkeypatch.setattr(package_installer, "download_distribution", lambda _: wheel)
     job = prebuilt(tmp_path, Arch(12, 0))
@@ -109,7 +107,7 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     assert installed == []
 
 
-def test_other_targets_have_the_wheel_that_is_there_checked_again() -> None:
+def test_changed_targets_recheck_wheel() -> None:
     layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
     stages = [
         plan(Settings(), layout, replace(PREBUILT, targets=targets), KNOWLEDGE)

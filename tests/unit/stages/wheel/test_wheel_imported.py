@@ -1,4 +1,4 @@
-"""An installed torch is tried by a real interpreter, with torches of a few lines."""
+"""Tests of the import check of an installed torch, with a real interpreter and fake torches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = "2.6.0+cpu.g1234567"
 
 @pytest.fixture
 def job(tmp_path: Path) -> BuiltJob:
-    """Its environment has the folder `site` on its path."""
+    """Return a job whose environment has the folder `site` on its path."""
     found = plan(Settings(), Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE).job
     assert isinstance(found, BuiltJob)
     paths = {"PYTHONPATH": (str(tmp_path / "site"),)}
@@ -39,26 +39,24 @@ def torch(folder: Path, *lines: str) -> None:
     (package / "__init__.py").write_text("\n".join(lines), encoding="utf-8")
 
 
-def refused(job: BuiltJob) -> BadArtifactError:
-    with pytest.raises(BadArtifactError) as told:
+def read_error(job: BuiltJob) -> BadArtifactError:
+    with pytest.raises(BadArtifactError) as error:
         run.require_torch_import(job, sys.executable, VERSION)
-    assert told.value.hint
-    return told.value
+    assert error.value.hint
+    return error.value
 
 
-def test_a_torch_of_that_version_passes_whatever_else_it_says(
+def test_torch_of_expected_version_passes_despite_other_output(
     job: BuiltJob, tmp_path: Path
 ) -> None:
-    says = (
+    source = (
         f"print('hello'); import atexit; atexit.register(print, 'bye'); __version__ = '{VERSION}'"
     )
-    torch(tmp_path / "site", says)
+    torch(tmp_path / "site", source)
     run.require_torch_import(job, sys.executable, VERSION)
 
 
-def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
-    job: BuiltJob, tmp_path: Path
-) -> None:
+def test_final_exception_of_import_is_reported(job: BuiltJob, tmp_path: Path) -> None:
     torch(
         tmp_path / "site",
         "try:",
@@ -66,26 +64,26 @@ def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
         "except OSError:",
         "    raise ImportError('libgone.so.1: cannot open shared object file')",
     )
-    told = refused(job)
-    assert told.message == (
+    error = read_error(job)
+    assert error.message == (
         f"torch {VERSION} was installed but does not import: "
         "ImportError: libgone.so.1: cannot open shared object file"
     )
-    assert told.location.startswith(f"{job.log}:")
+    assert error.location.startswith(f"{job.log}:")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to end it")
-def test_a_crash_is_told(job: BuiltJob, tmp_path: Path) -> None:
+def test_crash_during_import_is_reported(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "import os, signal", "os.kill(os.getpid(), signal.SIGSEGV)")
-    assert "signal 11" in refused(job).message
+    assert "signal 11" in read_error(job).message
 
 
-def test_a_quiet_end_is_told(job: BuiltJob, tmp_path: Path) -> None:
+def test_silent_exit_during_import_is_reported(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "raise SystemExit(3)")
-    assert "exit 3" in refused(job).message
+    assert "exit 3" in read_error(job).message
 
 
-def test_a_torch_that_waits_for_the_driver_is_a_warning(
+def test_missing_driver_during_import_is_warning(
     job: BuiltJob, tmp_path: Path, heard: Heard
 ) -> None:
     missing = "libcuda.so.1: cannot open shared object file: No such file or directory"
@@ -94,14 +92,14 @@ def test_a_torch_that_waits_for_the_driver_is_a_warning(
     assert heard[-1] == f"torch {VERSION} was installed but not imported: ImportError: {missing}"
 
 
-def test_another_torch_than_was_installed_is_told(job: BuiltJob, tmp_path: Path) -> None:
+def test_import_of_other_torch_is_error(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "__version__ = '2.5.0'")
-    told = refused(job)
-    assert told.message == f"torch {VERSION} was installed, but python imports torch '2.5.0'"
-    assert told.location == str(job.log)
+    error = read_error(job)
+    assert error.message == f"torch {VERSION} was installed, but python imports torch '2.5.0'"
+    assert error.location == str(job.log)
 
 
-def test_a_torch_in_the_current_folder_is_not_the_one(
+def test_torch_in_current_folder_is_ignored(
     job: BuiltJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch(tmp_path / "site", f"__version__ = '{VERSION}'")

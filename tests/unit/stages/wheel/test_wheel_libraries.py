@@ -1,4 +1,4 @@
-"""Wheels of real libraries, looked at before they are installed: whose is what they need."""
+"""Tests of the origins of libraries that a wheel needs, with real libraries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAME = "torch-2.6.0-cp312-cp312-linux_x86_64.whl"
 
 @dataclass(frozen=True)
 class Bench:
-    """A build folder, and an environment whose interpreter only tells where its packages are."""
+    """A build folder and an environment origins_of interpreter only prints its site-packages."""
 
     folder: Path
     toolkit: CudaHome | None = None
@@ -57,7 +57,7 @@ class Bench:
         return self.folder / "pytorch"
 
     def look(self, *members: Path) -> WheelLibraries:
-        """Make a wheel of `members`, which lie in the folder `wheel`, and look at it."""
+        """Create a wheel of `members` from the folder `wheel` and inspect it."""
         path = self.folder / NAME
         with zipfile.ZipFile(path, "w") as archive:
             for member in members:
@@ -70,10 +70,10 @@ class Bench:
         return manifests.read_manifest(self.job.libraries, WheelLibraries)
 
     def refused(self, *members: Path) -> BadArtifactError:
-        with pytest.raises(BadArtifactError) as told:
+        with pytest.raises(BadArtifactError) as error:
             self.look(*members)
-        assert told.value.location == str(self.folder / NAME)
-        return told.value
+        assert error.value.location == str(self.folder / NAME)
+        return error.value
 
     def _deps(self) -> DepsManifest:
         scripts = self.site.parent.parent / "bin"
@@ -97,29 +97,29 @@ def member(bench: Bench, name: str, *needs: Path, rpath: str = "$ORIGIN") -> Pat
     return make_library(bench.folder / "wheel" / "torch" / name, *needs, rpath=rpath)
 
 
-def whose(found: WheelLibraries, library: str) -> dict[str, str]:
+def origins_of(found: WheelLibraries, library: str) -> dict[str, str]:
     return dict(found.libraries[f"torch/{library}"].needed)
 
 
-def test_what_the_wheel_and_the_system_supply_is_told_apart(bench: Bench, heard: Heard) -> None:
+def test_libraries_of_wheel_and_system_are_distinguished(bench: Bench, heard: Heard) -> None:
     c10 = member(bench, "lib/libc10.so")
     module = member(bench, "_C.cpython-312-x86_64-linux-gnu.so", c10, rpath="$ORIGIN/lib")
     found = bench.look(c10, module, bench_text(bench))
     needed = {"libc10.so": "wheel", "libc.so.6": "system"}
-    assert whose(found, module.name) == needed
+    assert origins_of(found, module.name) == needed
     assert list(found.libraries) == [f"torch/{module.name}", "torch/lib/libc10.so"]
     assert heard[-1] == "2 libraries"
     assert not list(Path(bench.job.landing).rglob("*.so"))
 
 
 def bench_text(bench: Bench) -> Path:
-    """A linker script has a library's name."""
+    """Create a linker script that is named like a library."""
     path = bench.folder / "wheel" / "torch" / "lib" / "libm.so"
     path.write_text("GROUP ( libm.so.6 )\n")
     return path
 
 
-def test_looking_again_leaves_the_same_bytes(bench: Bench) -> None:
+def test_library_inspection_is_deterministic(bench: Bench) -> None:
     libraries_of = [member(bench, f"lib/lib{name}.so") for name in "cab"]
     bench.look(*libraries_of)
     before = Path(bench.job.libraries).read_bytes()
@@ -127,39 +127,39 @@ def test_looking_again_leaves_the_same_bytes(bench: Bench) -> None:
     assert Path(bench.job.libraries).read_bytes() == before
 
 
-def test_a_library_that_is_nowhere_is_refused_with_who_needs_it(bench: Bench) -> None:
+def test_missing_library_is_refused_with_its_users(bench: Bench) -> None:
     gone = make_library(bench.folder / "elsewhere" / "libgone.so.3")
     one, two = member(bench, "lib/libone.so", gone), member(bench, "lib/libtwo.so", gone)
-    told = bench.refused(one, two)
-    assert told.message == (
+    error = bench.refused(one, two)
+    assert error.message == (
         "the wheel was not installed: libgone.so.3 (needed by torch/lib/libone.so, "
         "torch/lib/libtwo.so) is not on this machine. Nothing was changed"
     )
-    assert "LD_LIBRARY_PATH" in told.hint
+    assert "LD_LIBRARY_PATH" in error.hint
     assert not Path(bench.job.libraries).exists()
 
 
-def test_a_library_of_the_torch_that_goes_supplies_nothing(bench: Bench) -> None:
+def test_library_of_replaced_torch_does_not_count(bench: Bench) -> None:
     old = make_library(bench.site / "torch" / "lib" / "libold.so")
-    told = bench.refused(member(bench, "lib/libone.so", old))
-    assert "libold.so (needed by torch/lib/libone.so) is not on this machine" in told.message
+    error = bench.refused(member(bench, "lib/libone.so", old))
+    assert "libold.so (needed by torch/lib/libone.so) is not on this machine" in error.message
 
 
-def test_a_library_of_the_wheel_that_no_rpath_leads_to_is_refused(bench: Bench) -> None:
+def test_wheel_library_without_rpath_is_refused(bench: Bench) -> None:
     c10 = member(bench, "lib/libc10.so")
-    told = bench.refused(c10, member(bench, "_C.so", c10, rpath="$ORIGIN"))
-    assert "no RPATH leads from torch/_C.so to libc10.so in the wheel" in told.message
-    assert "CMAKE_SKIP_RPATH" in told.hint
+    error = bench.refused(c10, member(bench, "_C.so", c10, rpath="$ORIGIN"))
+    assert "no RPATH leads from torch/_C.so to libc10.so in the wheel" in error.message
+    assert "CMAKE_SKIP_RPATH" in error.hint
 
 
-def test_the_driver_may_be_absent(bench: Bench, heard: Heard) -> None:
+def test_missing_driver_library_is_accepted(bench: Bench, heard: Heard) -> None:
     stub = make_library(bench.folder / "stubs" / "libcuda.so.1")
     found = bench.look(member(bench, "lib/libone.so", stub))
-    assert whose(found, "lib/libone.so")["libcuda.so.1"] == "driver"
+    assert origins_of(found, "lib/libone.so")["libcuda.so.1"] == "driver"
     assert heard[-1] == "1 library; from the driver: libcuda.so.1"
 
 
-def test_toolkit_and_packages_are_known_through_links(bench: Bench, heard: Heard) -> None:
+def test_toolkit_and_packages_are_recognized_through_links(bench: Bench, heard: Heard) -> None:
     packages = bench.site / "nvidia"
     cudart = make_library(packages / "cu13" / "lib" / "libcudart.so.13")
     cudnn = make_library(packages / "cudnn" / "lib" / "libcudnn.so.9")
@@ -173,7 +173,7 @@ def test_toolkit_and_packages_are_known_through_links(bench: Bench, heard: Heard
     assert found.libraries["torch/lib/libone.so"] == LinkedLibrary(
         {
             "libcudart.so.13": "toolkit",
-            "libcudnn.so.9": "toolkit",  # torch/__init__ loads it where no path leads to it
+            "libcudnn.so.9": "toolkit",  # torch/__init__ loads it if no path leads to it
             "libmkl_rt.so.2": "environment",
             "libc.so.6": "system",
         },
@@ -183,27 +183,27 @@ def test_toolkit_and_packages_are_known_through_links(bench: Bench, heard: Heard
     assert "from the toolkit: libcudart.so.13, libcudnn.so.9; from packages of" in heard[-1]
 
 
-def test_a_path_into_the_source_tree_is_a_warning(bench: Bench, heard: Heard) -> None:
+def test_rpath_into_source_tree_is_warning(bench: Bench, heard: Heard) -> None:
     left = make_library(bench.tree / "build" / "lib" / "libleft.so")
     found = bench.look(member(bench, "lib/libone.so", left, rpath=str(left.parent)))
-    assert whose(found, "lib/libone.so")["libleft.so"] == "build"
+    assert origins_of(found, "lib/libone.so")["libleft.so"] == "build"
     (warning,) = (line for line in heard if "RPATH" in line)
     assert warning.startswith(f"the RPATH of libone.so contains {left.parent}. ")
     assert heard[-1] == "1 library; from the build folder: libleft.so"
 
 
-def test_library_path_of_the_person_counts(
+def test_ld_library_path_is_searched(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     other = make_library(bench.folder / "opt" / "libblas.so.3")
     one = member(bench, "lib/libone.so", other)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(other.parent))
     found = bench.look(one)
-    assert whose(found, "lib/libone.so")["libblas.so.3"] == "system"
+    assert origins_of(found, "lib/libone.so")["libblas.so.3"] == "system"
     assert heard[-1] == "1 library; from the system: libblas.so.3"
 
 
-def test_a_wheel_without_elf_libraries_says_nothing(bench: Bench, heard: Heard) -> None:
+def test_wheel_without_elf_libraries_has_no_summary(bench: Bench, heard: Heard) -> None:
     dll = bench.folder / "wheel" / "torch" / "lib" / "c10.dll"
     dll.parent.mkdir(parents=True)
     dll.write_bytes(b"MZ")
@@ -211,15 +211,15 @@ def test_a_wheel_without_elf_libraries_says_nothing(bench: Bench, heard: Heard) 
     assert "librar" not in "".join(heard[1:])
 
 
-def test_the_line_for_people_stays_short() -> None:
+def test_library_summary_is_short() -> None:
     needed: dict[str, LibraryOrigin] = {f"lib{number:02}.so": "system" for number in range(11)}
     found = WheelLibraries(NAME, {"torch/_C.so": LinkedLibrary(needed, {})})
     assert summarize_libraries(found).endswith("lib06.so, lib07.so and 3 more")
 
 
-def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
+def test_library_is_read_once_per_digest(bench: Bench) -> None:
     one = member(bench, "lib/libone.so")
-    bench.look(one)  # leaves the wheel
+    bench.look(one)  # writes the wheel
     name, path = "torch/lib/libone.so", bench.folder / NAME
     first = wheel_libraries_io.read_linkages(
         bench.job, path, {name: "sha256=one"}, bench.job.linkages

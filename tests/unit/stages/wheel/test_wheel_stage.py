@@ -1,4 +1,4 @@
-"""The wheel stage: what the wheel is called, and what must have been installed."""
+"""Tests of the wheel stage: version, requirement and installed release."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def version(asked: str = "auto", choice: Resolution = CHOICE, tree: SourceTree =
         ([], None, "cpu"),
     ],
 )
-def test_the_local_version_names_cuda_and_archs(
+def test_local_version_names_cuda_and_archs(
     targets: list[Arch], cuda: str | None, named: str
 ) -> None:
     choice = replace(CHOICE, targets=tuple(targets), cuda=cuda)
@@ -65,30 +65,28 @@ def test_the_local_version_names_cuda_and_archs(
 @pytest.mark.parametrize(
     ("kind", "named"), [("Release", ""), ("Debug", ".debug"), ("RelWithDebInfo", ".debinfo")]
 )
-def test_another_type_of_build_has_a_wheel_of_its_own_below_that_of_release(
-    kind: str, named: str
-) -> None:
+def test_debug_wheel_version_sorts_below_release_build(kind: str, named: str) -> None:
     version = format_wheel_version(stage(build={"type": kind}).job, TREE)
     assert version == f"2.6.0+cu130.sm120{named}.g1a2b3c4"
     assert Version(version) <= Version("2.6.0+cu130.sm120.g1a2b3c4")
 
 
-def test_a_tree_without_commit_is_named_by_its_digest() -> None:
+def test_tree_without_commit_is_versioned_by_digest() -> None:
     assert version(tree=replace(TREE, commit="")) == "2.6.0+cu130.sm120.tabcdef0"
 
 
-def test_edits_are_named_by_theirs() -> None:
+def test_edits_add_digest_to_version() -> None:
     first, second = (version(tree=replace(TREE, edits=text)) for text in ("a", "b"))
     assert first == f"2.6.0+cu130.sm120.g1a2b3c4.d{compute_text_sha256('a')[:6]}"
     assert first != second
 
 
-def test_none_and_a_persons_own_are_taken_whole() -> None:
+def test_none_and_user_local_version_are_used_verbatim() -> None:
     assert version("none") == "2.6.0"
     assert version("mine.3", tree=replace(TREE, edits="a")) == "2.6.0+mine.3"
 
 
-def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
+def test_prebuilt_requires_exact_release_and_existing_requires_none() -> None:
     job = stage(replace(CHOICE, strategy="prebuilt"), torch={"sha256": "a" * 64}).job
     assert (job.requirement, job.cuda, job.sha256) == ("torch==2.6.0", "13.0", "a" * 64)
     one_of_several = stage(replace(CHOICE, strategy="prebuilt"), torch={"local": "cu130.sm120.g1"})
@@ -103,7 +101,7 @@ def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
 FOUND = InstalledTorch("2.15.0+cu132", "13.2", "/s/torch")
 
 
-def test_the_torch_that_was_meant_is_accepted() -> None:
+def test_expected_torch_is_accepted() -> None:
     require_release(FOUND, "2.15.0", "13.2")
     require_release(InstalledTorch("2.15.0+cpu", None, "/s/torch"), "2.15.0", None)
 
@@ -124,16 +122,16 @@ def test_the_torch_that_was_meant_is_accepted() -> None:
          "  → choose another torch.index")),
     ],
 )  # fmt: skip
-def test_another_torch_than_was_meant_is_told(
+def test_unexpected_torch_is_error(
     found: InstalledTorch, release: str, cuda: str | None, message: str
 ) -> None:
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         require_release(found, release, cuda)
-    assert str(told.value) == message
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("strategy", ["source", "prebuilt", "existing"])
-def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None:
+def test_every_strategy_reads_same_abi_options(strategy: Strategy) -> None:
     python = Interpreter("/usr/bin/python3", "3.12.1", InstalledTorch("2.6.0", "13.0", "/s/torch"))
     choice = replace(CHOICE, strategy=strategy, python=python)
     found = stage(choice)
@@ -144,7 +142,7 @@ def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "provider", "taken"),
+    ("setting", "provider", "expected"),
     [
         ("auto", "pypi", True),
         ("auto", "system", False),
@@ -153,20 +151,20 @@ def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None
         ("toolkit", "pypi", False),
     ],
 )
-def test_cuda_comes_from_packages_as_the_toolkit_did_or_as_asked(
-    asked: str, provider: Any, taken: bool
+def test_cuda_source_follows_toolkit_or_setting(
+    setting: str, provider: Any, expected: bool
 ) -> None:
     choice = replace(CHOICE, toolkit=ToolkitResolution(provider, "13.0", "/opt/cuda"))
-    found = stage(choice, wheel={"cuda": asked})
-    assert found.job.by_packages is taken
-    assert ("by_packages" in found.fingerprint) is taken  # no other wheel is made again for it
+    found = stage(choice, wheel={"cuda": setting})
+    assert found.job.by_packages is expected
+    assert ("by_packages" in found.fingerprint) is expected  # other wheels keep their fingerprint
 
 
-def test_a_wheel_without_cuda_and_one_for_windows_take_nothing_from_packages() -> None:
+def test_cpu_and_windows_wheels_need_no_cuda_packages() -> None:
     none = replace(CHOICE, cuda=None, targets=(), toolkit=ToolkitResolution("none"))
     assert not stage(none, wheel={"cuda": "packages"}).job.by_packages
     windows = replace(CHOICE, system="windows")
     assert not stage(windows).job.by_packages
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         stage(windows, wheel={"cuda": "packages"})
-    assert str(told.value).startswith("wheel.cuda: packages is for Linux")
+    assert str(error.value).startswith("wheel.cuda: packages is for Linux")
