@@ -193,7 +193,7 @@ def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator
     )
     yield from _format_list([("profile", run.profile), ("when", run.when)])
     yield from _format_section("Host", describe_host(run))
-    yield from _format_section("Asked", list_settings(run))
+    yield from _format_section("Requested", list_settings(run))
     yield from _format_section("Decided", list_decisions(run))
     yield from _format_section("Came out", _format_results(came))
     outcomes = describe_outcomes(run).items()
@@ -281,9 +281,9 @@ def build_page_values(
         "when": run.when[:19].replace("T", " "),
         "failures": [(stage.name, rows) for stage, rows in list_failures(run)],
         "settings": [
-            ("Asked", list(list_settings(run)), "nothing but the defaults"),
-            ("Decided", list(list_decisions(run)), "nothing is known of it"),
-            ("Host", list(describe_host(run)), "nothing is known of it"),
+            ("Requested", list(list_settings(run)), "nothing but the defaults"),
+            ("Decided", list(list_decisions(run)), "not recorded"),
+            ("Host", list(describe_host(run)), "not recorded"),
         ],
         "came": came,
         "newest": newest,

@@ -79,7 +79,7 @@ def test_error_cause_remedy_and_log_are_said_in_this_order(
     error = failing(log, "[1/2] nvcc -c k.cu", "FAILED: k.o", ARCH, "ninja: build stopped: x.")
     lines = explained(profile, error).splitlines()
     assert lines[0] == f"{log}:6: compile PyTorch failed (exit 1): {ARCH}"
-    assert lines[1].startswith("  cause: this toolkit does not know the arch")
+    assert lines[1].startswith("  cause: this CUDA toolkit does not support")
     assert lines[1].endswith("(nvcc-arch-unsupported)")
     assert lines[2].startswith("  → ")
     assert lines[3:] == [f"  the whole log: {log}"]

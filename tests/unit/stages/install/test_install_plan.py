@@ -31,7 +31,7 @@ def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
     named = ("deps.json", "extension-env.json", "wheel.json", "extensions/smoke.json")
     assert stage.inputs == tuple(build / name for name in named)
     assert stage.job.into == INTO["into"]
-    assert dict(plan.headline)["and into"] == INTO["into"]
+    assert dict(plan.headline)["install into"] == INTO["into"]
 
 
 @pytest.mark.parametrize("extensions", [[], [SMOKE]])
@@ -54,7 +54,7 @@ def test_companions_are_put_there_with_the_extensions() -> None:
 def test_without_the_setting_it_is_absent_with_its_reason() -> None:
     plan = plan_of(host())
     assert plan.absent["install"] == "install.into is not set"
-    assert "and into" not in dict(plan.headline)
+    assert "install into" not in dict(plan.headline)
 
 
 def test_a_part_of_the_tree_makes_no_wheel_to_put_anywhere() -> None:
