@@ -171,7 +171,7 @@ class ExpectedCost:
         if known.seconds is not None:
             time = f"{qualifier} {format_rough_duration(known.seconds)}"
         if known.memory_mib:
-            memory = f"{format_size(known.memory_mib)} for one compiler"
+            memory = f"{format_size(known.memory_mib)} of memory per compiler process"
         costs = ", ".join(filter(None, (time, known.disk, memory)))
         if not costs:
             never_ran = "unknown: none of the stages that run has run here before"

@@ -211,7 +211,7 @@ STAGE_VERBS = {
     "compile": ("Compiling", "Compiled"),
     "wheel": ("Installing", "Installed"),
     "extensions": ("Building", "Built"),
-    "install": ("Handing over", "Handed over"),
+    "install": ("Installing", "Installed"),
     "validate": ("Validating", "Validated"),
 }
 

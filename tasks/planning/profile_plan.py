@@ -145,6 +145,10 @@ def _build_headline(
     lines += [
         ("toolkit", choice.toolkit.reason),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
-        *(("and into", str(settings.install.into)) for stage in stages if stage.kind == "install"),
+        *(
+            ("install into", str(settings.install.into))
+            for stage in stages
+            if stage.kind == "install"
+        ),
     ]
     return lines

@@ -53,7 +53,7 @@ def find_targets(
                 location="target.gpus",
                 hint=f"build on a machine of that kind ({fact.machine})",
             )
-    why = ", ".join(requested) or "target.gpus is empty"
+    why = f"target.gpus is {', '.join(requested) or 'empty'}"
     return tuple(sorted({fact.arch for fact in facts})), why
 
 

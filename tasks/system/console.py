@@ -212,5 +212,5 @@ def _describe_subject(stage: Stage) -> str:
     if stage.kind == "compile":
         return getattr(stage.job, "target", None) or "PyTorch"
     if stage.kind == "install":
-        return f"to {stage.job.into}"
+        return f"into {stage.job.into}"
     return "the build" if stage.kind == "validate" else stage.name

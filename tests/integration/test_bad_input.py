@@ -24,10 +24,10 @@ OFFLINE = [
     ('{target: {gpus: ["12.0"]}, toolkit: {version: "12.4"}}', "12.8 is the first that can"),
     ("{torch: {strategy: source}, source: {path: /nowhere}}", "source.path"),
     ("source: {path: .}", "is not the source tree of PyTorch"),
-    ("extensions: [{name: a, path: nowhere}]", "there is no folder"),
+    ("extensions: [{name: a, path: nowhere}]", "nowhere does not exist"),
     ("extensions: [{name: a, sdist: simple-knn}]", "sdist"),
-    ("extensions: [{name: a, sdist: simple-knn==1.0}]", "unrelated package"),
-    ('{torch: {strategy: prebuilt, version: "2.6.0"}, target: {gpus: ["12.0"]}}', "newest is 9.0"),
+    ("extensions: [{name: a, sdist: simple-knn==1.0}]", "a package of another project"),
+    ('{torch: {strategy: prebuilt, version: "2.6.0"}, target: {gpus: ["12.0"]}}', "newest arch is 9.0"),
     ("torch: {strategy: existing}", "has no torch"),
 ]
 

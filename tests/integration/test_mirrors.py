@@ -216,7 +216,7 @@ def test_a_mirror_that_gives_another_file_is_found_out(
         into = PackageInstaller(sys.executable, one, work / "log", work / "site")
         with pytest.raises(BadArtifactError, match=f"torchyard.lock requires {TRUE}") as told:
             into.install_locked({"iniconfig==2.1.0": (TRUE,)})
-        assert "find out why the file changed" in told.value.hint
+        assert "find out who changed the file" in told.value.hint
         assert not list(work.rglob("iniconfig*"))
     # without a lock uv and pip go by the digest of the page
     wanted = "iniconfig==2.1.0"

@@ -126,7 +126,7 @@ def test_a_clone_that_is_cut_is_taken_up(upstream: Path, daemon: int, tmp_path: 
         assert code == 1, said
         assert "trying again in" in said
         assert "(3 of 3)" in said
-        assert "it goes on where it stopped" in said
+        assert "to continue the fetch" in said
         assert not (yard.build / "source.json").exists()
 
         line.faults[:] = [Fault("drop", BIG // 2)]

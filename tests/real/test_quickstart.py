@@ -152,7 +152,7 @@ def test_all_of_it_is_handed_over_to_an_environment_and_taken_back(
     before = sorted(path.name for path in packages.iterdir())
     monkeypatch.setenv("TORCHYARD__INSTALL__INTO", str(python))
     out = yard.must("install")
-    assert "Handed over to" in out
+    assert "Installed into" in out
     says = "import torch, torchyard_smoke; print(torch.__version__)"
     told = subprocess.run(
         [python, "-B", "-W", "ignore", "-c", says], check=True, capture_output=True, text=True

@@ -150,7 +150,7 @@ def _check_settings(subject: SelectedProfile) -> Iterator[CheckResult]:
         hint = error.hint or f"see which file sets what: doit settings profile={subject.name}"
         yield report_problem("settings", text, hint)
     for key, value in subject.opened.plan.headline if subject.opened else ():
-        yield report_ok("settings", value if key == "profile" else f"{key}: {value}", key)
+        yield report_ok("settings", f"{key}: {value}", key)
 
 
 def _filter_by_level(found: Iterable[CheckResult], level: Level) -> list[CheckResult]:

@@ -67,7 +67,7 @@ def test_auto_targets_are_the_cards_here(on: Host, targets: list[str], why: str)
 def test_named_targets_go_before_the_cards_here() -> None:
     choice = chosen(host(RTX_5090), target={"gpus": ["RTX 4090", "sm_89", "H200"]})
     assert choice.targets == (Arch(8, 9), Arch(9, 0))
-    assert choice.targets_why == "RTX 4090, sm_89, H200"
+    assert choice.targets_why == "target.gpus is RTX 4090, sm_89, H200"
 
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
@@ -78,7 +78,7 @@ def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, stra
         f"target.gpus: {name} exists only in aarch64 machines, and this one is Linux x86_64: "
         "a build from here does not run there\n  → build on a machine of that kind (aarch64)"
     )
-    assert chosen(host(machine="aarch64"), **asked).targets_why == card
+    assert chosen(host(machine="aarch64"), **asked).targets_why == f"target.gpus is {card}"
 
 
 def test_a_card_of_another_machine_is_advised_to_be_left_out() -> None:

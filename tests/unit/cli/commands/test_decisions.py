@@ -64,7 +64,7 @@ def told(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
 def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
     assert rows["strategy"].startswith("prebuilt: PyPI's torch 2.15.0")
-    assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: RTX 5090"
+    assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: target.gpus is RTX 5090"
     assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
     assert rows["python"] == "3.12.4: /usr/bin/python3"
     assert rows["toolkit"] == "pypi: CUDA 13.2 from Python packages"
@@ -194,7 +194,7 @@ def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
 def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
     found = estimate_cost([StageCost("deps", 30.0), StageCost("compile", 3600.0, 2048)])
     assert found == ExpectedCost(CostEstimate(3630.0, 2048, None, "last time"))
-    assert str(found) == "about 1 h, 2 GiB for one compiler (last time)"
+    assert str(found) == "about 1 h, 2 GiB of memory per compiler process (last time)"
 
 
 def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:

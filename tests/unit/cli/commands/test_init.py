@@ -101,7 +101,7 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
 def test_what_comes_of_it_is_shown_at_once(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject, card="RTX 4090", way="source")
     assert "strategy     source: requested in torch.strategy" in heard
-    assert "archs        8.9 (sm_89): RTX 4090" in heard
+    assert "archs        8.9 (sm_89): target.gpus is RTX 4090" in heard
 
 
 def test_every_question_is_an_option_too(

@@ -29,7 +29,7 @@ def test_install_follows_extensions_and_reads_their_manifests() -> None:
     named = ("deps.json", "extension-env.json", "wheel.json", "extensions/smoke.json")
     assert stage.inputs == tuple(build / name for name in named)
     assert stage.job.into == INTO["into"]
-    assert dict(plan.headline)["and into"] == INTO["into"]
+    assert dict(plan.headline)["install into"] == INTO["into"]
 
 
 @pytest.mark.parametrize("extensions", [[], [SMOKE]])
@@ -52,7 +52,7 @@ def test_companions_are_installed_with_extensions() -> None:
 def test_install_is_absent_without_setting() -> None:
     plan = plan_of(host())
     assert plan.absent["install"] == "install.into is not set"
-    assert "and into" not in dict(plan.headline)
+    assert "install into" not in dict(plan.headline)
 
 
 def test_partial_build_has_no_install_stage() -> None:
