@@ -27,7 +27,10 @@ OFFLINE = [
     ("extensions: [{name: a, path: nowhere}]", "nowhere does not exist"),
     ("extensions: [{name: a, sdist: simple-knn}]", "sdist"),
     ("extensions: [{name: a, sdist: simple-knn==1.0}]", "a package of another project"),
-    ('{torch: {strategy: prebuilt, version: "2.6.0"}, target: {gpus: ["12.0"]}}', "newest arch is 9.0"),
+    (
+        '{torch: {strategy: prebuilt, version: "2.6.0"}, target: {gpus: ["12.0"]}}',
+        "newest arch is 9.0",
+    ),
     ("torch: {strategy: existing}", "has no torch"),
 ]
 

@@ -102,7 +102,9 @@ def test_what_is_stale_is_built_and_what_fails_costs_no_other(matrix: Yard, tmp_
     kept = {path.name for path in (matrix.folder / "wheelhouse").rglob("torch-*.whl")}
     assert len(kept) == 2, "one wheelhouse for all of them"
 
-    assert f"{NAME}@{ABSENT}: unchanged, because this machine cannot build it" in matrix.must("lock")
+    assert f"{NAME}@{ABSENT}: unchanged, because this machine cannot build it" in matrix.must(
+        "lock"
+    )
     text = (matrix.folder / "torchyard.lock").read_text(encoding="utf-8")
     assert set(split_sections(text)) == {f"{NAME}@{ODD}", f"{NAME}@{GOOD}"}
     assert f"{NAME}@{GOOD} matches the build" in matrix.must("lock", "--check")

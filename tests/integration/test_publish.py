@@ -155,7 +155,7 @@ def test_a_folder_of_a_person_is_not_made_an_index(yard: Yard) -> None:
 
 def test_without_a_place_or_a_wheel_it_says_what_to_do(yard: Yard) -> None:
     code, out = yard.doit("publish")
-    assert (code, "doit publish --dest FOLDER" in out) == (1, True)
+    assert (code, "doit publish --dest DEST" in out) == (1, True)
     shutil.rmtree(yard.folder / "wheelhouse")
     code, out = yard.doit("publish", "--dest", "index")
     assert code == 1

@@ -58,7 +58,9 @@ def test_validate_looks_and_builds_nothing(yard: Yard, tree: Path, extension: Pa
 
     root = ET.parse(yard.build / "validate.xml").getroot()
     assert {case.get("name") for case in root.iter("testcase")} == set(states(yard))
-    assert root.findtext("testsuite/system-err", "").startswith("the build does not match the current settings")
+    assert root.findtext("testsuite/system-err", "").startswith(
+        "the build does not match the current settings"
+    )
 
     yard.must("clean", "validate")
     assert not [*yard.build.glob("validate.xml"), *yard.build.glob("validate.json")]
