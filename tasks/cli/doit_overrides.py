@@ -262,10 +262,10 @@ def _find_owner(line: CommandLine, at: int) -> str:
 def _find_option_index(line: CommandLine, name: str) -> int:
     """Return the index of the word that contains the option, or 0."""
 
-    def has_option(typed: str) -> bool:
-        if typed.startswith("--"):
-            return typed[2:].partition("=")[0] == name
-        return len(name) == 1 and typed.startswith("-") and name in typed
+    def has_option(argument: str) -> bool:
+        if argument.startswith("--"):
+            return argument[2:].partition("=")[0] == name
+        return len(name) == 1 and argument.startswith("-") and name in argument
 
     return next((index for index, one in enumerate(line.words) if has_option(one)), 0)
 

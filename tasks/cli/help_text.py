@@ -19,40 +19,42 @@ HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
 }
 
 
-def render_overview(room: int, profile: str) -> Iterator[str]:
+def render_overview(columns: int, profile: str) -> Iterator[str]:
     """Yield the lines of `doit help`; `profile` is the default profile."""
     for title, steps in help_pages.TYPICAL_STEPS:
         yield title
-        yield from _render_pairs([(_fill_profile(profile, step), doc) for step, doc in steps], room)
+        yield from _render_pairs(
+            [(_fill_profile(profile, step), doc) for step, doc in steps], columns
+        )
         yield ""
     stages = ", ".join(stage.name for stage in help_pages.STAGE_PAGES)
     yield from wrap_text(
         f"doit list shows every task. doit help NAME explains one: a stage ({stages}) or a "
         "command. Add profile=NAME to any command to choose a profile of config/profiles; the "
         f"default is {profile}.",
-        room,
+        columns,
     )
 
 
-def render_page(name: str, here: str, room: int, profile: str) -> Iterator[str] | None:
+def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[str] | None:
     """Return the lines of `doit help NAME`, or None if there is no such task.
 
     `here` describes what the stage does in this profile; "" if unknown.
     """
     page = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(page, help_pages.CommandPage):
-        return _render_command_page(page, room, profile)
+        return _render_command_page(page, columns, profile)
     if page:
-        return _render_stage_page(page, here, room, profile)
+        return _render_stage_page(page, here, columns, profile)
     if name in help_pages.DOIT_COMMANDS:
-        return iter(wrap_text(f"doit {name}: {help_pages.DOIT_COMMANDS[name]}", room))
+        return iter(wrap_text(f"doit {name}: {help_pages.DOIT_COMMANDS[name]}", columns))
     return None
 
 
 def _render_stage_page(
-    one: help_pages.StagePage, here: str, room: int, profile: str
+    one: help_pages.StagePage, here: str, columns: int, profile: str
 ) -> Iterator[str]:
-    yield from (*wrap_text(f"{one.name}: {one.doc}", room), "")
+    yield from (*wrap_text(f"{one.name}: {one.doc}", columns), "")
     entries = {
         "does": one.does,
         "here": "" if here == one.doc else here,
@@ -66,30 +68,30 @@ def _render_stage_page(
     for key, text in entries.items():
         if text:
             filled = _fill_profile(profile, text)
-            yield from format_labeled_lines(key, filled, _PAGE_KEY_WIDTH, room)
+            yield from format_labeled_lines(key, filled, _PAGE_KEY_WIDTH, columns)
 
 
-def _render_command_page(one: help_pages.CommandPage, room: int, profile: str) -> Iterator[str]:
-    yield from (*wrap_text(f"{one.name}: {one.doc}", room), "")
-    yield from wrap_text(_fill_profile(profile, one.more), room)
+def _render_command_page(one: help_pages.CommandPage, columns: int, profile: str) -> Iterator[str]:
+    yield from (*wrap_text(f"{one.name}: {one.doc}", columns), "")
+    yield from wrap_text(_fill_profile(profile, one.more), columns)
     if one.options:
         yield ""
         options = [(f"--{it.name} {it.value}".rstrip(), it.meaning) for it in one.options]
-        yield from _render_pairs(options, room)
+        yield from _render_pairs(options, columns)
     yield ""
-    yield from format_labeled_lines("example", one.example, _PAGE_KEY_WIDTH, room)
+    yield from format_labeled_lines("example", one.example, _PAGE_KEY_WIDTH, columns)
 
 
 def _fill_profile(profile: str, text: str) -> str:
     return text.replace("build/PROFILE", compute_build_folder(PurePosixPath(), profile).as_posix())
 
 
-def _render_pairs(pairs: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
     """Yield names with their descriptions beside them; long names share the width with the text."""
     widest = max(measure_columns(name) for name, _ in pairs)
-    width = min(widest, _MAX_NAME_WIDTH, room // 2 - _PAGE_INDENT) + _PAGE_INDENT + _COLUMN_GAP
+    width = min(widest, _MAX_NAME_WIDTH, columns // 2 - _PAGE_INDENT) + _PAGE_INDENT + _COLUMN_GAP
     for name, text in pairs:
-        yield from format_labeled_lines(f"{'':{_PAGE_INDENT}}{name}", text, width, room)
+        yield from format_labeled_lines(f"{'':{_PAGE_INDENT}}{name}", text, width, columns)
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,14 @@ class TaskRow:
     state: str = ""
 
 
-def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
+def render_task_list(found: Iterable[TaskRow], columns: int) -> Iterator[str]:
     """Yield the lines of `doit list`: build, the stages in order, then the commands by group.
 
     Subtasks follow their group. Unknown tasks are last, in doit's order.
     """
     remaining = {row.name: row for row in found}
     widest = max(map(measure_columns, remaining), default=0)
-    width = min(widest, max(room // 3, _MAX_NAME_WIDTH // 2))
+    width = min(widest, max(columns // 3, _MAX_NAME_WIDTH // 2))
     for title, names in (*_list_groups(remaining), ("others", list(remaining))):
         group = [remaining.pop(name) for name in names if name in remaining]
         if group:
@@ -117,7 +119,7 @@ def render_task_list(found: Iterable[TaskRow], room: int) -> Iterator[str]:
             state = f"{row.state:<{_STATE_WIDTH}}  " if any(one.state for one in group) else ""
             key = f"{'':{_PAGE_INDENT}}{state}{row.name}"
             indent = _PAGE_INDENT + len(state) + width + _COLUMN_GAP
-            yield from format_labeled_lines(key, row.doc, indent, room)
+            yield from format_labeled_lines(key, row.doc, indent, columns)
 
 
 def _list_groups(tasks: Mapping[str, TaskRow]) -> Iterator[tuple[str, list[str]]]:

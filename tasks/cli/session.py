@@ -71,17 +71,19 @@ def _build_parameter(option: CommandOption) -> DoitTask:
     return {**parameter, "type": _OPTION_TYPES.get(option.value, str), "default": ""}
 
 
-def _resolve_destination(typed: str) -> str:
+def _resolve_destination(argument: str) -> str:
     from tasks.wheels.package_index_io import is_local_index  # noqa: PLC0415 - only for publish
 
-    return resolve_user_path(typed) if is_local_index(typed) else typed
+    return resolve_user_path(argument) if is_local_index(argument) else argument
 
 
 _OPTION_TYPES: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("FILE", "FOLDER", "PATH"), resolve_user_path),
     "PLACE": _resolve_destination,
     # a bare name is looked up on PATH
-    "PYTHON": lambda typed: typed if PurePath(typed).name == typed else resolve_user_path(typed),
+    "PYTHON": lambda argument: (
+        argument if PurePath(argument).name == argument else resolve_user_path(argument)
+    ),
 }
 
 

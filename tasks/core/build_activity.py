@@ -167,8 +167,8 @@ class BuildActivity:
         """Return the known counts: `6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`."""
         counts = []
         if self.jobs is not None:
-            held_back = f" ({self.held_back} held back)" if self.held_back else ""
-            counts.append(f"{self.jobs} job{'s' * (self.jobs != 1)}{held_back}")
+            withheld = f" ({self.held_back} held back)" if self.held_back else ""
+            counts.append(f"{self.jobs} job{'s' * (self.jobs != 1)}{withheld}")
         if self.limit_mib:
             counts.append(f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB")
         if self.hit_rate is not None:

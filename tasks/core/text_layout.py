@@ -90,32 +90,32 @@ def format_progress_line(
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
     count = f"{count}, {progress.time_left}" if progress.time_left else count
-    name, cells = _split_columns(columns - measure_columns(f"{head}  {count}"))
-    bar = f"[{format_bar(progress.done / progress.total, cells, glyphs)}] " if cells else ""
+    name, width = _split_columns(columns - measure_columns(f"{head}  {count}"))
+    bar = f"[{format_bar(progress.done / progress.total, width, glyphs)}] " if width else ""
     text = ", ".join(filter(None, (*progress.at_work.counts, text)))
     activity = f", {fit_columns(text, name, glyphs)}" if name and text else ""
     return fit_columns(f"{head} {bar}{count}{activity}", columns, glyphs)
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
-    """Return columns for a name and cells for the bar, 0 for each that does not fit.
+    """Return columns for a name and width for the bar, 0 for each that does not fit.
 
     The length of the name does not move the bar.
     """
     minimum, maximum = _BAR_COLUMNS
-    cells = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
-    if cells >= minimum:
-        return columns - len("[], ") - cells, cells
+    width = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
+    if width >= minimum:
+        return columns - len("[], ") - width, width
     bar_only = min(columns - len("[]"), maximum)
     return 0, bar_only if bar_only >= minimum else 0
 
 
-def format_bar(share: float, cells: int, glyphs: Glyphs) -> str:
+def format_bar(share: float, width: int, glyphs: Glyphs) -> str:
     """Return a bar such as `███▌  ` for `share` of 1."""
     shades = glyphs.shades
-    full_cells, shade_index = divmod(int(share * cells * (len(shades) - 1)), len(shades) - 1)
+    full_blocks, shade_index = divmod(int(share * width * (len(shades) - 1)), len(shades) - 1)
     edge = shades[shade_index] if shade_index else ""
-    return f"{shades[-1] * full_cells}{edge}".ljust(cells, shades[0])
+    return f"{shades[-1] * full_blocks}{edge}".ljust(width, shades[0])
 
 
 def fit_columns(text: str, columns: int, glyphs: Glyphs) -> str:

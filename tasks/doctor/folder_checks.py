@@ -47,19 +47,19 @@ def _describe_disk(disk: Disk) -> str:
     return " and ".join(names.get(place, place) for place in places if place not in hidden)
 
 
-def compute_disk_usage(disks: Iterable[Disk], room: DiskUsage) -> dict[Disk, Range]:
+def compute_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage) -> dict[Disk, Range]:
     """Return the minimum and maximum MiB for each disk that a build writes to."""
-    usage = {disk: room.sum_places(disk.holds) for disk in disks}
+    usage = {disk: disk_usage.sum_places(disk.holds) for disk in disks}
     return {disk: (minimum, maximum) for disk, (minimum, maximum) in usage.items() if maximum}
 
 
-def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
+def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> str:
     """Return the disk usage as text, "" if unknown.
 
     Examples: `6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for
     install.into`.
     """
-    usage = compute_disk_usage(disks, room) if room else {}
+    usage = compute_disk_usage(disks, disk_usage) if disk_usage else {}
     if len(usage) == 1:
         return f"{format_size_range(*next(iter(usage.values())))} of disk"
     parts = [f"{format_size_range(*mib)} for {_describe_disk(disk)}" for disk, mib in usage.items()]
@@ -92,8 +92,8 @@ def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     yield from map(_report_leftover, s.leftovers or ())
 
 
-def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> CheckResult:
-    place, (minimum, maximum) = disk.main_place, room.sum_places(disk.holds)
+def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
+    place, (minimum, maximum) = disk.main_place, disk_usage.sum_places(disk.holds)
     is_short = disk.free_mib < TEMPORARY_FILES_MIB[0]
     if place in _MAYBE_PRESENT and "temporary files" in disk.holds and is_short:
         place = "temporary files"  # these files do not exist yet

@@ -36,12 +36,12 @@ class TokenPipe:
         """Return the number of bytes in the pipe."""
         return int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
-    def take_tokens(self, wanted: int) -> int:
-        """Take up to `wanted` tokens without waiting; return how many were taken."""
-        if wanted <= 0:
+    def take_tokens(self, limit: int) -> int:
+        """Take up to `limit` tokens without waiting; return how many were taken."""
+        if limit <= 0:
             return 0
         try:
-            return len(os.read(self._fd, wanted))
+            return len(os.read(self._fd, limit))
         except BlockingIOError:
             return 0
 
@@ -50,15 +50,15 @@ class TokenPipe:
         if tokens > 0:
             os.write(self._fd, _TOKEN_BYTE * tokens)
 
-    def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """Wait for tokens and take up to `wanted`; return how many were taken.
+    def wait_for_tokens(self, seconds: float, limit: int) -> int:
+        """Wait for tokens and take up to `limit`; return how many were taken.
 
         Returns 0 after `seconds`, and as soon as `stop_waiting` is called. Tokens are taken when
         Ninja returns them: it reads the next token within some hundred microseconds.
         """
-        descriptors = [self._stop, self._fd] if wanted else [self._stop]
+        descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
-        return 0 if self._stop in ready else self.take_tokens(wanted)
+        return 0 if self._stop in ready else self.take_tokens(limit)
 
     def stop_waiting(self) -> None:
         """End the current wait, and prevent further ones."""

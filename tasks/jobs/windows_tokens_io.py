@@ -57,10 +57,10 @@ class TokenSemaphore:
         _query_semaphore(self._handle, 0, ctypes.byref(information), size, None)
         return int(information[0])
 
-    def take_tokens(self, wanted: int) -> int:
-        """Take up to `wanted` tokens without waiting; return how many were taken."""
+    def take_tokens(self, limit: int) -> int:
+        """Take up to `limit` tokens without waiting; return how many were taken."""
         count = 0
-        while count < wanted and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
+        while count < limit and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
             count += 1
         return count
 
@@ -69,15 +69,15 @@ class TokenSemaphore:
         if tokens > 0:
             _release_semaphore(self._handle, tokens, None)
 
-    def wait_for_tokens(self, seconds: float, wanted: int) -> int:
-        """Wait for tokens and take up to `wanted`, before Ninja takes them; return how many.
+    def wait_for_tokens(self, seconds: float, limit: int) -> int:
+        """Wait for tokens and take up to `limit`, before Ninja takes them; return how many.
 
         Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
         """
-        handles = (self._stop, self._handle) if wanted else (self._stop,)
+        handles = (self._stop, self._handle) if limit else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
             return 0
-        return 1 + self.take_tokens(wanted - 1)
+        return 1 + self.take_tokens(limit - 1)
 
     def stop_waiting(self) -> None:
         """End the current wait, and prevent further ones."""

@@ -132,11 +132,14 @@ def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))
     values = ([row.get(key, "–") for key in keys] + [_mark(row)] for row in rows)
-    cells = (
-        [", ".join(map(shorten_gpu_name, cell)) if isinstance(cell, list) else cell for cell in row]
+    texts = (
+        [
+            ", ".join(map(shorten_gpu_name, value)) if isinstance(value, list) else value
+            for value in row
+        ]
         for row in values
     )
-    return _render_table(f"{head} | ", cells)
+    return _render_table(f"{head} | ", texts)
 
 
 def _render_generations(knowledge: Knowledge) -> Iterator[str]:

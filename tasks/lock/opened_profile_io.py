@@ -122,7 +122,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """A profile by name. `opened` is None if it cannot be opened; `problem` is the reason."""
+    """A profile by name. If it cannot be opened, `problem` is the reason and `opened` is unset."""
 
     root: Path
     name: str

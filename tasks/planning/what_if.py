@@ -149,7 +149,7 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
         cuda: resolution
         for cuda in _list_toolkit_versions(trial)
         if cuda != "auto"
-        and (resolution := trial.resolve_with(_add_host_toolkit(trial.host, cuda, asked=True)))
+        and (resolution := trial.resolve_with(_add_host_toolkit(trial.host, cuda, chosen=True)))
         and resolution.toolkit.version == cuda
     }
     without_build = {cuda: one for cuda, one in fitting.items() if one.strategy != "source"}
@@ -170,10 +170,10 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
     return versions if requested == "auto" else ["auto", *versions]
 
 
-def _add_host_toolkit(host: Host, cuda: str, *, asked: bool = False) -> Host:
-    """Return the host with one more toolkit; with `asked`, it replaces the one in toolkit.path."""
-    toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", asked)
-    other_toolkits = tuple(kit for kit in host.toolkits if not (asked and kit.asked))
+def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
+    """Return the host with one more toolkit; with `chosen`, it replaces the one in toolkit.path."""
+    toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", chosen)
+    other_toolkits = tuple(kit for kit in host.toolkits if not (chosen and kit.asked))
     return replace(host, toolkits=(toolkit, *other_toolkits))
 
 
@@ -181,7 +181,7 @@ def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: ToolkitKeys, choice: Resolution
 ) -> str:
     """Return the alternative toolkit.path with its provider, "" if the result would differ."""
-    path_host = _add_host_toolkit(trial.host, cuda, asked=True)
+    path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     other_keys = {name: value for name, value in keys.items() if name != "provider"}
     for provider_keys in ({}, {"provider": "path"}):
         path_keys = {**other_keys, **provider_keys, "path": _ANY_FOLDER}

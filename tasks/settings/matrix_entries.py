@@ -110,19 +110,19 @@ def _list_axis_values(entry: MatrixCombination) -> MatrixEntry:
     return {axis: value for axis, value in values if value is not None}
 
 
-def _is_compatible_entry(entry: MatrixEntry, cell: MatrixEntry) -> bool:
-    return all(cell.get(axis, value) == value for axis, value in entry.items())
+def _is_compatible_entry(entry: MatrixEntry, combination: MatrixEntry) -> bool:
+    return all(combination.get(axis, value) == value for axis, value in entry.items())
 
 
-def _drop_unused_cuda(cell: MatrixEntry) -> MatrixEntry:
+def _drop_unused_cuda(entry: MatrixEntry) -> MatrixEntry:
     """Remove the CUDA axis from a CPU build, which is the same with every toolkit."""
-    is_cpu_only = cell.get("gpus") == ()
-    return {axis: value for axis, value in cell.items() if not (is_cpu_only and axis == "cuda")}
+    is_cpu_only = entry.get("gpus") == ()
+    return {axis: value for axis, value in entry.items() if not (is_cpu_only and axis == "cuda")}
 
 
-def _format_entry_name(cell: MatrixEntry) -> str:
+def _format_entry_name(entry: MatrixEntry) -> str:
     return (
-        "-".join(part for axis, value in cell.items() if (part := _format_axis_value(axis, value)))
+        "-".join(part for axis, value in entry.items() if (part := _format_axis_value(axis, value)))
         or "auto"
     )
 

@@ -113,8 +113,8 @@ class Smoke(Section, frozen=True):
 
 class Extension(Section, frozen=True):
     """A CUDA or C++ extension of torch, built against the torch of this profile. A name of
-    docs/knowledge.md is enough; every key that is set goes before what is known of it, in `env`
-    variable by variable.
+    docs/knowledge.md is enough. Each key that is set overrides the value from there; `env` is
+    merged variable by variable.
     """
 
     name: Name
@@ -333,7 +333,7 @@ class Runtime(Section, frozen=True):
     env: EnvironmentVariables = {}
     """Variables for training and serving; an empty one is unset on Windows."""
     launch_blocking: bool = False
-    """CUDA_LAUNCH_BLOCKING=1: an error is told at the kernel that made it, and all is slower."""
+    """CUDA_LAUNCH_BLOCKING=1: errors are reported at the kernel that caused them; all is slower."""
 
     checks = {"env": values.reject_secret_name}
 
@@ -402,7 +402,7 @@ class Doctor(Section, frozen=True):
 
 
 class Notify(Section, frozen=True):
-    """Who is told when a build has finished or failed."""
+    """Notifications when a build has finished or failed."""
 
     bell: bool = True
     """The terminal's bell, after more than 10 seconds; none in CI, none where it is no terminal."""

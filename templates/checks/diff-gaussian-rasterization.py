@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import torch
 from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer
-from projection import Camera, Floats  # these lie beside this script
+from projection import Camera, Floats  # in the folder of this script
 from scene import BACKGROUND, Case, across, cases
 from splatting import splats
 
@@ -72,7 +72,7 @@ def settings(case: Case, device: str) -> GaussianRasterizationSettings:
 
 
 def drawn(case: Case, device: str) -> tuple[Floats, dict[str, Floats], torch.Tensor | None]:
-    """The image, its gradients by the field of `Gaussians`, and the radii where they are told."""
+    """The image, its gradients by the field of `Gaussians`, and the radii if there are any."""
     given = {
         name: tensor(getattr(case.scene, name), device).requires_grad_() for name in case.slopes
     }

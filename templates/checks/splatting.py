@@ -95,8 +95,9 @@ def strengths(camera: Camera, found: Splats) -> Floats:
 
 
 def in_tiles(camera: Camera, found: Splats) -> Bools:
-    """Whether a pixel lies in a tile that the square around a splat touches, (N, H, W); a tile that
-    it reaches into by less than a pixel is none.
+    """Whether a pixel is in a tile that the square around a splat touches, (N, H, W).
+
+    A tile that the square overlaps by less than a pixel does not count.
     """
     low = np.trunc((found.centres - found.radii[:, None]) / TILE)[:, :, None, None]
     high = np.trunc((found.centres + found.radii[:, None] + TILE - 1) / TILE)[:, :, None, None]

@@ -7,7 +7,7 @@ setup(
     name="torchyard_smoke",
     version="1.0",
     packages=["torchyard_smoke"],
-    package_dir={"": "src"},  # else check.py, which lies here, would import the sources
+    package_dir={"": "src"},  # else check.py, in this folder, would import the sources
     ext_modules=[
         CUDAExtension(
             "torchyard_smoke._C",

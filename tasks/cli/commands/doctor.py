@@ -44,8 +44,8 @@ def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[s
         key = f"{_LEVEL_MARKS.get(result.level, result.level):<12} {name:<14}"
         yield from format_labeled_lines(key, f"{result.seen}{note}", _FINDING_INDENT, width)
         for line in result.todo.splitlines():
-            room = width - _FINDING_INDENT - 2
-            for piece in [line.strip()] if line.startswith("  ") else wrap_text(line, room):
+            columns = width - _FINDING_INDENT - 2
+            for piece in [line.strip()] if line.startswith("  ") else wrap_text(line, columns):
                 yield f"{'':{_FINDING_INDENT}}{mark}{piece}"
                 mark = "  "
 

@@ -73,7 +73,9 @@ def _list_rebuilt_stages(one: Run) -> Iterator[str]:
         yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
 
 
-def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
+def _format_history_table(
+    rows: list[tuple[str, ...]], columns: int, glyphs: Glyphs
+) -> Iterator[str]:
     """Yield the rows. A column is as wide as its content; the last one takes the rest."""
     widths = [
         min(max(map(measure_columns, column)), limit)
@@ -84,7 +86,7 @@ def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs
         for text, width in zip(row, widths, strict=False):
             fitted = fit_columns(text, width, glyphs)
             line += fitted + " " * (width - measure_columns(fitted)) + _HISTORY_GAP
-        yield fit_columns(f"{line}{row[-1]}".rstrip(), room, glyphs)
+        yield fit_columns(f"{line}{row[-1]}".rstrip(), columns, glyphs)
 
 
 def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:

@@ -63,14 +63,16 @@ class _Interview:
     given: Mapping[str, str]
     known: init_answers.InitFacts
     ask: bool
-    room: int
+    columns: int
 
     def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
         """Return `answers`, replaced by the options and the typed answers.
 
         Raises `TorchyardError` for an invalid option.
         """
-        for line in wrap_text(_INTRODUCTION if self.ask else self._explain_defaults(), self.room):
+        for line in wrap_text(
+            _INTRODUCTION if self.ask else self._explain_defaults(), self.columns
+        ):
             print_report(line)
         known, settings = self.known, self.known.settings
         title, default = "1. Which GPUs do you build for?", ", ".join(known.default_gpus) or "cpu"
@@ -118,13 +120,15 @@ class _Interview:
         for fact in facts:
             word, tab, meaning = fact.rpartition("\t")
             indent = _QUESTION_INDENT + (11 if tab else 0)
-            screen.print_labeled_text(f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, self.room)
+            screen.print_labeled_text(
+                f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, self.columns
+            )
         while (text := _read_answer(default)) not in {"", default} or not default:
             try:
                 return parse(text)
             except TorchyardError as error:
                 for line in filter(None, (error.message, error.hint and f"→ {error.hint}")):
-                    screen.print_labeled_text("", line, _QUESTION_INDENT, self.room)
+                    screen.print_labeled_text("", line, _QUESTION_INDENT, self.columns)
         return None
 
     def _list_gpu_facts(self) -> Iterator[str]:

@@ -60,8 +60,8 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
 
     Without a matrix, only the profile.
     """
-    name, cell = split_profile_name(subject.name)
-    if cell:
+    name, entry = split_profile_name(subject.name)
+    if entry:
         return [subject.name]
     entries = [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
     if not entries:

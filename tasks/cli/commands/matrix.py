@@ -55,15 +55,15 @@ def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
     Raises `SettingsError` if the settings are not well-formed.
     """
     knowledge, host_of = load_knowledge(root / "config" / "knowledge"), _build_cached_reader()
-    for cell in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
-        profile = f"{name}@{cell}"
+    for entry in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
+        profile = f"{name}@{entry}"
         try:
             plan = open_profile(root, profile, os.environ, knowledge, host_of).plan
         except TorchyardError as error:
             location = f"{error.location}: " if error.location else ""
-            yield EntryStatus(cell, profile, "impossible", f"{location}{error.message}")
+            yield EntryStatus(entry, profile, "impossible", f"{location}{error.message}")
         else:
-            yield EntryStatus(cell, profile, *_compute_entry_state(plan, profile))
+            yield EntryStatus(entry, profile, *_compute_entry_state(plan, profile))
 
 
 def _build_cached_reader() -> HostReader:
@@ -143,9 +143,9 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
     if not unfinished:
         return
     first = sorted({one.state: one.profile for one in reversed(unfinished)}.items())
-    cells = ", ".join(one.cell for one in unfinished)
+    names = ", ".join(one.cell for one in unfinished)
     raise TorchyardError(
-        f"{len(unfinished)} of {len(found)} builds of the matrix are not done: {cells}",
+        f"{len(unfinished)} of {len(found)} builds of the matrix are not done: {names}",
         location="matrix",
         hint="; ".join(_STATE_HINTS[state].format(profile) for state, profile in first),
     )

@@ -104,9 +104,45 @@ def test_hooks_before_a_commit_fetch_nothing_and_name_tests_that_are_there() -> 
     (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
     assert local["repo"] == "local"
     for hook in local["hooks"]:
-        assert hook["language"] == "system"
+        assert hook["language"] in {"system", "pygrep"}
+        if hook["language"] == "pygrep":
+            continue
         for file in hook.get("args", ()):
-            assert "_is_fresh()" in (ROOT / file).read_text(encoding="utf-8"), file
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert re.search(r"^def test_\w+_is_(fresh|up_to_date)\(", text, re.MULTILINE), file
+
+
+SUBJECTS = [
+    ("Keep SOURCE_DATE_EPOCH out of the fingerprint", None),
+    ("compile: keep SOURCE_DATE_EPOCH out of the fingerprint", None),
+    ("core, docs: pass the name", None),
+    ("Process each line", None),
+    ("Embed the version", None),
+    ("Test " + "é" * 67, None),
+    ("Test " + "é" * 68, "subject-length"),
+    ("Merge branch '" + "a" * 72, None),
+    ("Add a check.", "subject-period"),
+    ("docs: add a check. ", "subject-period"),
+    ("Added a check", "subject-imperative"),
+    ("docs: fixes a link", "subject-imperative"),
+    ("tests, docs: renaming", "subject-imperative"),
+    ("Wrote a test", "subject-imperative"),
+]
+
+
+@pytest.mark.parametrize(("subject", "refused_by"), SUBJECTS)
+@pytest.mark.parametrize("body", ["", "\n\nAdded because it fails.\n" + "a" * 90 + ".\n"])
+def test_hooks_refuse_a_commit_subject(subject: str, refused_by: str | None, body: str) -> None:
+    (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    message = f"{subject}{body}".encode()
+    refusing = [
+        hook["id"]
+        for hook in local["hooks"]
+        if hook.get("stages") == ["commit-msg"]
+        # as pre-commit's pygrep with --multiline
+        and re.search(hook["entry"].encode(), message, re.MULTILINE | re.DOTALL)
+    ]
+    assert refusing == ([refused_by] if refused_by else [])
 
 
 def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
