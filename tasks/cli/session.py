@@ -145,7 +145,7 @@ _NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database; a broken profile may have any name."""
+    """Return the file name of doit's database, with unsafe characters of the profile replaced."""
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 

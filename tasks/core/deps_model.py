@@ -127,13 +127,13 @@ class ToolchainStamps:
 class DepsJob:
     """The job of the deps stage.
 
-    `base` is the interpreter that the environment is created from, or the one that has the torch if
-    `existing`. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the folder of an
-    installed toolkit. `cache` is the setting build.cache. `cache_package` is the requirement that
-    installs a compiler cache if none is installed, "" if none may be downloaded. `launchers` are
-    the compiler launchers that build.env names, by variable.
+    `base` is the interpreter that the environment is created from; if `existing`, the interpreter
+    that already has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
+    folder of an installed toolkit. `cache` is the setting build.cache. `cache_package` is the
+    requirement that installs a compiler cache if none is installed, "" if none may be downloaded.
+    `launchers` are the compiler launchers that build.env names, by variable.
 
-    `limits` are the compiler versions that the toolkit and the sources accept; of them, only
+    `limits` are the compiler versions that the toolkit and the sources accept; only their
     `gcc_max` is in the fingerprint of the stage. `compiles` says whether a later stage needs a
     compiler. `locked` has the packages that torchyard.lock pins for the environment,
     `locked_toolkit` those for `toolkit_folder`. Both are not in the fingerprint, because the

@@ -130,7 +130,7 @@ def fit_columns(text: str, columns: int, glyphs: Glyphs) -> str:
 
 
 def measure_columns(text: str) -> int:
-    """Return the columns of `text` on a terminal: none for colours, two for wide characters."""
+    """Return the display width of `text`: 0 for color codes, 2 for each wide character."""
     text = _COLOR_CODE.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)

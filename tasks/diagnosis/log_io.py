@@ -106,7 +106,7 @@ def _detect_utf16(start: bytes) -> str:
 def _number_blocks(
     blocks: Iterator[bytes], number: int
 ) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """Yield blocks of lines: the number of the first line, the lines, and which have a keyword."""
+    """Yield for each block its first line number, its lines and the indexes of keyword lines."""
     for block in blocks:
         if not block:
             continue

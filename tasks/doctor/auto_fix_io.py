@@ -97,9 +97,9 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure; None without a fix, or if it is already applied.
+    """Return the fix for the diagnosed failure, None if there is none or it is already applied.
 
-    An extension itself is never built in isolation, only its requirements.
+    "no-build-isolation" applies to the requirements: the extension itself is never isolated.
     """
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure

@@ -202,7 +202,7 @@ _TORCH_CHECKS_ID: CheckId = "torch-checks"
 
 
 def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
-    """Check torch-checks: the compilers that torch's cpp_extension accepts."""
+    """Run the check torch-checks: whether torch's cpp_extension accepts the host compiler."""
     if profile is None:
         yield report_unchecked(_TORCH_CHECKS_ID, NO_PROFILE)
     elif not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
@@ -268,7 +268,7 @@ def _check_linux_compiler(
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
-    """Return the extensions that nvcc compiles; a companion package may be a wheel."""
+    """Return the extensions that nvcc compiles, without those installed from a wheel."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
     without_cuda = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without_cuda]

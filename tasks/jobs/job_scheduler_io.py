@@ -63,9 +63,9 @@ def resolve_fixed_jobs(
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers memory allows now, at most `limit` or else the number of cores.
+    """Return how many compilers can run at once in the memory that is available now.
 
-    `limit` may exceed the number of cores.
+    The maximum is `limit`, which may exceed the number of cores; without it, the number of cores.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)

@@ -80,7 +80,7 @@ class Jobserver:
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
     def start_control(self, tick: float) -> threading.Thread:
-        """Take a sample before the build has tokens, then adjust them every `tick` seconds."""
+        """Sample jobs and adjust tokens before the build gets any, then every `tick` seconds."""
         self._run_safely(self._govern_once)
         run_loop = bind_current_context(self._run_safely)
         work = functools.partial(self._govern_until_stopped, tick)

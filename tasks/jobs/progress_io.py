@@ -86,9 +86,9 @@ class _LastStep:
 class _ProgressReporter:
     """The progress display of one command.
 
-    While Ninja counts steps, only Ninja's lines are shown: compiler output goes to the log. CMake's
-    `--` marks the end of Ninja, even if the last step was never reached. The lock is for two
-    threads: one reads the build's output, the other samples the activity.
+    While Ninja counts steps, only Ninja's lines are shown: compiler output goes to the log. A line
+    of CMake, with `--`, means that Ninja has ended, even if it never reached its last step. The
+    lock is for two threads: one reads the build's output, the other samples the activity.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)

@@ -125,7 +125,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Update what the process runs: between fork and exec it still looks like its parent."""
+        """Update the record of a process: until exec it has its parent's command line."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))

@@ -27,7 +27,7 @@ PypiStatus = Literal["own", "unrelated", "absent"]
 
 
 class BuildSetting(Struct, frozen=True, kw_only=True):
-    """Variables and last nvcc options of builds for which `when` holds."""
+    """Environment variables, and options appended for nvcc, for builds that match `when`."""
 
     why: str
     env: Mapping[str, str] = {}

@@ -156,7 +156,7 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def msvc(self) -> tuple[int, int]:
-        """The lowest _MSC_VER that it accepts and the first that it rejects."""
+        """The lowest _MSC_VER that this CUDA accepts, and the first that is too new."""
         return self.msvc_min, self.msvc_below
 
 

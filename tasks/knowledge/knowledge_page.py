@@ -196,9 +196,10 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -
 
 
 def _format_wheel(knowledge: Knowledge, arch: Arch, platform: Platform, *, newest: bool) -> str:
-    """Format the newest, or the first, torch with a wheel for that GPU: `2.7, cu128 by sm_120 ?`.
+    """Format the newest or the oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
 
-    PyPI's wheel of the release, else that of the newest CUDA. "by" has the code that the GPU runs.
+    The wheel is the one on PyPI, else the one for the newest CUDA. `by` names the cubin that the
+    GPU runs if the wheel has none for its own arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

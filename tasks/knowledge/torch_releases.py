@@ -111,11 +111,11 @@ class SelectedWheel:
 
 
 def find_release(knowledge: Knowledge, version: str) -> Release:
-    """Return the release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
+    """Return the release of a version: `2.7`, `v2.7.1`, `2.7.1+cu128` or `2.16.0.dev20261101`.
 
-    A pre-release of the minor after the newest known one has the facts of the newest one, with its
-    `channel` and marked as assumed. Any other version that is not in the table raises a
-    `KnowledgeError`.
+    A pre-release of the next minor after the newest known one gets the facts of that newest one,
+    with its own `channel` and a status that marks them as assumed. Raises `KnowledgeError` for any
+    other unknown version.
     """
     match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not match:

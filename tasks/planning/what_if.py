@@ -73,7 +73,7 @@ class WhatIf:
         return None if is_known_bad(self.knowledge, resolution, host) else resolution
 
     def add_all_toolkits(self) -> WhatIf:
-        """Return the same on a host that has every known toolkit."""
+        """Return a copy whose host has every known toolkit installed."""
         toolkits = tuple(InstalledToolkit("", f"{cuda}.0") for cuda in self.knowledge.toolkits)
         return replace(self, host=replace(self.host, toolkits=toolkits))
 

@@ -14,11 +14,11 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One stage of the graph, with a slot for its line until the last stage that reads its outputs.
+    """One row of the stage graph. A stage's line runs in one column, down to its last dependent.
 
-    `rail` is its slot. `after` are the slots of the stages it depends on, `through` the slots that
-    pass its row. `down` is True if another stage depends on it. `nearest` are the names of its
-    direct dependencies, without those that another dependency already implies.
+    `rail` is the column of this stage. `after` are the columns of its dependencies, `through` the
+    columns whose lines pass this row. `down` is True if another stage depends on it. `nearest` are
+    the names of its direct dependencies, without those that another dependency already implies.
     """
 
     name: str

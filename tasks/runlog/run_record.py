@@ -132,7 +132,7 @@ class StageRun:
 
     @property
     def full_reason(self) -> str:
-        """Return the reason, with the automatic fix of a failure."""
+        """Return the recorded reason, and the automatic fix if a failure had one."""
         fix = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, fix)))
 

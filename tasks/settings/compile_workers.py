@@ -203,7 +203,7 @@ def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Compilation
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the host names in settings, given by dotted key, so that reports can hide them."""
+    """Return the host names in build.hosts, for reports to hide. Keys of `settings` are dotted."""
     entries = settings.get("build.hosts", ())
     hosts = [_WORKER_TEXT.fullmatch(text) for text in entries if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)

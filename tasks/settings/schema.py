@@ -1,8 +1,7 @@
-"""The settings, key by key. Their docstrings are the reference; config/default.yaml shows every key
-in use.
+"""All settings. The docstring of each key is its reference; config/default.yaml uses every key.
 
-Extra keys are refused and values are frozen. Only what a value alone can tell is checked here; what
-needs facts about GPUs, toolkits or this host is judged by the plan.
+Unknown keys are rejected, and values are frozen. Only checks that need nothing but the value are
+made here. The plan makes those that need facts about GPUs, toolkits or this host.
 """
 
 from collections import Counter

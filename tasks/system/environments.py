@@ -174,7 +174,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `code` as `command`; its `cwd` should hold no modules, which -c imports first."""
+    """Run `python -c code` as `command`. Modules in its `cwd` would shadow installed packages."""
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
     try:

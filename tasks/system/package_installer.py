@@ -86,7 +86,7 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install these packages from files with their digests; else raise `BadArtifactError`."""
+        """Install the locked packages. Raises `BadArtifactError` if a file has another digest."""
         if not locked:
             return
         requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")

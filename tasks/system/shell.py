@@ -268,7 +268,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> CommandFailedError:
-    """Return the error with the first error of the output, or with its last line."""
+    """Return the exception, with the first error in the output, or its last line, as message."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 

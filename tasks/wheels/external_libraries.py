@@ -131,7 +131,7 @@ def _check_nvidia_library(
 
 
 def has_torch(target: TargetEnvironment) -> bool:
-    """Return True if torch is present, so that its libraries are loaded first."""
+    """Return True if the wheel uses torch: importing torch first then loads its libraries."""
     return bool(target.against) or _requires_torch(target)
 
 

@@ -66,8 +66,8 @@ class SystemDlls:
 class LinkageCache:
     """wheel-linkages.json: the linkages of the libraries of the last wheel.
 
-    The keys are their digests in RECORD. A library of another format has the value None.
-    `reader` is the version of the reading code.
+    `libraries` maps the digest of each library in RECORD to its linkage, None if it is not an ELF
+    file. `reader` is the version of the reading code.
     """
 
     reader: int

@@ -37,7 +37,7 @@ class NvidiaPackage:
     numbered: Literal["whole", "begin", "not"] = "whole"
 
     def format_distribution(self, major: int) -> str:
-        """Return the name on the index for CUDA `major`."""
+        """Return the package name on the index for CUDA `major`: `nvidia-cublas-cu12`."""
         shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
 

@@ -13,9 +13,10 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return the rebuild reasons in short, or the differences from torchyard.lock, or a default.
+    """Return a short text: the rebuild reasons, else the differences from torchyard.lock.
 
-    If the stage's up-to-date check finds no change, the last run did not finish.
+    Without either, the reason is that the last run did not finish, if the stage's up-to-date check
+    finds no change, or else the default of that check.
     """
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)

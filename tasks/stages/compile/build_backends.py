@@ -124,7 +124,7 @@ class ScikitBuildBackend(CMakeBackend):
     """
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Make a wheel of the target that only lists targets, into a scratch folder."""
+        """Configure by making a scratch wheel of CMake's `help` target, which compiles nothing."""
         config = (*self._build_config(work), "build.targets=help", "install.components=nothing")
         argv = build_wheel_argv(work, *config, dest=str(work.build_root / "scratch"))
         return BuildStep("configure PyTorch", argv, self._build_variables(work))

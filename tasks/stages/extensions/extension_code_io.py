@@ -237,7 +237,7 @@ class ArchGuard:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def check_build_file(self) -> None:
-        """Check the options for nvcc in the build.ninja of what is compiled now."""
+        """Check the nvcc options in each build.ninja of the current build."""
         folder = Path(self.job.tree) / self.job.subdirectory / "build"
         for file in folder.glob("temp*/build.ninja"):
             options, edges, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")

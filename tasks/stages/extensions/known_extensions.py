@@ -97,7 +97,7 @@ def apply_known_facts(
 
 
 def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension:
-    """Add the known keys. Raises `SettingsError` for a key of another kind of source."""
+    """Fill in unset keys from the known facts. Raises `SettingsError` if a set key does not fit."""
     fact = find_extension_fact(extension, knowledge)
     has_source = bool(extension.git or extension.path or extension.sdist)
     if fact is None and not has_source:

@@ -212,7 +212,7 @@ def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
 
 
 def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
-    """Return True if the file is the installed one or the one from before."""
+    """Return True if the file is the one that was installed, or the original that it replaced."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     if target_files.is_installed_file(target, record.placed.get(path)):
         return True

@@ -34,10 +34,11 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What a Python is: `implementation` is "cpython", `kind` "usual" or "free-threaded".
+    """An interpreter: `implementation` is "cpython", `kind` "usual" or "free-threaded".
 
-    `prefix` is its environment, with links resolved, `managed` its file EXTERNALLY-MANAGED,
-    `unwritable` one of its folders, each "" without. `sites` are its site-packages folders.
+    `prefix` is its environment, with links resolved. `managed` is the path of its file
+    EXTERNALLY-MANAGED, `unwritable` the first install folder without write access; both are "" if
+    there is none. `sites` are its site-packages folders.
     """
 
     implementation: str

@@ -210,7 +210,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the manifest; every status has a count, also a zero."""
+    """Return the manifest, with a count for every status, even if it is 0."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)

@@ -215,7 +215,7 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
 
 def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
-    """Return the files that git would change; a rename has one in each direction."""
+    """Return the files that a patch changes, with the old and the new name of a renamed file."""
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
