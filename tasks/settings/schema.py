@@ -278,7 +278,7 @@ class Toolkit(Section, frozen=True):
 
 
 class Torch(Section, frozen=True):
-    """Which torch, and which of the three ways to it."""
+    """Which torch to use, and how: an official wheel, a source build or an existing one."""
 
     strategy: Literal["auto", "source", "prebuilt", "existing"] = "auto"
     """`prebuilt` takes an official wheel, `source` builds one, `existing` uses the one that
@@ -338,7 +338,7 @@ class Runtime(Section, frozen=True):
 
 
 class Wheel(Section, frozen=True):
-    """What is made of the build."""
+    """How the wheels of a build are named, linked to CUDA and stored."""
 
     local_version: Annotated[str, Meta(pattern=values.LOCAL_VERSION_PATTERN)] = "auto"
     """`auto` names CUDA, archs, a build.type other than Release, and commit

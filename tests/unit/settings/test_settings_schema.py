@@ -189,8 +189,9 @@ def test_cache_off_is_accepted_as_yaml_false() -> None:
 
 
 def test_settings_are_frozen() -> None:
+    settings: Any = Settings()
     with pytest.raises(AttributeError, match="immutable"):
-        Settings().python = "3.12"
+        settings.python = "3.12"
 
 
 def test_tilde_expands_to_home_of_current_user(monkeypatch: pytest.MonkeyPatch) -> None:
