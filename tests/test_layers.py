@@ -107,7 +107,7 @@ def run_time_imports(path: Path) -> set[str]:
     return found
 
 
-def test_effects_are_only_in_modules_whose_name_says_so() -> None:
+def test_effects_are_only_in_modules_named_for_them() -> None:
     """An effect may not be reached through another module either: a pure module imports only pure
     modules, so that each of them is checked for itself.
     """
@@ -127,7 +127,7 @@ def test_effects_are_only_in_modules_whose_name_says_so() -> None:
 
 
 @each_row("path", MODULES, ids=name_of)
-def test_stage_imports_only_the_model_of_another(path: Path) -> None:
+def test_stage_imports_only_the_model_of_another_stage(path: Path) -> None:
     parts = path.relative_to(ROOT / "tasks").parts
     if parts[0] != "stages" or len(parts) < 3:
         return
@@ -146,7 +146,7 @@ def test_doit_is_imported_only_by_its_adapter(path: Path) -> None:
         assert not [module for module in imports(path) if within(module, "doit")]
 
 
-def test_packages_import_only_those_above_them() -> None:
+def test_packages_import_only_lower_layers() -> None:
     found = sorted({path.relative_to(ROOT / "tasks").parts[0] for path in MODULES})
     assert found == sorted([*PACKAGES, "__init__.py"])
     upward = [
@@ -164,7 +164,7 @@ def position(module: str) -> int:
     return PACKAGES.index(package) if package in PACKAGES else 0
 
 
-def test_processes_start_in_one_place() -> None:
+def test_processes_are_started_in_one_module() -> None:
     starters = {
         name_of(path)
         for path in MODULES
@@ -184,11 +184,11 @@ def test_no_module_has_a_vague_name() -> None:
 
 
 @each_row("path", MODULES, ids=name_of)
-def test_files_stay_readable(path: Path) -> None:
+def test_files_stay_within_size_limits(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 
 
-def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
+def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
     heavy = (
         "jinja2",
         "rich",
@@ -230,7 +230,7 @@ def has_driver() -> bool:
     return nvidia._has_nvml()
 
 
-def test_no_model_of_settings_has_its_annotations_as_text() -> None:
+def test_no_settings_model_uses_string_annotations() -> None:
     """pydantic would compile each of them anew in every run."""
     for path in sorted((ROOT / "tasks" / "settings").glob("*.py")):
         classes = [
@@ -241,7 +241,7 @@ def test_no_model_of_settings_has_its_annotations_as_text() -> None:
             assert "__future__" not in set(imports(path)), name_of(path)
 
 
-def test_loading_looks_for_no_plugins_of_pydantic() -> None:
+def test_loading_searches_for_no_pydantic_plugins() -> None:
     code = (
         "import importlib.metadata as metadata, sys; from doit.doit_cmd import DoitMain;"
         "asked = []; real = metadata.entry_points;"

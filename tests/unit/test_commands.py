@@ -36,7 +36,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("command", "name"), FILES)
-def test_a_file_is_meant_from_where_doit_was_started(
+def test_file_argument_is_relative_to_invocation_directory(
     started: Path, command: str, name: str
 ) -> None:
     (param,) = (one for one in commands()[command]["params"] if one["name"] == name)
@@ -46,12 +46,12 @@ def test_a_file_is_meant_from_where_doit_was_started(
 
 
 @pytest.mark.parametrize("typed", ["me@there:index", "cp -r {index} there"])
-def test_an_index_that_is_sent_has_no_folder_here(started: Path, typed: str) -> None:
+def test_remote_index_is_not_a_local_directory(started: Path, typed: str) -> None:
     (param,) = (one for one in commands()["publish"]["params"] if one["name"] == "dest")
     assert param["type"](typed) == typed
 
 
-def test_what_a_report_cannot_do_names_the_profile_in_what_to_do(tmp_path: Path) -> None:
+def test_hint_of_failed_command_names_the_profile(tmp_path: Path) -> None:
     (report,) = (
         one
         for one in generate_command_tasks(SelectedProfile(tmp_path, "mine", None))
@@ -66,7 +66,7 @@ def test_what_a_report_cannot_do_names_the_profile_in_what_to_do(tmp_path: Path)
     )
 
 
-def test_wheels_that_are_named_without_an_option_are_meant_from_there_too(
+def test_positional_wheels_are_relative_to_invocation_directory(
     started: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {}

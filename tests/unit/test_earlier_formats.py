@@ -46,7 +46,7 @@ FILES = Path(__file__).parent / "earlier_formats"
         ("wheel", Wheel),
     ],
 )
-def test_manifest_of_an_earlier_release_is_read_and_written_unchanged(
+def test_manifest_of_earlier_release_is_read_and_written_unchanged(
     name: str, kind: type[Any]
 ) -> None:
     path = FILES / f"{name}.json"
@@ -54,7 +54,7 @@ def test_manifest_of_an_earlier_release_is_read_and_written_unchanged(
     assert format_canonical_json(read) == path.read_text(encoding="utf-8")
 
 
-def test_lock_of_an_earlier_release_is_read_and_written_unchanged() -> None:
+def test_lock_of_earlier_release_is_read_and_written_unchanged() -> None:
     text = (FILES / "torchyard.lock").read_text(encoding="utf-8")
     section = parse_section(text, "trial")
     assert section is not None
@@ -62,7 +62,7 @@ def test_lock_of_an_earlier_release_is_read_and_written_unchanged() -> None:
     assert replace_section(text, "trial", section) == text
 
 
-def test_run_record_of_an_earlier_release_is_read() -> None:
+def test_run_record_of_earlier_release_is_read() -> None:
     run = parse_run((FILES / "run.jsonl").read_text(encoding="utf-8").splitlines())
     assert (run.profile, run.outcome) == ("trial", "done")
     assert [stage.name for stage in run.stages][:2] == ["deps", "source"]
@@ -89,7 +89,7 @@ def test_renamed_key_is_read_with_a_warning_that_names_the_new_one(
     assert "build.auto_fix" in loaded.origin
 
 
-def test_new_key_wins_over_the_old_one_of_the_same_file() -> None:
+def test_new_key_overrides_old_key_in_the_same_file() -> None:
     config = Path(__file__).parents[2] / "config"
     text = "build:\n  auto_fix: false\n  heal: true\n"
     assert not load_settings(config, "quickstart", {}, local=text).settings.build.auto_fix

@@ -52,7 +52,7 @@ print(len(names))
 """
 
 
-def test_every_module_loads_without_those_that_windows_lacks() -> None:
+def test_every_module_loads_without_modules_missing_on_windows() -> None:
     code = LOAD.replace("{posix!r}", repr(POSIX))
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

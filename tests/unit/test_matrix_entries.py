@@ -22,7 +22,7 @@ def names(**matrix: Any) -> list[str]:
     return list(expand_matrix(parse_settings({"matrix": matrix}).matrix))
 
 
-def test_every_combination_has_a_name_in_the_order_of_the_axes() -> None:
+def test_entry_names_follow_the_order_of_the_axes() -> None:
     assert names(**TWO) == [
         "torch2.15.0-py3.12",
         "torch2.15.0-py3.13",
@@ -31,7 +31,7 @@ def test_every_combination_has_a_name_in_the_order_of_the_axes() -> None:
     ]
 
 
-def test_a_name_tells_cuda_and_what_the_code_is_for() -> None:
+def test_entry_name_contains_cuda_and_targets() -> None:
     gpus = ["RTX 5060 Ti", ["8.9", "9.0a"], "sm_120"]
     assert names(cuda=["13.2", "auto"], gpus=gpus) == [
         *("cu132-rtx5060ti", "cu132-sm89.sm90a", "cu132-sm120"),
@@ -39,18 +39,18 @@ def test_a_name_tells_cuda_and_what_the_code_is_for() -> None:
     ]
 
 
-def test_many_gpus_make_no_name_that_is_too_long_for_a_folder() -> None:
+def test_entry_name_for_many_gpus_fits_a_directory_name() -> None:
     many = [f"RTX {number}090" for number in range(2, 40)]
     (name,) = names(gpus=[many])
     assert name.startswith("38gpus.")
     assert len(name) < 20
 
 
-def test_a_build_for_the_cpu_is_the_same_with_every_toolkit() -> None:
+def test_cpu_build_is_the_same_entry_for_every_toolkit() -> None:
     assert names(cuda=["13.2", "12.8"], gpus=[[], "12.0"]) == ["cpu", "cu132-sm120", "cu128-sm120"]
 
 
-def test_what_is_excluded_is_left_out_by_some_of_its_values() -> None:
+def test_exclude_matches_by_some_values() -> None:
     assert names(**TWO, exclude=[{"torch": "2.14.1"}]) == [
         "torch2.15.0-py3.12",
         "torch2.15.0-py3.13",
@@ -58,7 +58,7 @@ def test_what_is_excluded_is_left_out_by_some_of_its_values() -> None:
     assert "torch2.14.1-py3.13" not in names(**TWO, exclude=[{"torch": "2.14.1", "python": "3.13"}])
 
 
-def test_what_is_included_goes_to_those_whose_axes_it_leaves_alone() -> None:
+def test_include_extends_entries_without_changing_their_axes() -> None:
     found = names(**TWO, include=[{"torch": "2.14.1", "cuda": "12.8"}, {"gpus": "12.0"}])
     assert found == [
         "torch2.15.0-py3.12-sm120",
@@ -68,14 +68,14 @@ def test_what_is_included_goes_to_those_whose_axes_it_leaves_alone() -> None:
     ]
 
 
-def test_what_is_included_and_fits_nowhere_is_one_more() -> None:
+def test_include_that_matches_no_entry_adds_one() -> None:
     found = names(**TWO, include=[{"torch": "2.9.0", "python": "3.12"}])
     assert found[-1] == "torch2.9.0-py3.12"
     assert len(found) == 5
     assert names(include=[{"torch": "2.9.0"}, {"gpus": []}]) == ["torch2.9.0", "cpu"]
 
 
-def test_githubs_own_example_comes_to_githubs_own_cells() -> None:
+def test_github_example_expands_as_on_github() -> None:
     """docs.github.com, "Expanding or adding matrix configurations", in our axes: what was added by
     one entry can be changed by the next, and what is an axis cannot.
     """
@@ -100,11 +100,11 @@ def test_githubs_own_example_comes_to_githubs_own_cells() -> None:
     ]
 
 
-def test_nothing_that_varies_is_no_cell() -> None:
+def test_matrix_without_variation_has_no_entries() -> None:
     assert names() == []
 
 
-def test_one_gpu_by_two_names_is_told() -> None:
+def test_one_gpu_under_two_names_is_refused() -> None:
     with pytest.raises(SettingsError, match='2 builds of the matrix would be called "rtx5090"'):
         names(gpus=["RTX 5090", "RTX5090"])
 
@@ -118,7 +118,7 @@ matrix:
 """
 
 
-def test_a_cell_goes_over_everything_and_says_where_it_is_from(yard: Path) -> None:
+def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
     write(yard, MATRIX)
     name = "torch2.14.1-cu132-sm120"
     loaded = load_settings(yard / "config", f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
@@ -143,14 +143,14 @@ def test_a_cell_goes_over_everything_and_says_where_it_is_from(yard: Path) -> No
         ("quickstart@cpu", 'there is no profile "quickstart"'),
     ],
 )
-def test_a_cell_that_is_not_there_is_told(yard: Path, profile: str, what: str) -> None:
+def test_unknown_entry_is_refused(yard: Path, profile: str, what: str) -> None:
     write(yard, MATRIX)
     with pytest.raises(SettingsError) as told:
         load_settings(yard / "config", profile, {})
     assert what in str(told.value)
 
 
-def test_a_profile_without_a_matrix_has_no_cells(yard: Path) -> None:
+def test_profile_without_matrix_has_no_entries(yard: Path) -> None:
     with pytest.raises(SettingsError, match='the profile "mine" has no matrix'):
         load_settings(yard / "config", "mine@cpu", {})
 
@@ -160,14 +160,14 @@ HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x 
 
 @each_row("text", HOSTILE)
 @each_row("axis", ["torch", "python", "cuda", "gpus"])
-def test_what_a_shell_would_read_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
+def test_shell_syntax_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
     write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
     with pytest.raises(SettingsError) as told:
         load_settings(yard / "config", "mine", {})
     assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(told.value)
 
 
-def test_an_entry_that_says_nothing_is_refused(yard: Path) -> None:
+def test_empty_matrix_entry_is_refused(yard: Path) -> None:
     write(yard, "matrix:\n  exclude:\n    - {}\n")
     with pytest.raises(SettingsError, match=r"config/profiles/mine\.yaml:3: matrix\.exclude\.0"):
         load_settings(yard / "config", "mine", {})

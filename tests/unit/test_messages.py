@@ -61,12 +61,12 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
             yield place, text(call.args[0] if call.args else None), text(todo)
 
 
-def test_there_are_messages_to_look_at() -> None:
+def test_source_has_messages_to_check() -> None:
     assert len(sentences()) > 200
 
 
 @pytest.mark.parametrize("part", [1, 2], ids=["what", "todo"])
-def test_a_message_is_a_plain_clause(part: int) -> None:
+def test_message_is_a_plain_clause(part: int) -> None:
     """It goes between a place and an arrow: no full stop, no exclamation, no capital that is no
     name, and nothing that only sounds.
     """
@@ -76,7 +76,7 @@ def test_a_message_is_a_plain_clause(part: int) -> None:
         assert not EMPTY.search(said), f"{place}: {said}"
 
 
-def test_what_happened_comes_with_where_or_what_to_do() -> None:
+def test_message_has_a_location_or_a_hint() -> None:
     for path in MODULES:
         for call in calls(path):
             named = {word.arg for word in call.keywords}
@@ -85,7 +85,7 @@ def test_what_happened_comes_with_where_or_what_to_do() -> None:
                 assert named & {"location", "hint", None}, f"{path}:{call.lineno}"
 
 
-def test_commands_that_messages_name_are_there() -> None:
+def test_commands_named_in_messages_exist() -> None:
     known = {*HELP_PAGES, *DOIT_COMMANDS, *NO_COMMANDS}
     for path in MODULES:
         tree = ast.parse(path.read_text(encoding="utf-8"))

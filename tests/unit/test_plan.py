@@ -69,7 +69,7 @@ def test_source_has_every_stage() -> None:
     assert plan.absent == INSTALL
 
 
-def test_existing_installs_no_torch_and_no_venv() -> None:
+def test_existing_installs_no_torch_and_creates_no_venv() -> None:
     plan = plan_of(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert names(plan) == ["deps", "env", "wheel"]
     assert plan.absent["compile"] == "strategy existing builds no torch"
@@ -81,19 +81,19 @@ def test_existing_installs_no_torch_and_no_venv() -> None:
     assert type(wheel.job).__name__ == "ExistingJob"
 
 
-def test_no_extensions_is_told() -> None:
+def test_plan_without_extensions_states_it() -> None:
     plan = plan_of(host())
     assert plan.absent["extensions"] == "this profile lists no extensions"
 
 
-def test_a_part_of_the_tree_ends_at_compile() -> None:
+def test_partial_build_ends_at_compile() -> None:
     plan = plan_of(host(), build={"target": "c10"}, extensions=[SMOKE])
     assert names(plan) == ["deps", "source", "env", "compile"]
     reason = "build.target c10 builds a part of PyTorch, which has no wheel"
     assert plan.absent == dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
 
 
-def test_every_stage_is_planned_or_told_absent(shipped: dict[str, Settings]) -> None:
+def test_every_stage_is_planned_or_listed_as_absent(shipped: dict[str, Settings]) -> None:
     on = host(toolkits=(CUDA_124,))
     for settings in shipped.values():
         plan = planned(on, settings)[1]
@@ -101,7 +101,7 @@ def test_every_stage_is_planned_or_told_absent(shipped: dict[str, Settings]) -> 
         assert rooms | set(plan.absent) == set(STAGE_KINDS)
 
 
-def test_extensions_need_a_torch_for_python() -> None:
+def test_extensions_require_torch_for_python() -> None:
     with pytest.raises(SettingsError) as found:
         plan_of(
             host(),
@@ -123,7 +123,7 @@ def test_extensions_need_a_torch_for_python() -> None:
         ({"strategy": "existing"}, "the one of the Python in python"),
     ],
 )
-def test_a_rebuild_is_named_of_those_on_an_index(asked: dict[str, str], instead: str) -> None:
+def test_local_version_requires_a_source_build(asked: dict[str, str], instead: str) -> None:
     on = existing("2.15.0", "13.0")
     settings: dict[str, Any] = {"torch": asked, "build": {"flags": {"USE_NCCL": False}}}
     assert plan_of(on, **settings)
@@ -132,7 +132,7 @@ def test_a_rebuild_is_named_of_those_on_an_index(asked: dict[str, str], instead:
         plan_of(on, **settings)
 
 
-def test_the_headline_says_what_and_why_and_where() -> None:
+def test_headline_states_what_why_and_where() -> None:
     assert plan_of(host()).headline == (
         ("profile", "p"),
         ("strategy", "prebuilt: PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
@@ -143,7 +143,7 @@ def test_the_headline_says_what_and_why_and_where() -> None:
     )
 
 
-def test_the_headline_of_a_cpu_build() -> None:
+def test_headline_of_cpu_build_has_no_gpu_facts() -> None:
     told = dict(plan_of(host(), target={"gpus": []}).headline)
     assert told["target"] == "CPU: target.gpus is empty"
     assert told["torch"] == "2.15.0 (CPU)"
@@ -152,7 +152,7 @@ def test_the_headline_of_a_cpu_build() -> None:
 
 @pytest.mark.parametrize("system", ["linux", "windows", "macos"])
 @pytest.mark.parametrize("name", ["quickstart", "cpu", "libtorch-debug", "debian-trixie-cpu"])
-def test_profiles_without_a_toolkit_of_the_system_plan_everywhere(
+def test_profiles_without_system_toolkit_plan_on_every_system(
     shipped: dict[str, Settings], name: str, system: System
 ) -> None:
     machine = "arm64" if system == "macos" else "x86_64"
@@ -165,7 +165,7 @@ def test_profiles_without_a_toolkit_of_the_system_plan_everywhere(
 @pytest.mark.parametrize(
     "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
 )
-def test_profiles_for_cuda_plan_on_linux_and_windows(
+def test_cuda_profiles_plan_on_linux_and_windows(
     shipped: dict[str, Settings], name: str, system: System
 ) -> None:
     choice, plan = planned(host(system=system, toolkits=(CUDA_124,)), shipped[name], name)
@@ -177,7 +177,7 @@ def test_profiles_for_cuda_plan_on_linux_and_windows(
 @pytest.mark.parametrize(
     "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
 )
-def test_profiles_for_cuda_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
+def test_cuda_profiles_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
     with pytest.raises(SettingsError, match="macOS has no CUDA builds") as caught:
         planned(host(system="macos", machine="arm64"), shipped[name], name)
     assert (caught.value.location, caught.value.hint) == ("target.gpus", "set target.gpus: []")
@@ -191,7 +191,7 @@ def assert_within(plan: Plan, root: PurePath) -> None:
             assert path.is_relative_to(root / "build")
 
 
-def test_a_plan_for_windows_has_its_paths_and_scripts(shipped: dict[str, Settings]) -> None:
+def test_windows_plan_has_windows_paths_and_scripts(shipped: dict[str, Settings]) -> None:
     _, plan = planned(host(system="windows"), shipped["windows-rtx5090"], "w")
     stages = {stage.name: stage for stage in plan.stages}
     smoke = stages["extensions:smoke"]
@@ -206,9 +206,7 @@ def test_a_plan_for_windows_has_its_paths_and_scripts(shipped: dict[str, Setting
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_inputs_are_json_and_the_same_when_planned_twice(
-    shipped: dict[str, Settings], name: str
-) -> None:
+def test_fingerprints_are_json_and_reproducible(shipped: dict[str, Settings], name: str) -> None:
     on = host(toolkits=(CUDA_124,))
     first, second = (planned(on, shipped[name])[1] for _ in range(2))
     assert first == second
@@ -234,7 +232,7 @@ def changed(**asked: Any) -> set[str]:
     return {name for name in before if before[name] != after[name]}
 
 
-def test_what_only_changes_how_it_is_done_reruns_nothing() -> None:
+def test_settings_without_effect_on_outputs_cause_no_rerun() -> None:
     assert changed(build={"jobs": 3}) == set()
     assert changed(source={"mirrors": {"https://a.org/": "https://b.org/"}}) == set()
     assert changed(validation={"timeout": 5}) == set()
@@ -242,12 +240,12 @@ def test_what_only_changes_how_it_is_done_reruns_nothing() -> None:
     assert changed(extensions=required) == set()
 
 
-def test_no_log_and_no_job_count_is_an_input() -> None:
+def test_logs_and_job_counts_are_not_in_the_fingerprint() -> None:
     assert ".log" not in format_canonical_json(inputs(build={"jobs": 98765}))
     assert "98765" not in format_canonical_json(inputs(build={"jobs": 98765}))
 
 
-def test_what_changes_the_outcome_reruns_what_it_touches() -> None:
+def test_settings_that_change_outputs_rerun_affected_stages() -> None:
     assert changed(build={"flags": {"USE_NCCL": False}}) == {"env", "compile"}
     assert changed(source={"ref": "main"}) == {"source"}
     assert "compile" in changed(target={"gpus": ["12.0", "9.0"]})
@@ -260,12 +258,12 @@ def inputs_far() -> dict[str, Any]:
     return {"name": "far", "git": "https://a.org/far.git", "optional": True}
 
 
-def test_a_card_that_goes_and_a_driver_change_nothing_where_targets_are_named() -> None:
+def test_gpu_and_driver_changes_cause_no_rerun_with_named_targets() -> None:
     asked = parse_settings({"target": {"gpus": ["12.0"]}})
     assert planned(host(), asked)[1] == planned(host(H200), asked)[1]
 
 
-def test_a_source_build_names_its_tree() -> None:
+def test_source_build_names_its_source_tree() -> None:
     asked = {"torch": {"strategy": "source"}, "target": {"gpus": []}}
     git = {"git": "https://example.org/t.git", "ref": "v1", "patches": ["a.patch", "b.patch"]}
     told = dict(plan_of(host(), **asked, source=git).headline)

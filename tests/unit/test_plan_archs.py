@@ -65,7 +65,7 @@ def archs_of(plan: Plan) -> ArchLists:
     st.booleans(),
     st.booleans(),
 )
-def test_a_plan_names_only_archs_that_its_toolkit_makes_and_its_torch_reads(
+def test_plan_has_only_archs_supported_by_toolkit_and_torch(
     torch: dict[str, str], cuda: str, gpus: list[str], ptx: bool, extended: bool
 ) -> None:
     try:
@@ -96,7 +96,7 @@ def require_made(choice: Resolution, lists: ArchLists, *, ptx: bool, extended: b
 
 
 @each_row("name", NAMES)
-def test_every_card_has_a_plan_with_the_newest_toolkit_that_makes_code_for_it(name: str) -> None:
+def test_every_gpu_has_a_plan_with_its_newest_toolkit(name: str) -> None:
     (card,) = (gpu for gpu in KNOWLEDGE.gpus if gpu.name == name)
     able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if card.arch in kit.makes]
     machine = card.machine or HOST.machine

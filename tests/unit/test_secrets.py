@@ -49,7 +49,7 @@ extensions: [{{name: toy, git: "{index}", ref: main}}]
     ],
 )
 @each_row("before", ["?", "?a=1&", "?a=1&amp;", "#"])
-def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) -> None:
+def test_secret_url_parameter_is_redacted(query: str, before: str) -> None:
     text = f"https://host.example/simple{before}{query}=hun%20ter+2/=&last=1"
     assert redact_secrets(text) == f"https://host.example/simple{before}{query}=***&last=1"
 
@@ -64,7 +64,7 @@ def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) 
         ("https://me:a?b@h/?token=x", "https://***@h/?token=***"),
     ],
 )
-def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
+def test_text_around_a_secret_is_kept(text: str, shown: str) -> None:
     assert redact_secrets(text) == shown
 
 
@@ -83,7 +83,7 @@ def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
         "Building CUDA object a&b.cu.o",
     ],
 )
-def test_what_opens_nothing_stays(text: str) -> None:
+def test_text_without_secrets_is_kept(text: str) -> None:
     assert redact_secrets(text) == text
 
 
@@ -106,7 +106,7 @@ def test_what_opens_nothing_stays(text: str) -> None:
         ("xoxb-1234567890", "***"),
     ],
 )
-def test_what_opens_something_outside_a_url_is_taken_out(text: str, shown: str) -> None:
+def test_secret_outside_a_url_is_redacted(text: str, shown: str) -> None:
     assert redact_secrets(text) == shown
     assert redact_secrets(shown) == shown
     assert redact_secrets(f"a\n{text}\nb") == f"a\n{shown}\nb"
@@ -123,7 +123,7 @@ def test_what_opens_something_outside_a_url_is_taken_out(text: str, shown: str) 
         {"text": "first\nhf_zzzsecretzzz\nbearer zzzsecretzzz"},
     ],
 )
-def test_a_document_stays_one_without_what_opens_something(value: dict[str, Any]) -> None:
+def test_redacted_document_stays_valid(value: dict[str, Any]) -> None:
     one, many = (
         json.loads(redact_secrets(json.dumps(value, indent=indent))) for indent in (None, 2)
     )
@@ -157,7 +157,7 @@ def plan_of(subject: SelectedProfile) -> Plan:
     return subject.opened.plan
 
 
-def test_no_report_shows_it(subject: SelectedProfile, heard: Heard, tmp_path: Path) -> None:
+def test_no_report_shows_the_secret(subject: SelectedProfile, heard: Heard, tmp_path: Path) -> None:
     out = str(tmp_path / "out.json")
     settings_report.run(subject, json=out)
     shown = Path(out).read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_no_report_shows_it(subject: SelectedProfile, heard: Heard, tmp_path: Pa
     assert "hunter2" not in shown
 
 
-def test_the_head_of_a_build_does_not_show_it(subject: SelectedProfile, index: str) -> None:
+def test_build_headline_does_not_show_the_secret(subject: SelectedProfile, index: str) -> None:
     out = io.StringIO()
     console = Console(plan_of(subject), out, notices=lambda: [f"{index} is slow"])
     console.print_header()
@@ -180,7 +180,7 @@ def test_the_head_of_a_build_does_not_show_it(subject: SelectedProfile, index: s
     assert "hunter2" not in out.getvalue()
 
 
-def test_neither_records_nor_runs_keep_it(
+def test_manifests_and_run_records_do_not_store_the_secret(
     subject: SelectedProfile, index: str, tmp_path: Path
 ) -> None:
     for stage in plan_of(subject).stages:
@@ -191,7 +191,7 @@ def test_neither_records_nor_runs_keep_it(
     assert not [text for text in kept if "hunter2" in text]
 
 
-def test_a_log_keeps_neither_the_command_nor_what_it_says(
+def test_log_redacts_secrets_in_command_and_output(
     index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_access, "RETRY_PAUSES", ())
@@ -209,7 +209,7 @@ def test_a_log_keeps_neither_the_command_nor_what_it_says(
     assert "hunter2" not in shown
 
 
-def test_a_wheel_is_kept_with_where_it_is_from_and_no_more(index: str, tmp_path: Path) -> None:
+def test_wheel_origin_does_not_store_the_secret(index: str, tmp_path: Path) -> None:
     wheel = tmp_path / "a-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     place, _ = wheelhouse_io.store_wheel(wheel, tmp_path / "house", "a", index)

@@ -48,7 +48,7 @@ def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @posix
 @needs_git
-def test_the_url_of_a_submodule_runs_no_command(tmp_path: Path, pwned: Path) -> None:
+def test_submodule_url_runs_no_command(tmp_path: Path, pwned: Path) -> None:
     repository(tmp_path / "part", code="1\n")
     there = repository(tmp_path / "upstream")
     run(there, "submodule", "--quiet", "add", str(tmp_path / "part"), "part")
@@ -63,7 +63,7 @@ def test_the_url_of_a_submodule_runs_no_command(tmp_path: Path, pwned: Path) -> 
 
 @posix
 @needs_git
-def test_a_mirror_runs_no_command(tmp_path: Path, pwned: Path) -> None:
+def test_mirror_url_runs_no_command(tmp_path: Path, pwned: Path) -> None:
     there = repository(tmp_path / "upstream")
     mirrors = {str(there): f"ext::sh -c touch% {pwned}"}
     with pytest.raises(TorchyardError, match="not allowed"):
@@ -73,7 +73,7 @@ def test_a_mirror_runs_no_command(tmp_path: Path, pwned: Path) -> None:
 
 @posix
 @needs_git
-def test_a_hook_that_a_repository_brings_is_not_run(tmp_path: Path, pwned: Path) -> None:
+def test_git_hook_of_a_repository_is_not_run(tmp_path: Path, pwned: Path) -> None:
     """A checkout brings none; one in its files is only a file."""
     there = repository(tmp_path / "upstream")
     hooks = there / "hooks"
@@ -88,7 +88,7 @@ def test_a_hook_that_a_repository_brings_is_not_run(tmp_path: Path, pwned: Path)
 
 @posix
 @pytest.mark.parametrize("entry", [".", "", "tools"])
-def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
+def test_program_in_working_directory_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
     for folder in (tmp_path, tmp_path / "tools"):
@@ -102,7 +102,7 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
     assert "theirs" not in told
 
 
-def test_a_build_requirement_that_brings_a_torch_ends_the_build(
+def test_build_requirement_on_torch_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smallwheels.wheel(tmp_path / "index", "helper", "1.0", {"helper.py": ""}, ["torch"])
@@ -151,7 +151,7 @@ def laid(yard: Path) -> Path:
         "list --help",
     ],
 )
-def test_read_only_commands_run_no_program_of_the_settings(laid: Path, words: str) -> None:
+def test_read_only_commands_run_no_program_from_the_settings(laid: Path, words: str) -> None:
     names = {task["basename"] for task in open_session(laid, "mine", {}, words.split()).tasks()}
     assert {"deps", "wheel", "install", "lock", "explain"} <= names
     assert not (laid / "ran").exists()
@@ -161,7 +161,7 @@ def test_read_only_commands_run_no_program_of_the_settings(laid: Path, words: st
 @pytest.mark.parametrize(
     "words", ["explain", "list --status", "list -qs", "settings build", "settings x --json y"]
 )
-def test_commands_that_plan_run_those_programs(laid: Path, words: str) -> None:
+def test_planning_commands_run_programs_from_the_settings(laid: Path, words: str) -> None:
     """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
     with contextlib.suppress(TorchyardError):
         open_session(laid, "mine", {}, words.split())
@@ -169,7 +169,7 @@ def test_commands_that_plan_run_those_programs(laid: Path, words: str) -> None:
 
 
 @posix
-def test_help_builds_nothing(laid: Path, heard: Heard) -> None:
+def test_help_option_builds_nothing(laid: Path, heard: Heard) -> None:
     """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
     opened = open_session(laid, "mine", {}, ["-o", "--help", "deps"])
     (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
@@ -181,7 +181,7 @@ def test_help_builds_nothing(laid: Path, heard: Heard) -> None:
 
 
 @each_row("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_shell_is_given_a_string_and_nobody_becomes_root(path: Path) -> None:
+def test_no_shell_string_and_no_root_privileges_are_used(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.keyword):
             assert node.arg != "shell", f"line {node.value.lineno}"

@@ -32,13 +32,13 @@ def words(line: str, root: Path = ROOT) -> list[str]:
     return [name for name, _ in find_completions(line, root)]
 
 
-def test_a_task_is_completed_by_its_name() -> None:
+def test_task_is_completed_by_name() -> None:
     assert words("doit bui") == ["build"]
     assert words("doit build va") == ["validate"]
     assert set(HELP_PAGES) <= set(words("doit "))
 
 
-def test_profiles_come_after_profile() -> None:
+def test_profile_names_are_completed_after_profile_option() -> None:
     assert words("doit build profile=rtx") == [
         f"profile={name}" for name in list_profiles(ROOT / "config") if name.startswith("rtx")
     ]
@@ -46,19 +46,19 @@ def test_profiles_come_after_profile() -> None:
     assert "profile=" not in words("doit build profile=cpu ")
 
 
-def test_extensions_are_those_of_the_profile_that_is_named() -> None:
+def test_completed_extensions_are_those_of_named_profile() -> None:
     assert "extensions:smoke" in words("doit extensions:")
     assert words("doit profile=rtx5090 extensions:s") == ["extensions:simple-knn"]
 
 
-def test_a_list_of_ones_own_counts_more_than_the_profile(tmp_path: Path) -> None:
+def test_extensions_in_local_yaml_override_the_profile(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config" / "profiles", tmp_path / "config" / "profiles")
     local = tmp_path / "config" / "local.yaml"
     local.write_text("extensions: [{name: mine, path: x}]\n", encoding="utf-8")
     assert words("doit extensions:", tmp_path) == ["extensions:mine"]
 
 
-def test_options_are_those_of_the_command() -> None:
+def test_completed_options_are_those_of_the_command() -> None:
     assert words("doit diagnose --") == ["--log", "--json"]
     assert words("doit init --way s") == ["source"]
     assert words("doit list --st") == ["--status"]
@@ -66,11 +66,11 @@ def test_options_are_those_of_the_command() -> None:
     assert words("doit build -") == []
 
 
-def test_a_file_is_left_to_the_shell() -> None:
+def test_file_names_are_left_to_the_shell() -> None:
     assert words("doit diagnose --log ") == []
 
 
-def test_what_is_broken_is_silent(tmp_path: Path) -> None:
+def test_broken_profile_completes_silently(tmp_path: Path) -> None:
     """The profile that is being edited, for instance."""
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
     (tmp_path / "config" / "profiles").mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_what_is_broken_is_silent(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == []
 
 
-def test_nothing_that_takes_time_is_imported() -> None:
+def test_completion_imports_no_slow_modules() -> None:
     """Whoever presses Tab waits for it."""
     heavy = (
         "pydantic",
@@ -157,7 +157,7 @@ TYPED = [
 
 @posix_only
 @pytest.mark.parametrize(("name", "argv", "before"), SHELLS)
-def test_a_shell_completes_what_is_typed(
+def test_real_shell_completes_typed_words(
     name: str, argv: list[str], before: str, tmp_path: Path
 ) -> None:
     shell = Shell(argv, environment(tmp_path), ROOT)
@@ -172,7 +172,7 @@ def test_a_shell_completes_what_is_typed(
 
 @posix_only
 @needs_bash
-def test_outside_of_a_checkout_bash_gets_nothing(tmp_path: Path) -> None:
+def test_bash_outside_a_checkout_gets_no_completions(tmp_path: Path) -> None:
     """Another project's doit, say: its own completion would have to be loaded for it."""
     script = (
         f"source '{COMPLETION / 'completion.bash'}'; cd '{tmp_path}'; COMP_LINE='doit bui' "

@@ -40,12 +40,12 @@ def stages(yard: Path) -> dict[str, Stage]:
     return {stage.kind: stage for stage in (*plan.stages, plan.validate)}
 
 
-def test_every_stage_has_a_page_in_the_order_in_which_they_run(stages: dict[str, Stage]) -> None:
+def test_every_stage_has_a_help_page_in_run_order(stages: dict[str, Stage]) -> None:
     assert [one.name for one in STAGE_PAGES] == list(stages)
 
 
 @pytest.mark.parametrize("one", STAGE_PAGES, ids=lambda one: one.name)
-def test_a_page_names_the_log_and_the_manifests_of_its_stage(
+def test_help_page_names_log_and_manifests_of_its_stage(
     one: StagePage, stages: dict[str, Stage]
 ) -> None:
     stage = stages[one.name]
@@ -61,7 +61,7 @@ def test_a_page_names_the_log_and_the_manifests_of_its_stage(
 
 
 @each_row("one", [BUILD_PAGE, *STAGE_PAGES], ids=lambda one: one.name)
-def test_a_page_names_settings_that_there_are(one: StagePage) -> None:
+def test_help_page_names_only_existing_settings(one: StagePage) -> None:
     for key in one.settings:
         value: object = Settings()
         for part in key.split("."):
@@ -78,28 +78,28 @@ def test_every_command_is_a_task_with_its_options(yard: Path) -> None:
 
 
 @each_row("one", COMMAND_PAGES, ids=lambda one: one.name)
-def test_an_example_uses_options_that_there_are(one: CommandPage) -> None:
+def test_help_example_uses_only_existing_options(one: CommandPage) -> None:
     assert one.example.startswith(f"doit {one.name}")
     known = {f"--{option.name}" for option in one.options}
     assert set(re.findall(r"--[a-z]+", one.example)) <= known
     assert one.group in COMMAND_GROUPS
 
 
-def test_what_help_tells_to_type_can_be_typed() -> None:
+def test_commands_shown_in_help_are_valid() -> None:
     for _, steps in TYPICAL_STEPS:
         for line, _ in steps:
             if line.startswith("doit "):
                 assert line.split()[1] in HELP_PAGES
 
 
-def test_the_page_of_commands_names_every_one() -> None:
+def test_docs_page_of_commands_lists_every_command() -> None:
     told = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     for one in COMMAND_PAGES:
         assert f"doit {one.name}" in told, one.name
 
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
-def test_pages_fit_the_terminal(room: int) -> None:
+def test_help_pages_fit_the_terminal(room: int) -> None:
     lines = list(render_overview(room, "quickstart"))
     for name in HELP_PAGES:
         lines += (
@@ -109,39 +109,39 @@ def test_pages_fit_the_terminal(room: int) -> None:
         assert measure_columns(line) <= room or line.split()[0] == "example"
 
 
-def test_help_of_a_stage_tells_what_it_is_in_this_profile() -> None:
+def test_stage_help_describes_the_stage_in_this_profile() -> None:
     told = list(render_page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
     assert "here       fetch the official wheel" in told
     assert "log        build/mine.cu128/logs/wheel.log" in told
 
 
-def test_what_to_type_names_the_folder_and_the_profile_that_is_taken() -> None:
+def test_help_commands_name_directory_and_profile_in_use() -> None:
     told = " ".join(" ".join(render_overview(200, "quickstart")).split())
     assert "build/quickstart/run python … run any" in told
     assert "the default is quickstart." in told
 
 
-def test_a_subtask_is_told_with_its_group() -> None:
+def test_subtask_help_shows_its_group() -> None:
     told = list(render_page("extensions:simple-knn", "", 80, "mine") or ())
     assert told[0].startswith("extensions: ")
 
 
-def test_there_is_no_page_of_what_is_no_task() -> None:
+def test_unknown_task_has_no_help_page() -> None:
     assert render_page("biuld", "", 80, "mine") is None
 
 
-def test_the_list_has_the_stages_in_order_and_their_subtasks_below() -> None:
+def test_task_list_shows_stages_in_order_with_subtasks_below() -> None:
     names = ["validate", "wheel", "extensions:b", "build", "extensions", "extensions:a", "purge"]
     lines = list(render_task_list([TaskRow(name, "what it does") for name in names], 80))
     told = " ".join(line.split()[0] for line in lines if line.startswith(" "))
     assert told == "build wheel extensions extensions:b extensions:a validate purge"
 
 
-def test_what_nobody_knows_is_listed_too() -> None:
+def test_unknown_task_is_listed_under_others() -> None:
     assert list(render_task_list([TaskRow("mine", "my own")], 80)) == ["others", "  mine  my own"]
 
 
-def test_the_state_of_a_stage_is_a_word() -> None:
+def test_stage_state_is_a_single_word() -> None:
     rows = [
         TaskRow("deps", "tools", "up to date"),
         TaskRow("wheel", "torch", "runs"),
@@ -157,7 +157,7 @@ def test_the_state_of_a_stage_is_a_word() -> None:
 
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
-def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None:
+def test_task_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None:
     rows = [TaskRow(one.name, one.doc, "up to date") for one in (BUILD_PAGE, *STAGE_PAGES)]
     rows.append(
         TaskRow("extensions:diff-gaussian-rasterization-w-depth", "build it " * 12, "may run")
@@ -166,7 +166,7 @@ def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None
         assert measure_columns(line) <= room
 
 
-def test_the_groups_of_the_graph_are_told_as_help_tells_them(yard: Path) -> None:
+def test_graph_groups_have_the_same_text_as_help(yard: Path) -> None:
     from tasks.cli.running.execute import Session  # noqa: PLC0415
     from tasks.system.console import Console  # noqa: PLC0415 - a yard alone needs it
 

@@ -47,7 +47,7 @@ def line(*words: str) -> CommandLine:
         ("diagnose b.log", "b.log", "→ show its arguments: doit help diagnose; list the tasks"),
     ],
 )
-def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
+def test_unknown_task_is_explained(words: str, stray: str, told: str) -> None:
     assert told in str(explain_unknown_word(line(*words.split()), stray))
 
 
@@ -76,7 +76,7 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
         ),
     ],
 )
-def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
+def test_unknown_option_is_explained(words: str, name: str, told: str) -> None:
     said = f"option {name} not recognized"
     assert told in str(explain_rejected_option(line(*words.split()), name, said))
 
@@ -92,13 +92,11 @@ def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
         ("build -ah", "h", None),
     ],
 )
-def test_help_as_an_option_is_the_page_of_what_it_stands_behind(
-    words: str, name: str, page: str | None
-) -> None:
+def test_help_option_shows_page_of_preceding_task(words: str, name: str, page: str | None) -> None:
     assert find_help_topic(line(*words.split()), name) == page
 
 
-def test_an_option_without_its_value_is_told_as_it_is() -> None:
+def test_option_without_value_shows_the_parser_error() -> None:
     told = str(
         explain_rejected_option(line("init", "--card"), "card", "option --card requires argument")
     )
@@ -107,6 +105,6 @@ def test_an_option_without_its_value_is_told_as_it_is() -> None:
     )
 
 
-def test_what_has_a_blank_stays_one_word() -> None:
+def test_argument_with_space_is_quoted() -> None:
     told = str(explain_unknown_word(line("int", "--card", "RTX 5090"), "int"))
     assert '→ doit init --card "RTX 5090";' in told

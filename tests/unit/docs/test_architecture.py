@@ -31,12 +31,12 @@ def paths(group: str) -> list[str]:
     return [first, *(f"{folder}/{name}" for name in others)]
 
 
-def test_the_table_of_packages_is_the_order_that_imports_keep_to() -> None:
+def test_package_table_matches_the_import_order() -> None:
     named = [name for cell in first_cells(section("Packages")) for name in cell]
     assert tuple(named) == PACKAGES
 
 
-def test_how_a_setting_flows_names_files_and_functions_that_exist() -> None:
+def test_setting_flow_section_names_existing_files_and_functions() -> None:
     lost: list[str] = []
     for cell in first_cells(section("How a setting flows")):
         text = ""

@@ -23,7 +23,7 @@ HOSTS = {
 
 
 @each_row("page", pages(), ids=name_of)
-def test_a_link_leads_to_a_page_and_a_title_that_are_there(page: Path) -> None:
+def test_links_lead_to_existing_pages_and_headings(page: Path) -> None:
     for link in links(page):
         address, _, anchor = link.partition("#")
         if urlsplit(link).scheme:
@@ -35,7 +35,7 @@ def test_a_link_leads_to_a_page_and_a_title_that_are_there(page: Path) -> None:
 
 
 @each_row("page", pages(), ids=name_of)
-def test_a_link_to_another_host_is_https_and_to_one_that_is_known(page: Path) -> None:
+def test_external_links_use_https_and_known_hosts(page: Path) -> None:
     for link in links(page):
         parts = urlsplit(link)
         if parts.scheme:
@@ -44,7 +44,7 @@ def test_a_link_to_another_host_is_https_and_to_one_that_is_known(page: Path) ->
 
 
 @each_row("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
-def test_a_page_of_the_site_links_to_nothing_outside_of_it(page: Path) -> None:
+def test_site_pages_do_not_link_outside_the_site(page: Path) -> None:
     """What lies elsewhere in the checkout is named, and no link: the site does not have it."""
     docs = (ROOT / "docs").resolve()
     for link in links(page):
@@ -62,7 +62,7 @@ def listed(node: Any) -> list[str]:
     return [name for part in parts for name in listed(part)]
 
 
-def test_the_navigation_has_every_page_once() -> None:
+def test_navigation_has_every_page_once() -> None:
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     named = listed(SITE["nav"])
     assert len(named) == len(set(named))
@@ -70,14 +70,14 @@ def test_the_navigation_has_every_page_once() -> None:
     assert {name for name in there if not re.match(r"adr/\d", name)} <= set(named)
 
 
-def test_every_decision_is_listed_with_its_title() -> None:
+def test_every_adr_is_listed_with_its_title() -> None:
     page = (ROOT / "docs" / "adr" / "index.md").read_text(encoding="utf-8")
     for decision in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
         number, title = decision.read_text(encoding="utf-8").splitlines()[0][2:].split(". ", 1)
         assert f"{number}. [{title}]({decision.name})\n" in page
 
 
-def test_the_site_asks_no_other_host_for_anything() -> None:
+def test_site_loads_nothing_from_other_hosts() -> None:
     assert SITE["theme"]["font"] is False
     assert not {"repo_url", "extra_javascript"} & SITE.keys()
     for sheet in SITE["extra_css"]:
@@ -86,7 +86,7 @@ def test_the_site_asks_no_other_host_for_anything() -> None:
     assert SITE["strict"] is True
 
 
-def test_a_title_is_linked_to_as_github_and_the_site_name_it(tmp_path: Path) -> None:
+def test_heading_anchors_match_github_and_the_site(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A newcomer's path\n\n### `build.jobs`\n\n```sh\n# no title\n```\n", "utf-8")
     assert anchors(page) == {"a-newcomers-path", "buildjobs"}

@@ -79,18 +79,18 @@ def literals(code: str) -> Iterator[str]:
 
 
 @each_row("snippet", every(*SHELLS), ids=where)
-def test_a_command_is_run_by_a_test_or_says_why_not(snippet: Snippet) -> None:
+def test_documented_command_is_run_by_a_test_or_explains_why_not(snippet: Snippet) -> None:
     assert not missing(snippet), f"{snippet.where}: {missing(snippet)}"
 
 
 @each_row("page", pages(), ids=name_of)
-def test_a_block_says_what_language_it_is_in(page: Path) -> None:
+def test_code_block_states_its_language(page: Path) -> None:
     assert {one.language for one in snippets(page)} <= {*SHELLS, *OTHERS}
 
 
 @posix_only
 @each_row("snippet", every("sh"), ids=where)
-def test_bash_can_read_what_is_for_it(snippet: Snippet) -> None:
+def test_bash_blocks_are_valid(snippet: Snippet) -> None:
     done = subprocess.run(
         ["bash", "-n"], input=snippet.text, text=True, capture_output=True, check=False
     )
@@ -98,13 +98,13 @@ def test_bash_can_read_what_is_for_it(snippet: Snippet) -> None:
 
 
 @each_row("snippet", every("powershell"), ids=where)
-def test_powershell_can_read_what_is_for_it(snippet: Snippet) -> None:
+def test_powershell_blocks_are_valid(snippet: Snippet) -> None:
     parser = Parser(Language(tree_sitter_powershell.language()))
     assert not parser.parse(snippet.text.encode()).root_node.has_error
 
 
 @each_row("snippet", every("yaml"), ids=where)
-def test_the_settings_take_what_is_shown_of_them(snippet: Snippet, yard: Path) -> None:
+def test_settings_examples_are_valid(snippet: Snippet, yard: Path) -> None:
     if snippet.mark and snippet.mark.kind == "not settings":
         return
     write(yard, snippet.text)
@@ -112,12 +112,12 @@ def test_the_settings_take_what_is_shown_of_them(snippet: Snippet, yard: Path) -
 
 
 @pytest.mark.parametrize("snippet", every("toml", "json"), ids=where)
-def test_toml_and_json_are_such(snippet: Snippet) -> None:
+def test_toml_and_json_blocks_are_valid(snippet: Snippet) -> None:
     assert {"toml": tomllib.loads, "json": json.loads}[snippet.language](snippet.text)
 
 
 @each_row("page", pages(), ids=name_of)
-def test_doit_has_what_a_page_names(page: Path) -> None:
+def test_documented_doit_commands_exist(page: Path) -> None:
     shown = [
         line for one in snippets(page) if one.language in SHELLS for line in one.text.splitlines()
     ]
@@ -127,7 +127,7 @@ def test_doit_has_what_a_page_names(page: Path) -> None:
 
 
 @each_row("page", pages(), ids=name_of)
-def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
+def test_modules_and_files_named_in_docs_exist(page: Path) -> None:
     """Of the checkout: those of a build, and names that stand for others, are not."""
     for code in (*inline(page), *(one.text for one in snippets(page))):
         for module in re.findall(r"python -m (tasks\.[\w.]+|tests(?:\.[\w.]+)?)", code):
@@ -152,20 +152,20 @@ def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
         (f"<!-- run by {RUNNER} -->\n```bat\ndir\n```", "runs sh alone"),
     ],
 )
-def test_a_block_without_a_whole_mark_is_found(text: str, told: str) -> None:
+def test_block_without_complete_marker_is_found(text: str, told: str) -> None:
     (found,) = snippets(ROOT / "README.md", text)
     assert told in missing(found)
     assert bool(told) == bool(missing(found))
 
 
-def test_a_command_in_a_comment_or_in_a_longer_one_is_not_run() -> None:
+def test_command_in_a_comment_or_longer_command_is_not_run() -> None:
     code = (
         '"""doit a"""\nA = "doit b --all"\n# "doit c"\ndef f():\n    "doit d"\n    run("doit e")\n'
     )
     assert set(literals(code)) == {"doit b --all", "doit e"}
 
 
-def test_a_mark_belongs_to_the_block_after_it() -> None:
+def test_marker_belongs_to_the_next_block() -> None:
     text = "<!-- not settings: of GitHub -->\n```yaml\na: 1\n```\n\n   ```\n   out\n   ```\n"
     first, other = snippets(ROOT / "README.md", text)
     assert first.mark == Mark("not settings", "of GitHub")
@@ -184,5 +184,5 @@ def test_a_mark_belongs_to_the_block_after_it() -> None:
         ("doit validate --json FILE", ["--json"]),
     ],
 )
-def test_what_doit_has_not_is_found(line: str, bad: list[str]) -> None:
+def test_unknown_doit_command_is_found(line: str, bad: list[str]) -> None:
     assert [one for words in uses(line) for one in wrong(words)][:1] == bad

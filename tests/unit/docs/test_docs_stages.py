@@ -32,7 +32,7 @@ def page(name: str) -> str:
 
 
 @each_row("name", STAGE_KINDS)
-def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
+def test_stage_page_names_outputs_and_log(name: str) -> None:
     stage = stages()[name]
     for path in (
         *stage.outputs,
@@ -43,7 +43,7 @@ def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
 
 
 @each_row("name", STAGE_KINDS)
-def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> None:
+def test_stage_page_links_to_every_setting_that_causes_a_rerun(name: str) -> None:
     linked = set(re.findall(r"settings\.md#([\w-]+)", page(name)))
     for key, example in SETTING_EXAMPLES.items():
         if name in example.stages and key != "python":
@@ -51,7 +51,7 @@ def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> N
 
 
 @each_row("name", STAGE_KINDS)
-def test_a_page_has_the_sections_that_all_have_and_how_it_is_run_alone(name: str) -> None:
+def test_stage_page_has_common_sections_and_single_stage_command(name: str) -> None:
     titles = re.findall(r"^## (.*)$", page(name), re.MULTILINE)
     assert titles == ["Makes", "Runs again", "Settings", "Log", "What can go wrong"]
     assert f"```sh\ndoit {name}\n```" in page(name)

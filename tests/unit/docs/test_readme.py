@@ -25,7 +25,7 @@ def cards(readme: str) -> Iterator[tuple[list[str], str, str]]:
 
 
 @pytest.mark.parametrize("readme", READMES)
-def test_the_table_of_cards_names_the_first_cuda_and_its_driver(readme: str) -> None:
+def test_gpu_table_names_first_cuda_and_its_driver(readme: str) -> None:
     told = {archs[0]: (driver, cuda) for archs, driver, cuda in cards(readme)}
     first = KNOWLEDGE.toolkit_notes["first_toolkit"]
     for arch in ("12.0", "12.1", "11.0", "10.3", "10.0", "9.0", "8.9"):
@@ -36,14 +36,14 @@ def test_the_table_of_cards_names_the_first_cuda_and_its_driver(readme: str) -> 
 
 
 @pytest.mark.parametrize("readme", READMES)
-def test_the_table_of_cards_says_where_cuda_13_makes_no_code(readme: str) -> None:
+def test_gpu_table_marks_gpus_unsupported_by_cuda_13(readme: str) -> None:
     makes = KNOWLEDGE.toolkits["13.2"].makes
     for archs, _, cuda in cards(readme):
         gone = {Arch.parse_capability(arch) not in makes for arch in archs}
         assert gone == {cuda.endswith("12.9")}, archs
 
 
-def test_both_languages_have_the_same_commands_links_and_figures() -> None:
+def test_both_languages_have_same_commands_links_and_numbers() -> None:
     one, other = ((CHECKOUT / readme).read_text(encoding="utf-8") for readme in READMES)
     assert _commands(one) == _commands(other)
     assert set(re.findall(r"\]\(([^)]+)\)", one)) - {"README.zh-CN.md"} == set(

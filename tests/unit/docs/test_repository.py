@@ -43,7 +43,7 @@ def read(path: Path) -> Any:
 
 @pytest.mark.parametrize(("path", "schema"), SCHEMAS, ids=[f"{p.name}-{s}" for p, s in SCHEMAS])
 @posix_only
-def test_githubs_own_schema_takes_it(path: Path, schema: str) -> None:
+def test_workflow_and_forms_are_valid_by_github_schema(path: Path, schema: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, path],
         capture_output=True, text=True, check=False,
@@ -56,7 +56,7 @@ def steps(job: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_workflow_runs_what_ci_runs_and_the_unit_tests_on_windows() -> None:
+def test_workflow_runs_ci_and_unit_tests_on_windows() -> None:
     jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
     assert [step["run"] for step in steps("linux") if "run" in step] == [".ci/run"]
     assert jobs["windows"]["runs-on"].startswith("windows-")
@@ -64,7 +64,7 @@ def test_the_workflow_runs_what_ci_runs_and_the_unit_tests_on_windows() -> None:
     assert "python -m mkdocs build --strict" in [step.get("run") for step in steps("docs")]
 
 
-def test_the_workflow_may_read_and_no_more_and_puts_no_value_into_a_command() -> None:
+def test_workflow_has_read_only_permissions_and_interpolates_no_values() -> None:
     workflow = read(ROOT / ".github/workflows/ci.yml")
     assert workflow["permissions"] == {"contents": "read"}
     for step in (one for job in workflow["jobs"] for one in steps(job)):
@@ -75,7 +75,7 @@ def test_the_workflow_may_read_and_no_more_and_puts_no_value_into_a_command() ->
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_each_form_asks_for_what_our_own_commands_print(form: Path) -> None:
+def test_issue_forms_request_output_of_torchyard_commands(form: Path) -> None:
     text = form.read_text(encoding="utf-8")
     assert re.search(r"doit report`.*report/report\.md|doit diagnose", text, re.DOTALL)
     if form.name == "build.yml":
@@ -84,7 +84,7 @@ def test_each_form_asks_for_what_our_own_commands_print(form: Path) -> None:
         assert report["validations"] == {"required": True}
 
 
-def test_there_are_four_recipes_of_five_steps() -> None:
+def test_contributing_has_four_recipes_of_five_steps() -> None:
     names = ["Add a fact", "Add a failure signature", "Add a profile", "Add a stage"]
     assert list(RECIPES) == names
     for recipe in RECIPES.values():
@@ -92,7 +92,7 @@ def test_there_are_four_recipes_of_five_steps() -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_files_of_a_recipe_are_there(name: str) -> None:
+def test_files_of_a_recipe_exist(name: str) -> None:
     for code in re.findall(r"`([^`]+)`", RECIPES[name]):
         for word in re.findall(
             r"(?<![\w/])(?:tasks|tests|docs|config)/[\w./-]+|\w+\.(?:md|yml)\b", code
@@ -100,7 +100,7 @@ def test_the_files_of_a_recipe_are_there(name: str) -> None:
             assert "NAME" in word or (ROOT / word).exists(), word
 
 
-def test_hooks_before_a_commit_fetch_nothing_and_name_tests_that_are_there() -> None:
+def test_pre_commit_hooks_fetch_nothing_and_name_existing_tests() -> None:
     (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
     assert local["repo"] == "local"
     for hook in local["hooks"]:
@@ -145,7 +145,7 @@ def test_hooks_refuse_a_commit_subject(subject: str, refused_by: str | None, bod
     assert refusing == ([refused_by] if refused_by else [])
 
 
-def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
+def test_doit_check_is_documented_and_ci_builds_the_site() -> None:
     assert "check" in {
         one["basename"] for one in generate_command_tasks(SelectedProfile(ROOT, "mine", None))
     }
@@ -153,14 +153,14 @@ def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
     assert any("mkdocs build --strict" in line for line in commands(script))
 
 
-def test_ci_names_what_a_tier_skipped_and_why() -> None:
+def test_ci_lists_skipped_tests_with_reasons() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     runs = [line for line in script.splitlines() if re.match(r" *pytest ", line)]
     assert len(runs) == 2
     assert all(" -rs " in line for line in runs)
 
 
-def test_ci_runs_the_tests_as_the_readme_says_before_it_installs_what_is_optional() -> None:
+def test_ci_runs_readme_test_command_before_installing_optional_packages() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     (command,) = [line for line in script.splitlines() if re.search(r"&& pytest\b", line)]
     for name in ("README.md", "README.zh-CN.md"):
@@ -168,7 +168,7 @@ def test_ci_runs_the_tests_as_the_readme_says_before_it_installs_what_is_optiona
     assert script.index(command) < script.index("ccache")
 
 
-def test_one_place_states_the_version() -> None:
+def test_version_is_stated_in_one_place() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", tasks.__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in project["project"]["dynamic"]
@@ -177,7 +177,7 @@ def test_one_place_states_the_version() -> None:
     assert released[:1] in ([], [tasks.__version__])
 
 
-def test_what_is_installed_has_that_version() -> None:
+def test_installed_package_has_that_version() -> None:
     try:
         installed = importlib.metadata.version("torchyard")
     except importlib.metadata.PackageNotFoundError:

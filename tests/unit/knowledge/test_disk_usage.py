@@ -38,7 +38,7 @@ NEEDED_BY_TORCH = (
 )
 
 
-def test_what_is_installed_is_on_one_disk_once() -> None:
+def test_installed_size_is_counted_once_per_disk() -> None:
     assert (
         ROOM.sum_places(ALL_PLACES) == ROOM.sum_places((*ALL_PLACES, "install.into")) == (111, 227)
     )
@@ -48,12 +48,12 @@ def test_what_is_installed_is_on_one_disk_once() -> None:
     assert ROOM.sum_places(("temporary files",)) == (0, 0)
 
 
-def test_a_tree_elsewhere_takes_what_is_built_and_nothing_that_is_installed() -> None:
+def test_source_tree_on_other_disk_counts_only_build_files() -> None:
     assert ROOM.sum_places(("build",)) == (10, 20)
     assert ROOM.sum_places(("environment", "wheels")) == (101, 202)
 
 
-def test_each_disk_is_told_with_what_lies_on_it() -> None:
+def test_each_disk_is_reported_with_its_contents() -> None:
     one, other = Disk(ALL_PLACES, "/a", 1), Disk(("install.into",), "/b", 1)
     assert format_disk_usage([one], ROOM) == "111 MiB to 227 MiB of disk"
     assert format_disk_usage([one, other], ROOM) == (
@@ -63,7 +63,7 @@ def test_each_disk_is_told_with_what_lies_on_it() -> None:
     assert format_disk_usage([one], None) == ""
 
 
-def test_doctor_judges_by_the_figures_that_explain_and_init_tell() -> None:
+def test_doctor_uses_the_same_estimates_as_explain_and_init() -> None:
     asked = {"install": {"into": "/home/me/env/bin/python"}}
     profile = profile_on(LINUX, **asked)
     room = profile.cost.disk_usage
@@ -85,7 +85,7 @@ def test_doctor_judges_by_the_figures_that_explain_and_init_tell() -> None:
 
 @pytest.mark.parametrize(("free", "level"), [(100, "problem"), (600, "warning"), (10**6, "ok")])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_system_disk_without_room_for_temporary_files_stops_a_build_elsewhere(
+def test_full_temporary_disk_stops_a_build_on_another_disk(
     free: int, level: str, begun: bool
 ) -> None:
     """Caches may be there already, what compilers write into TMPDIR is not."""
@@ -99,14 +99,14 @@ def test_a_system_disk_without_room_for_temporary_files_stops_a_build_elsewhere(
     assert ("set TMPDIR" in told["caches"].todo) == (level == "problem")
 
 
-def test_the_packages_that_are_known_add_up_to_what_a_torch_with_cuda_takes() -> None:
+def test_known_package_sizes_add_up_to_size_of_cuda_torch() -> None:
     room = estimate_cost(KNOWLEDGE, "prebuilt", 1, 0).disk_usage
     assert room
     found = sum(estimate_unpacked_size(name, KNOWLEDGE.package_sizes) for name in NEEDED_BY_TORCH)
     assert found == pytest.approx(room.installed[0], rel=0.01)
 
 
-def test_the_longest_beginning_of_a_name_tells_its_size() -> None:
+def test_package_size_is_that_of_longest_matching_prefix() -> None:
     sizes = {"": 1, "nvidia-": 20, "nvidia-cusparse": 160, "nvidia-cusparselt": 223}
     assert estimate_unpacked_size("nvidia-cusparse-cu12", sizes) == 160
     assert estimate_unpacked_size("nvidia-cusparselt-cu13", sizes) == 223
@@ -115,7 +115,7 @@ def test_the_longest_beginning_of_a_name_tells_its_size() -> None:
     assert estimate_unpacked_size("anything", {}) == 0
 
 
-def test_an_environment_that_has_all_of_it_takes_no_more_room(tmp_path: Path) -> None:
+def test_complete_environment_needs_no_more_disk_space(tmp_path: Path) -> None:
     python = tmp_path / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
@@ -160,7 +160,7 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_links
-def test_what_the_build_shares_with_uvs_cache_is_not_counted_again(tmp_path: Path) -> None:
+def test_files_shared_with_uv_cache_are_not_counted_twice(tmp_path: Path) -> None:
     one = order(tmp_path)
     assert run.estimate_unpacked_mib(one) == 300 + 848
     info = Path(one.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
@@ -173,7 +173,7 @@ def test_what_the_build_shares_with_uvs_cache_is_not_counted_again(tmp_path: Pat
     assert run.estimate_unpacked_mib(one) == 300 + 848  # pip copies
 
 
-def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
+def test_install_disk_space_error_names_the_environment_as_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = order(tmp_path)
@@ -189,7 +189,7 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
     assert str(said.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")
 
 
-def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
+def test_disk_space_error_shows_required_and_available_space(tmp_path: Path) -> None:
     files.require_disk_space(tmp_path / "not" / "yet", 1, "torch")
     with pytest.raises(NoSpaceError) as told:
         files.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
@@ -198,7 +198,7 @@ def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
     assert message.endswith("→ free some room, or put the checkout on a larger disk")
 
 
-def test_every_stage_begins_with_the_same_least_room(
+def test_every_stage_requires_the_same_minimum_disk_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mib = STARTED_BUILD_MIB[0]

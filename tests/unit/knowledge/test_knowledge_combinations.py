@@ -144,13 +144,13 @@ def ids(combination: Combination) -> list[str]:
 
 
 @each_row("name", CASES)
-def test_a_known_bad_combination_is_found_and_its_neighbour_is_not(name: str) -> None:
+def test_known_bad_combination_is_found_but_its_neighbour_is_not(name: str) -> None:
     bad, good = CASES[name]
     assert name in ids(bad)
     assert name not in ids(good)
 
 
-def test_every_entry_is_judged_or_cured_or_says_why_not() -> None:
+def test_every_known_bad_entry_is_checked_fixed_or_explained() -> None:
     assert set(CASES) | UNJUDGED == {bad.id for bad in KNOWLEDGE.known_bad}
     rows = yaml.safe_load((FOLDER / "combinations.yaml").read_text(encoding="utf-8"))["known_bad"]
     assert {bad.id: bad.cured for bad in KNOWLEDGE.known_bad if bad.cured} == CURED
@@ -160,12 +160,12 @@ def test_every_entry_is_judged_or_cured_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("name", CURED)
-def test_a_cured_combination_is_no_warning(name: str) -> None:
+def test_automatically_fixed_combination_is_no_warning(name: str) -> None:
     found = {finding.id: finding for finding in find_known_bad(KNOWLEDGE, CASES[name][0])}
     assert (found[name].level, found[name].fixed_by) == ("info", CURED[name])
 
 
-def test_lnk1161_is_judged_by_the_installation() -> None:
+def test_lnk1161_is_detected_from_the_installation() -> None:
     # _MSC_VER is 1934 and the toolset 14.34 in all of them
     assert "msvc-lnk1161" not in ids(Combination(system="windows", strategy="source", msvc="1934"))
     for version, bad in {"17.3.6": False, "17.4.0": True, "17.4.2": True, "17.4.3": False}.items():
@@ -173,14 +173,14 @@ def test_lnk1161_is_judged_by_the_installation() -> None:
     assert "msvc-lnk1161" not in ids(visual_studio("17.4.2", "14.29.30133"))
 
 
-def test_cmake_of_torch_2_6_takes_blackwell_where_its_cpp_extension_does_not() -> None:
+def test_torch_2_6_cmake_accepts_blackwell_but_cpp_extension_does_not() -> None:
     source = Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),), cuda="12.8")
     assert not {"torch26-blackwell", "torch25-two-digit-archs"} & set(ids(source))
     assert "torch26-blackwell" in ids(replace(source, extensions=True))
 
 
 @each_row("release", KNOWLEDGE.releases)
-def test_the_first_release_that_is_published_with_cuda_13_is_the_first_that_builds_with_it(
+def test_first_release_published_with_cuda_13_is_first_to_build_with_it(
     release: str,
 ) -> None:
     asked = Combination(strategy="source", torch=release, cuda="13.0")
@@ -190,7 +190,7 @@ def test_the_first_release_that_is_published_with_cuda_13_is_the_first_that_buil
     assert "sources-cuda-13" not in ids(replace(asked, strategy="prebuilt"))
 
 
-def test_the_archs_of_the_entries_are_those_of_the_tables() -> None:
+def test_known_bad_archs_match_the_tables() -> None:
     for release in KNOWLEDGE.releases:
         asked = Combination(strategy="source", torch=release, archs=(Arch(12, 0),), extensions=True)
         found = ids(asked)
@@ -200,7 +200,7 @@ def test_the_archs_of_the_entries_are_those_of_the_tables() -> None:
         assert ("torch25-two-digit-archs" in found) is not taken
 
 
-def test_nothing_is_judged_by_facts_that_are_not_known() -> None:
+def test_unknown_facts_match_no_known_bad_entry() -> None:
     assert ids(Combination()) == []
     for name, (bad, _) in CASES.items():
         for known in fields(bad):
@@ -208,26 +208,26 @@ def test_nothing_is_judged_by_facts_that_are_not_known() -> None:
                 assert name not in ids(replace(bad, **{known.name: None})), known.name
 
 
-def test_a_version_less_exact_than_the_bound_judges_nothing() -> None:
+def test_version_less_precise_than_bound_matches_nothing() -> None:
     assert ids(Combination(cuda="13.2")) == []
     assert ids(Combination(cuda="13.1")) == ["cuda-12.8-to-13.2.1-miscompile"]
 
 
-def test_every_gcc_limit_agrees_with_the_toolkits() -> None:
+def test_every_gcc_limit_matches_the_toolkits() -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         for gcc in range(10, 17):
             found = "gcc14-old-cuda" in ids(Combination(system="linux", gcc=f"{gcc}.1", cuda=cuda))
             assert found is (gcc > kit.gcc_max), (cuda, gcc)
 
 
-def test_every_clang_limit_agrees_with_the_toolkits() -> None:
+def test_every_clang_limit_matches_the_toolkits() -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         for clang in range(10, 24):
             asked = Combination(system="linux", clang=f"{clang}.1", cuda=cuda)
             assert ("clang-old-cuda" in ids(asked)) is (clang > kit.clang_max), (cuda, clang)
 
 
-def test_the_oldest_cuda_of_the_sources_agrees_with_the_releases() -> None:
+def test_oldest_cuda_of_sources_matches_the_releases() -> None:
     for minor, release in KNOWLEDGE.releases.items():
         for cuda in KNOWLEDGE.toolkits:
             asked = Combination(strategy="source", torch=minor, cuda=cuda)
@@ -235,7 +235,7 @@ def test_the_oldest_cuda_of_the_sources_agrees_with_the_releases() -> None:
             assert ("min-cuda-vs-torch" in ids(asked)) is older, (minor, cuda)
 
 
-def test_every_msvc_limit_agrees_with_the_toolkits() -> None:
+def test_every_msvc_limit_matches_the_toolkits() -> None:
     entries = {"msvc-1940-old-cuda", "vs2026-old-cuda"}
     for cuda, kit in KNOWLEDGE.toolkits.items():
         for msvc in (1929, 1939, 1940, 1949, 1950):
@@ -243,7 +243,7 @@ def test_every_msvc_limit_agrees_with_the_toolkits() -> None:
             assert bool(entries & set(ids(combination))) is (msvc >= kit.msvc[1]), (cuda, msvc)
 
 
-def test_a_finding_says_what_to_do_and_how_it_is_known() -> None:
+def test_finding_has_a_hint_and_its_evidence() -> None:
     (finding,) = find_known_bad(KNOWLEDGE, Combination(system="linux", glibc="2.41", cuda="12.6"))
     assert finding.level == "warning"
     assert "exception specification" in finding.message
@@ -251,11 +251,11 @@ def test_a_finding_says_what_to_do_and_how_it_is_known() -> None:
     assert finding.status.startswith("verified")
 
 
-def test_a_miscompile_is_information_and_not_a_warning() -> None:
+def test_miscompile_is_information_and_not_a_warning() -> None:
     assert [f.level for f in find_known_bad(KNOWLEDGE, Combination(cuda="12.8"))] == ["info"]
 
 
-def test_a_current_combination_is_clean() -> None:
+def test_current_combination_has_no_findings() -> None:
     clean = Combination(
         system="linux",
         cuda="13.3.73",

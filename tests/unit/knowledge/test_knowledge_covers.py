@@ -76,7 +76,7 @@ def how(
         ("9.0a", "9.0a", "native"),
     ],
 )
-def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
+def test_cubin_runs_on_same_major_and_same_or_later_minor(
     cubins: str, target: str, expected: str
 ) -> None:
     assert how(code(cubins), Arch.parse_capability(target)) == expected
@@ -107,11 +107,11 @@ def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
         ("8.0", "8.7", True),
     ],
 )
-def test_plain_ptx_is_finished_for_any_later_card(ptx: str, target: str, runs: bool) -> None:
+def test_plain_ptx_is_compiled_for_any_later_gpu(ptx: str, target: str, runs: bool) -> None:
     assert how(code(ptx=ptx), Arch.parse_capability(target)) == ("ptx" if runs else "")
 
 
-def test_finished_code_is_preferred_to_ptx() -> None:
+def test_machine_code_is_preferred_to_ptx() -> None:
     both = code("8.6 9.0", "9.0")
     assert [how(both, arch) for arch in archs("9.0 8.9 12.0")] == ["native", "compatible", "ptx"]
 
@@ -119,9 +119,7 @@ def test_finished_code_is_preferred_to_ptx() -> None:
 @pytest.mark.parametrize(
     ("maker", "runs"), [(None, False), ("12.6", False), ("13.0", False), ("13.2.86", True)]
 )
-def test_orin_runs_cubins_of_discrete_cards_from_cuda_13_2_on(
-    maker: str | None, runs: bool
-) -> None:
+def test_orin_runs_discrete_gpu_cubins_since_cuda_13_2(maker: str | None, runs: bool) -> None:
     assert bool(how(code("8.0 8.6"), Arch(8, 7), maker)) is runs
     assert not how(code("8.9 9.0"), Arch(8, 7), maker)
 
@@ -142,22 +140,20 @@ def test_orin_runs_cubins_of_discrete_cards_from_cuda_13_2_on(
         (None, "12.0", True),
     ],
 )
-def test_a_driver_finishes_no_ptx_that_is_newer_than_it(
-    maker: str | None, driver: str | None, runs: bool
-) -> None:
+def test_driver_cannot_compile_newer_ptx(maker: str | None, driver: str | None, runs: bool) -> None:
     assert bool(how(code(ptx="9.0"), Arch(12, 0), maker, driver)) is runs
     assert bool(how(code(ptx="9.0a"), Arch(9, 0, "a"), maker, driver)) is runs
     assert how(code("12.0", "12.0"), Arch(12, 0), maker, driver) == "native"
 
 
 @each_row("cuda", TOOLKITS)
-def test_a_driver_reads_the_ptx_of_the_toolkit_that_it_is_for(cuda: str) -> None:
+def test_driver_compiles_ptx_of_its_own_toolkit(cuda: str) -> None:
     assert find_driver_ptx_isa(KNOWLEDGE, cuda) == parse_major_minor(
         KNOWLEDGE.toolkits[cuda].ptx_isa
     )
 
 
-def test_a_driver_between_two_toolkits_reads_what_the_older_one_makes() -> None:
+def test_driver_between_two_toolkits_compiles_ptx_of_the_older() -> None:
     assert find_driver_ptx_isa(KNOWLEDGE, "12.7") == find_driver_ptx_isa(KNOWLEDGE, "12.6")
     assert find_driver_ptx_isa(KNOWLEDGE, "99.0") == find_driver_ptx_isa(KNOWLEDGE, TOOLKITS[-1])
     assert find_driver_ptx_isa(KNOWLEDGE, "10.2") == (0, 0)
@@ -180,7 +176,7 @@ def test_more_code_never_covers_less(  # noqa: PLR0917
 
 
 @given(some, some, st.sampled_from(MADE), release, st.sampled_from(TOOLKITS))
-def test_a_newer_driver_never_covers_less(
+def test_newer_driver_never_covers_less(
     cubins: frozenset[Arch],
     ptx: frozenset[Arch],
     target: Arch,
@@ -194,14 +190,14 @@ def test_a_newer_driver_never_covers_less(
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
-def test_every_card_runs_its_own_code_and_its_own_ptx(gpu: GpuFact) -> None:
+def test_every_gpu_runs_its_own_machine_code_and_ptx(gpu: GpuFact) -> None:
     own = frozenset([gpu.arch])
     assert how(MachineCode(own), gpu.arch) == "native"
     assert how(MachineCode(ptx=own), gpu.arch) == "ptx"
 
 
 @each_row("card", CARDS, ids=str)
-def test_no_card_runs_finished_code_of_a_later_one_or_of_another_generation(card: Arch) -> None:
+def test_no_gpu_runs_machine_code_of_later_or_other_generations(card: Arch) -> None:
     for arch in MADE:
         if how(MachineCode(frozenset([arch])), card) and (arch.major, card.major) != (11, 10):
             assert arch.major == card.major or (arch.major, card.major) == (10, 11)
@@ -209,7 +205,7 @@ def test_no_card_runs_finished_code_of_a_later_one_or_of_another_generation(card
 
 
 @each_row("cuda", TOOLKITS)
-def test_every_family_arch_that_a_toolkit_makes_has_its_members(cuda: str) -> None:
+def test_every_supported_family_arch_has_its_members(cuda: str) -> None:
     families = KNOWLEDGE.binary_rules.families
     for arch in KNOWLEDGE.toolkits[cuda].makes:
         if arch.suffix == "f":
@@ -218,7 +214,7 @@ def test_every_family_arch_that_a_toolkit_makes_has_its_members(cuda: str) -> No
 
 
 @each_row("cuda", TOOLKITS)
-def test_a_suffix_never_reaches_further_than_the_plain_arch(cuda: str) -> None:
+def test_arch_suffix_never_covers_more_than_plain_arch(cuda: str) -> None:
     for arch in KNOWLEDGE.toolkits[cuda].makes:
         if arch.suffix:
             plain = MachineCode(frozenset([Arch(arch.major, arch.minor)]))
@@ -228,7 +224,7 @@ def test_a_suffix_never_reaches_further_than_the_plain_arch(cuda: str) -> None:
 
 
 @pytest.mark.parametrize("arch", KNOWLEDGE.binary_rules.integrated, ids=str)
-def test_a_system_on_a_chip_shares_finished_code_with_its_own_kind_only(arch: Arch) -> None:
+def test_soc_shares_machine_code_only_with_socs(arch: Arch) -> None:
     rules = KNOWLEDGE.binary_rules.integrated
     assert arch in rules[arch].runs
     others = [card for card in CARDS if card not in rules]

@@ -57,7 +57,7 @@ def parsed(name: str) -> dict[str, Any]:
 
 
 @each_row("name", FILES)
-def test_every_entry_keeps_its_evidence(name: str) -> None:
+def test_every_entry_has_evidence(name: str) -> None:
     data = parsed(name)
     for key in ENTRIES.get(name, ()):
         rows = data[key].values() if isinstance(data[key], dict) else data[key]
@@ -67,7 +67,7 @@ def test_every_entry_keeps_its_evidence(name: str) -> None:
 
 
 @each_row("name", FILES)
-def test_every_table_that_is_not_a_list_of_entries_has_evidence_too(name: str) -> None:
+def test_every_other_table_has_evidence(name: str) -> None:
     rest = {
         k: v
         for k, v in parsed(name).items()
@@ -103,20 +103,20 @@ STATED = [
 ]
 
 
-def test_every_status_is_verified_and_how_or_unverified() -> None:
+def test_every_status_is_unverified_or_says_how_it_was_verified() -> None:
     assert len(STATED) > 600
     wrong = [key for key, text in STATED if not re.match(r"verified: \S|unverified\b", text)]
     assert not wrong
 
 
 @each_row("name", FILES)
-def test_no_evidence_points_to_a_file_that_is_not_there(name: str) -> None:
+def test_no_evidence_refers_to_a_missing_file(name: str) -> None:
     ours = re.compile(r"(?<![\w/.-])(?:tasks|config|docs|templates|tests)/[\w./-]*\w")
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert [path for path in ours.findall(text) if not (ROOT / path).exists()] == []
 
 
-def test_no_number_stands_where_a_version_is_meant() -> None:
+def test_no_version_is_written_as_a_number() -> None:
     for name in FILES:
         numbers = [key for key, value in everywhere(parsed(name)) if isinstance(value, float)]
         assert not numbers, "a version without quotes: 2.10 would be read as 2.1"

@@ -36,7 +36,7 @@ def test_every_row_is_read() -> None:
     assert list(KNOWLEDGE.extensions) == list(parsed("extensions")["extensions"])
 
 
-def test_no_two_rows_are_of_one_name() -> None:
+def test_no_two_rows_have_the_same_name() -> None:
     """YAML keeps the last of two rows with one key, and says nothing."""
     for name in ("gpus", "toolkits", "pytorch"):
         text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
@@ -47,36 +47,36 @@ def test_no_two_rows_are_of_one_name() -> None:
     assert len({bad.id for bad in KNOWLEDGE.known_bad}) == len(KNOWLEDGE.known_bad)
 
 
-def test_releases_ascend() -> None:
+def test_releases_are_in_ascending_order() -> None:
     for names in (list(KNOWLEDGE.toolkits), list(KNOWLEDGE.releases)):
         assert sorted(names, key=parse_major_minor) == names
 
 
-def test_every_card_is_of_a_family_and_some_toolkit_makes_code_for_it() -> None:
+def test_every_gpu_has_a_family_and_a_supporting_toolkit() -> None:
     of_family = {arch for family in KNOWLEDGE.families for arch in family.archs}
     made = {arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}
     for gpu in KNOWLEDGE.gpus:
         assert gpu.arch in of_family & made, gpu.name
 
 
-def test_no_capability_is_of_two_families() -> None:
+def test_no_capability_is_in_two_families() -> None:
     archs = [arch for family in KNOWLEDGE.families for arch in family.archs]
     assert len(archs) == len(set(archs))
 
 
-def test_traps_agree_with_the_names() -> None:
+def test_ambiguous_name_entries_match_the_gpu_names() -> None:
     names = {gpu.name: str(gpu.arch) for gpu in KNOWLEDGE.gpus}
     for trap in parsed("gpus")["traps"]:
         for name in set(trap["names"]) & set(names):
             assert trap["cc"] == [names[name]]
 
 
-def test_the_default_gpu_is_one_of_the_names() -> None:
+def test_default_gpu_is_a_known_name() -> None:
     assert KNOWLEDGE.default_gpu == "NVIDIA GeForce RTX 5090"
     assert KNOWLEDGE.default_gpu in {gpu.name for gpu in KNOWLEDGE.gpus}
 
 
-def test_first_and_last_toolkit_agree_with_the_lists() -> None:
+def test_first_and_last_toolkit_match_the_arch_lists() -> None:
     toolkits = list(KNOWLEDGE.toolkits)
     for key, place in (("first_toolkit", 0), ("last_toolkit", -1)):
         for cc, row in parsed("toolkits")[key].items():
@@ -87,7 +87,7 @@ def test_first_and_last_toolkit_agree_with_the_lists() -> None:
                 assert makers[place] == row["cuda"], cc
 
 
-def test_dropped_archs_are_what_the_toolkit_before_had() -> None:
+def test_dropped_archs_were_in_the_previous_toolkit() -> None:
     before: set[Arch] = set()
     for cuda, kit in KNOWLEDGE.toolkits.items():
         plain = {arch for arch in kit.makes if not arch.suffix}
@@ -96,7 +96,7 @@ def test_dropped_archs_are_what_the_toolkit_before_had() -> None:
         before = plain
 
 
-def test_wheels_stay_within_what_their_cuda_can_make() -> None:
+def test_wheel_archs_are_supported_by_their_cuda() -> None:
     for release in KNOWLEDGE.releases.values():
         assert release.pypi_cuda in release.cudas_built
         assert {wheel.cuda for wheel in release.wheels} == set(release.cudas_built)
@@ -105,7 +105,7 @@ def test_wheels_stay_within_what_their_cuda_can_make() -> None:
                 assert wheel.code.cubins <= KNOWLEDGE.toolkits[wheel.cuda].makes
 
 
-def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
+def test_blackwell_is_supported_since_2_7_on_cu128_and_2_8_on_pypi() -> None:
     target = Arch(12, 0)
     holding = [
         (release.minor, wheel.cuda, wheel.pypi)
@@ -117,7 +117,7 @@ def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
     assert next(row for row in holding if row[2])[0] == "2.8"
 
 
-def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
+def test_extensions_have_git_source_headers_and_warnings() -> None:
     raster, knn = (KNOWLEDGE.extensions[n] for n in ("diff-gaussian-rasterization", "simple-knn"))
     assert raster.git == "https://github.com/graphdeco-inria/diff-gaussian-rasterization.git"
     assert (raster.submodules, raster.headers) == (("third_party/glm",), ("cstdint",))
@@ -126,14 +126,14 @@ def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
     assert "unrelated package" in knn.warnings[0]
 
 
-def test_a_file_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_facts_file_is_read_lazily(tmp_path: Path) -> None:
     knowledge = load_knowledge(tmp_path)
     with pytest.raises(KnowledgeError, match="the file is missing"):
         _ = knowledge.gpus
 
 
 @pytest.mark.parametrize(("text", "message"), [("a: [", "YAML"), ("- 1", "not a YAML mapping")])
-def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_broken_facts_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "gpus.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(KnowledgeError, match=message) as caught:
         _ = load_knowledge(tmp_path).gpus

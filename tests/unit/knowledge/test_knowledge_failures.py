@@ -24,7 +24,7 @@ SAID = list(said())
 
 
 @each_row(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])
-def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
+def test_error_output_identifies_the_cause(slug: str, text: str) -> None:
     found = find_run_failure(KNOWLEDGE, text)
     assert found is not None
     assert found.slug == slug
@@ -39,16 +39,16 @@ def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
         "ModuleNotFoundError: No module named 'simple_knn'",
     ],
 )
-def test_what_is_not_known_is_no_guess(text: str) -> None:
+def test_unknown_error_output_has_no_cause(text: str) -> None:
     assert find_run_failure(KNOWLEDGE, text) is None
 
 
-def test_every_cause_has_a_text_that_tells_it() -> None:
+def test_every_cause_has_a_sample_text() -> None:
     met = {failure.slug for failure in KNOWLEDGE.failures if failure.phase == "run"}
     assert {slug for slug, _ in SAID} == met
 
 
-def test_every_failure_has_a_pattern_that_compiles_and_a_remedy() -> None:
+def test_every_failure_has_a_valid_pattern_and_a_remedy() -> None:
     sure = [one for one in KNOWLEDGE.failures if one.rank not in {"hint", "notice"}]
     slugs = [failure.slug for failure in sure if failure.phase == "run"]
     assert len(set(slugs)) == len(slugs)
@@ -59,7 +59,7 @@ def test_every_failure_has_a_pattern_that_compiles_and_a_remedy() -> None:
         assert not re.search(failure.patterns[0], ""), f"{failure.slug} would be told always"
 
 
-def test_the_first_that_is_found_decides() -> None:
+def test_first_matching_failure_is_used() -> None:
     both = "Found no NVIDIA driver on your system\nError 804: forward compatibility"
     order = [failure.slug for failure in KNOWLEDGE.failures]
     assert order.index("cuda-804-driver") < order.index("cuda-driver-missing")

@@ -41,7 +41,7 @@ KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
         ("Thor", "NVIDIA Thor", "11.0"),
     ],
 )
-def test_a_name_is_found_however_it_is_written(text: str, name: str, capability: str) -> None:
+def test_gpu_name_is_found_in_any_spelling(text: str, name: str, capability: str) -> None:
     gpu = resolve_gpu(KNOWLEDGE, text)
     assert (gpu.name, str(gpu.arch)) == (name, capability)
     assert gpu.status
@@ -57,12 +57,12 @@ def test_a_name_is_found_however_it_is_written(text: str, name: str, capability:
         ("SM_86", "8.6"),
     ],
 )
-def test_a_capability_is_taken_as_one(text: str, capability: str) -> None:
+def test_capability_resolves_to_itself(text: str, capability: str) -> None:
     assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
 
 
 @pytest.mark.parametrize("text", ["sm_130", "13.0", "8.6a"])
-def test_a_capability_that_no_toolkit_makes_is_refused(text: str) -> None:
+def test_capability_unsupported_by_every_toolkit_is_refused(text: str) -> None:
     with pytest.raises(KnowledgeError, match="no known CUDA toolkit"):
         resolve_gpu(KNOWLEDGE, text)
 
@@ -95,18 +95,18 @@ def test_a_capability_that_no_toolkit_makes_is_refused(text: str) -> None:
         ("DGX Spark", "12.1"),
     ],
 )
-def test_marketing_digits_do_not_mislead(text: str, capability: str) -> None:
+def test_model_numbers_are_not_read_as_capabilities(text: str, capability: str) -> None:
     assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
 
 
-def test_a_name_of_several_products_of_one_capability_is_kept_as_written() -> None:
+def test_name_of_several_products_of_one_capability_is_kept_as_written() -> None:
     gpu = resolve_gpu(KNOWLEDGE, "A100")
     assert (gpu.name, str(gpu.arch)) == ("A100", "8.0")
     assert "of that name" in gpu.status
 
 
 @pytest.mark.parametrize("text", ["RTX 4000", "RTX 5000", "rtx6000"])
-def test_a_name_of_several_generations_lists_them(text: str) -> None:
+def test_name_of_several_generations_is_refused_with_list(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert all(f"({cc})" in caught.value.message for cc in ("7.5", "8.6", "8.9", "12.0"))
@@ -124,7 +124,9 @@ def test_a_name_of_several_generations_lists_them(text: str) -> None:
         ("TITAN X", "5.2 6.1"),
     ],
 )
-def test_an_architecture_of_several_capabilities_lists_them(text: str, capabilities: str) -> None:
+def test_architecture_of_several_capabilities_is_refused_with_list(
+    text: str, capabilities: str
+) -> None:
     with pytest.raises(KnowledgeError, match=f'several GPUs match "{text}": ') as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert all(f"({cc})" in caught.value.message for cc in capabilities.split())
@@ -137,25 +139,25 @@ def test_an_architecture_of_several_capabilities_lists_them(text: str, capabilit
         *(("Turing", "7.5"), ("Rubin", "10.7")),
     ],
 )
-def test_an_architecture_of_one_capability_is_that_one(text: str, capability: str) -> None:
+def test_architecture_of_one_capability_resolves_to_it(text: str, capability: str) -> None:
     gpu = resolve_gpu(KNOWLEDGE, text)
     assert (gpu.name, str(gpu.arch)) == (text, capability)
 
 
 @each_row("text", ["PRO", "RTX PRO", "RTX", "Tesla", "Laptop GPU", "SXM4", "NVL", "80GB", "Jetson"])
-def test_words_of_a_whole_line_are_no_gpu_even_where_all_known_are_alike(text: str) -> None:
+def test_product_line_name_is_no_gpu_even_if_all_have_one_capability(text: str) -> None:
     with pytest.raises(KnowledgeError, match=r"several GPUs match .*, such as") as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert caught.value.hint == "write the full name or the compute capability"
 
 
-def test_bare_digits_are_refused_when_they_mean_two_capabilities() -> None:
+def test_ambiguous_model_number_is_refused() -> None:
     with pytest.raises(KnowledgeError, match="RTX 3050 A Laptop GPU"):
         resolve_gpu(KNOWLEDGE, "3050")
     assert str(resolve_gpu(KNOWLEDGE, "RTX 3050").arch) == "8.6"
 
 
-def test_an_unknown_name_suggests_the_nearest() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, "RTX 5900")
     assert caught.value.message == '"RTX 5900" is not a known GPU'
@@ -178,34 +180,34 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         ("RTX 3050 B", 'did you mean "RTX 3050" (8.6) or "RTX 3050 A Laptop GPU" (8.9)?'),
     ],
 )
-def test_a_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
+def test_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert caught.value.hint == todo
 
 
-def test_the_processor_is_no_card() -> None:
+def test_processor_name_is_no_gpu() -> None:
     with pytest.raises(KnowledgeError, match='"CPU" is not a GPU') as caught:
         resolve_gpu(KNOWLEDGE, "CPU")
     assert "to build without CUDA, set gpus: []" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["RTX 6090", "RTX 50 series", "K80", "GTX 680", "B400"])
-def test_another_generation_is_no_suggestion(text: str) -> None:
+def test_other_generation_is_not_suggested(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert "compute_cap" in caught.value.hint
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
-def test_a_misspelt_name_never_suggests_another_generation_alone(gpu: GpuFact) -> None:
+def test_misspelt_name_never_suggests_only_another_generation(gpu: GpuFact) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, f"{gpu.name} Zzz")
     assert f"({gpu.arch})" in caught.value.hint or "compute_cap" in caught.value.hint
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
-def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: GpuFact) -> None:
+def test_every_gpu_is_supported_or_refused_with_its_last_toolkit(gpu: GpuFact) -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         if gpu.arch in kit.makes:
             assert require_toolkit(KNOWLEDGE, cuda, [gpu.arch]) == kit
@@ -218,20 +220,20 @@ def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: G
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "NVIDIA", "potato"])
-def test_a_name_like_no_other_asks_for_the_capability(text: str) -> None:
+def test_unrecognizable_name_asks_for_the_capability(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert "compute_cap" in caught.value.hint
 
 
-def test_every_known_name_resolves_to_itself_or_its_twin() -> None:
+def test_every_known_name_resolves_to_itself_or_an_equivalent() -> None:
     for gpu in KNOWLEDGE.gpus:
         assert resolve_gpu(KNOWLEDGE, gpu.name).arch == gpu.arch
         assert resolve_gpu(KNOWLEDGE, shorten_gpu_name(gpu.name).lower()).arch == gpu.arch
 
 
 @pytest.mark.parametrize("text", ["Quadro 4000", "quadro 5000", "NVIDIA Quadro 6000", "Quadro600"])
-def test_a_fermi_card_is_not_taken_for_a_newer_one_of_its_number(text: str) -> None:
+def test_fermi_gpu_is_not_confused_with_newer_gpu_of_same_number(text: str) -> None:
     with pytest.raises(KnowledgeError, match=r"is a Fermi GPU \(2\.[01]\); CUDA 8\.0 is the last"):
         resolve_gpu(KNOWLEDGE, text)
     number = re.sub(r"\D", "", text)
@@ -239,7 +241,7 @@ def test_a_fermi_card_is_not_taken_for_a_newer_one_of_its_number(text: str) -> N
         assert str(resolve_gpu(KNOWLEDGE, f"Quadro RTX {number}").arch) == "7.5"
 
 
-def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
+def test_no_obsolete_gpu_is_known_or_supported() -> None:
     known = {normalize_gpu_name(gpu.name) for gpu in KNOWLEDGE.gpus}
     for row in KNOWLEDGE.gpu_notes["too_old"]:
         assert not known & set(map(normalize_gpu_name, row["names"]))
@@ -254,7 +256,7 @@ def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
         *(("GH200", "aarch64"), ("DGX Spark", "aarch64"), ("H100", ""), ("B300", ""), ("8.7", "")),
     ],
 )
-def test_a_name_says_in_which_machines_the_card_is(text: str, machine: str) -> None:
+def test_gpu_name_determines_the_machine_type(text: str, machine: str) -> None:
     assert resolve_gpu(KNOWLEDGE, text).machine == machine
 
 
@@ -262,7 +264,5 @@ def test_a_name_says_in_which_machines_the_card_is(text: str, machine: str) -> N
     ("arch", "machine"),
     [("8.7", "aarch64"), ("11.0", "aarch64"), ("10.1", "aarch64"), ("9.0", ""), ("10.3", "")],
 )
-def test_a_capability_is_of_one_kind_of_machine_where_all_its_cards_are(
-    arch: str, machine: str
-) -> None:
+def test_capability_has_a_machine_type_if_all_its_gpus_share_it(arch: str, machine: str) -> None:
     assert find_only_machine(KNOWLEDGE, Arch.parse_capability(arch))[0] == machine

@@ -51,12 +51,12 @@ def code(targets: set[Arch], ptx: bool) -> MachineCode:
     return MachineCode(frozenset(targets), frozenset([highest] if highest and ptx else []))
 
 
-def test_a_list_is_sorted_by_number_and_has_no_item_twice() -> None:
+def test_arch_list_is_sorted_without_duplicates() -> None:
     assert format_extension_archs(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
     assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0")) == "9.0;9.0a;12.0f"
 
 
-def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
+def test_ptx_is_added_to_highest_arch_without_suffix() -> None:
     mixed = archs("12.0a 12.0 8.9")
     assert format_extension_archs(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
     assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True) == (
@@ -73,7 +73,7 @@ def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
         format_cmake_archs,
     ],
 )
-def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
+def test_empty_list_and_useless_ptx_are_never_written(
     write: Callable[[list[Arch], bool], object],
 ) -> None:
     with pytest.raises(KnowledgeError, match="the GPUs of the build machine"):
@@ -107,7 +107,7 @@ def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
         ),
     ],
 )
-def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
+def test_arch_unknown_to_extension_builder_is_refused_with_hint(
     torch: str, arch: str, todo: str
 ) -> None:
     with pytest.raises(KnowledgeError, match=f"torch {torch} does not accept {arch}") as caught:
@@ -127,16 +127,14 @@ def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
         ("2.5", "12.0f", "choose a newer torch (2.9 is the first that accepts 12.0f)"),
     ],
 )
-def test_an_arch_that_torchs_cmake_lacks_is_refused_with_a_way_out(
-    torch: str, arch: str, todo: str
-) -> None:
+def test_arch_unknown_to_torch_cmake_is_refused_with_hint(torch: str, arch: str, todo: str) -> None:
     with pytest.raises(KnowledgeError, match=f"CMake of torch {torch} does not") as caught:
         format_torch_cmake_archs(KNOWLEDGE, torch, archs(arch))
     assert caught.value.hint == todo
 
 
 @given(release, some_archs, st.booleans())
-def test_the_extension_builders_list_is_read_back(
+def test_list_for_extension_builder_is_parsed_back(
     torch: str, targets: set[Arch], ptx: bool
 ) -> None:
     accepted = {arch for arch in targets if is_extension_arch_supported(KNOWLEDGE, torch, arch)}
@@ -150,7 +148,7 @@ def test_the_extension_builders_list_is_read_back(
 
 
 @given(release, some_archs, st.booleans())
-def test_the_list_for_torchs_cmake_is_read_back(torch: str, targets: set[Arch], ptx: bool) -> None:
+def test_list_for_torch_cmake_is_parsed_back(torch: str, targets: set[Arch], ptx: bool) -> None:
     accepted = {arch for arch in targets if is_cmake_arch_supported(KNOWLEDGE, torch, arch)}
     assume(accepted and (highest_plain(accepted) or not ptx))
     text = format_torch_cmake_archs(KNOWLEDGE, torch, accepted, ptx)
@@ -158,7 +156,7 @@ def test_the_list_for_torchs_cmake_is_read_back(torch: str, targets: set[Arch], 
 
 
 @given(some_archs, st.booleans())
-def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bool) -> None:
+def test_cmake_architectures_match_the_targets(targets: set[Arch], ptx: bool) -> None:
     assume(highest_plain(targets) or not ptx)
     items = format_cmake_archs(targets, ptx).split(";")
     both = [Arch.parse_capability(f"sm_{item}") for item in items if not item.endswith("-real")]
@@ -188,20 +186,20 @@ def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bo
         ("12.0+PTX+PTX", "cannot read"),
     ],
 )
-def test_a_persons_list_that_does_not_say_which_archs_is_refused(text: str, what: str) -> None:
+def test_user_list_without_explicit_archs_is_refused(text: str, what: str) -> None:
     with pytest.raises(KnowledgeError, match=re.escape(what)) as caught:
         parse_extension_archs(KNOWLEDGE, "2.15.0", text)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(("text", "meant"), [("sm_120", "12.0"), ("90a", "9.0a"), ("89", "8.9")])
-def test_another_tools_spelling_gets_the_right_one(text: str, meant: str) -> None:
+def test_spelling_of_another_tool_is_refused_with_the_right_one(text: str, meant: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         parse_extension_archs(KNOWLEDGE, "2.15.0", text)
     assert caught.value.hint == f'write "{meant}"'
 
 
-def test_a_persons_list_is_read_as_each_parser_reads_it() -> None:
+def test_user_list_is_parsed_as_each_tool_parses_it() -> None:
     both = MachineCode(frozenset(archs("8.9 12.0")), frozenset(archs("8.9")))
     assert parse_extension_archs(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
     assert parse_torch_cmake_archs(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
@@ -218,25 +216,25 @@ def test_a_persons_list_is_read_as_each_parser_reads_it() -> None:
         ("13.0", "all", "7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 11.0 12.0 12.1", "12.0"),
     ],
 )
-def test_cmakes_own_list_is_read_as_cmake_and_nvcc_do(
+def test_cmake_list_is_parsed_as_cmake_and_nvcc_do(
     cuda: str, text: str, cubins: str, ptx: str
 ) -> None:
     held = MachineCode(frozenset(archs(cubins)), frozenset(archs(ptx)))
     assert parse_cmake_archs(KNOWLEDGE, cuda, text) == held
 
 
-def test_what_cmake_leaves_to_the_project_names_no_arch() -> None:
+def test_cmake_list_left_to_the_project_names_no_arch() -> None:
     assert parse_cmake_archs(KNOWLEDGE, "13.0", "OFF") is None
 
 
 @pytest.mark.parametrize("text", ["", "native", "All", "12.0", "90;", "sm_90", "90 120"])
-def test_a_list_for_cmake_that_another_machine_would_read_otherwise_is_refused(text: str) -> None:
+def test_machine_dependent_cmake_list_is_refused(text: str) -> None:
     with pytest.raises(KnowledgeError, match="the same on every machine") as caught:
         parse_cmake_archs(KNOWLEDGE, "13.0", text)
     assert "89-real;120-real" in caught.value.hint
 
 
-def test_a_list_that_leaves_a_target_out_is_refused() -> None:
+def test_list_that_omits_a_target_is_refused() -> None:
     held = parse_extension_archs(KNOWLEDGE, "2.15", "9.0;8.6")
     require_covered_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
     with pytest.raises(KnowledgeError, match=r'"9.0;8.6" leaves out 12.0 of target.gpus'):
@@ -269,14 +267,14 @@ def test_a_list_that_leaves_a_target_out_is_refused() -> None:
         ("2.16.0.dev20261101", "12.0", True),
     ],
 )
-def test_the_extension_builder_takes_only_its_own_table(
+def test_extension_builder_accepts_only_its_own_table(
     torch: str, arch: str, accepted: bool
 ) -> None:
     assert is_extension_arch_supported(KNOWLEDGE, torch, Arch.parse_capability(arch)) is accepted
 
 
 @each_row("torch", RELEASES)
-def test_each_release_takes_12_0_from_2_7_on_and_never_a_family(torch: str) -> None:
+def test_releases_accept_12_0_since_2_7_and_never_a_family_arch(torch: str) -> None:
     minor = int(torch.partition(".")[2])
     assert is_extension_arch_supported(KNOWLEDGE, torch, Arch(12, 0)) is (minor >= 7)
     assert not [
@@ -285,7 +283,7 @@ def test_each_release_takes_12_0_from_2_7_on_and_never_a_family(torch: str) -> N
 
 
 @each_row(("row", "torch"), [(row, release) for row in DIFFERENCES for release in row["releases"]])
-def test_where_the_two_parsers_differ(row: dict[str, Any], torch: str) -> None:
+def test_differences_between_both_parsers_are_respected(row: dict[str, Any], torch: str) -> None:
     if not re.fullmatch(r"\d+\.\d[af]?", row["input"]):
         with pytest.raises(KnowledgeError):
             parse_extension_archs(KNOWLEDGE, torch, row["input"])
@@ -295,7 +293,7 @@ def test_where_the_two_parsers_differ(row: dict[str, Any], torch: str) -> None:
     assert is_cmake_arch_supported(KNOWLEDGE, torch, arch) is row["cmake"]
 
 
-def test_cmake_learned_suffixes_and_two_digits_in_turn() -> None:
+def test_cmake_supports_two_digits_and_suffixes_since_different_versions() -> None:
     assert not is_cmake_arch_supported(KNOWLEDGE, "2.3", Arch.parse_capability("9.0a"))
     assert is_cmake_arch_supported(KNOWLEDGE, "2.4", Arch.parse_capability("9.0a"))
     assert not is_cmake_arch_supported(KNOWLEDGE, "2.5", Arch.parse_capability("12.0"))

@@ -76,17 +76,17 @@ def ids(combination: Combination) -> list[str]:
 
 
 @each_row("name", CASES)
-def test_minimums_of_torch_are_judged(name: str) -> None:
+def test_minimum_versions_of_torch_are_checked(name: str) -> None:
     old, enough = CASES[name]
     assert name in ids(old)
     assert name not in ids(enough)
 
 
-def test_every_minimum_is_tried_above() -> None:
+def test_every_minimum_has_a_test_case() -> None:
     assert set(CASES) == {row.id for row in KNOWLEDGE.minimums}
 
 
-def test_nothing_is_too_old_by_facts_that_are_not_known() -> None:
+def test_unknown_facts_are_never_too_old() -> None:
     assert ids(Combination()) == []
     for name, (old, _) in CASES.items():
         for known in fields(old):
@@ -99,16 +99,16 @@ def test_nothing_is_too_old_by_facts_that_are_not_known() -> None:
                 assert optional or name not in ids(less), (name, known.name)
 
 
-def test_a_release_or_toolkit_that_is_not_in_the_tables_judges_nothing() -> None:
+def test_unknown_release_or_toolkit_checks_nothing() -> None:
     assert ids(replace(SOURCE, torch="1.13.0", gcc="5.4", cmake="3.1", python="3.6")) == []
     assert ids(Combination(system="windows", cuda="99.0", msvc="1800", driver="1.0")) == []
 
 
-def test_a_version_less_exact_than_the_minimum_judges_nothing() -> None:
+def test_version_less_precise_than_minimum_is_not_checked() -> None:
     assert ids(replace(SOURCE, torch="2.6.0", gcc="9")) == []
 
 
-def test_what_is_too_old_is_said_with_both_numbers_and_the_way_out() -> None:
+def test_outdated_version_is_reported_with_minimum_and_hint() -> None:
     (finding,) = find_too_old_versions(KNOWLEDGE, CASES["gcc-min"][0])
     assert finding.message == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which need 9.3"
     assert finding.level == "error"
@@ -116,18 +116,18 @@ def test_what_is_too_old_is_said_with_both_numbers_and_the_way_out() -> None:
     assert finding.status.startswith("verified")
 
 
-def test_what_deps_installs_is_information() -> None:
+def test_outdated_tool_that_deps_installs_is_information() -> None:
     for name in ("cmake-min", "setuptools-min"):
         (finding,) = find_too_old_versions(KNOWLEDGE, CASES[name][0])
         assert (finding.level, finding.fixed_by) == ("info", "deps")
 
 
-def test_an_unverified_minimum_is_no_error() -> None:
+def test_unverified_minimum_is_no_error() -> None:
     for row in KNOWLEDGE.minimums:
         assert row.level != "error" or row.status.startswith("verified"), row.id
 
 
-def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
+def test_gcc_refused_by_deps_is_an_error_here() -> None:
     for minor, release in KNOWLEDGE.releases.items():
         old = replace(SOURCE, torch=minor, gcc="5.1.0")
         error = [
@@ -161,7 +161,7 @@ def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
         ("12.8", None, HostCompiler("VS", "msvc", ""), ""),
     ],
 )
-def test_a_compiler_is_taken_or_it_is_said_why_not(
+def test_compiler_is_accepted_or_refused_with_reason(
     cuda: str | None, torch: str | None, compiler: HostCompiler, why: str
 ) -> None:
     told = explain_compiler_rejection(find_compiler_limits(KNOWLEDGE, cuda, torch), compiler)
@@ -169,7 +169,7 @@ def test_a_compiler_is_taken_or_it_is_said_why_not(
     assert bool(told) is bool(why)
 
 
-def test_a_toolset_is_not_its_msc_ver() -> None:
+def test_msvc_toolset_version_is_not_its_msc_ver() -> None:
     assert [parse_msc_ver(text) for text in ("14.44.35207", "14.50", "14.16.27023")] == [
         1944,
         1950,
@@ -178,7 +178,7 @@ def test_a_toolset_is_not_its_msc_ver() -> None:
     assert [parse_msc_ver(text) for text in ("", "1944", "14.4", "17.14.36")] == [None] * 4
 
 
-def test_a_current_combination_is_not_too_old() -> None:
+def test_current_combination_is_not_too_old() -> None:
     systems: tuple[System, ...] = ("linux", "windows")
     for system in systems:
         current = Combination(

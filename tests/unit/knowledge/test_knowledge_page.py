@@ -30,13 +30,13 @@ def row(arch: Arch) -> list[str]:
     return cells
 
 
-def test_the_page_is_fresh() -> None:
+def test_knowledge_page_is_up_to_date() -> None:
     kept = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
     assert kept == PAGE, "python -m tasks.cli.generated_files"
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
-def test_every_card_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
+def test_every_gpu_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
     sign = "✓" if gpu.status.startswith("verified") else "?"
     assert f"{shorten_gpu_name(gpu.name)} {sign}" in folded(gpu.arch).split(" · ")
     cuda = row(gpu.arch)[1]
@@ -47,7 +47,7 @@ def test_every_card_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
     assert ("and later" in cuda) == (able[-1] == list(KNOWLEDGE.toolkits)[-1])
 
 
-def test_an_rtx_5090_is_told_what_the_guides_contradict() -> None:
+def test_rtx_5090_row_shows_cuda_driver_and_wheels() -> None:
     cuda, driver, first, linux, windows, _ = row(Arch(12, 0))[1:]
     assert cuda == "12.8 ✓ and later"
     assert driver == "570.26, Windows 570.65 ✓"
@@ -56,21 +56,21 @@ def test_an_rtx_5090_is_told_what_the_guides_contradict() -> None:
     assert windows.startswith("2.15.0, cu13")
 
 
-def test_a_card_that_is_not_made_for_any_more_is_sent_to_the_last() -> None:
+def test_unsupported_gpu_row_shows_the_last_toolkit() -> None:
     assert row(Arch(7, 0))[1] == "11.8 or before, to 12.9 ✓"
     assert row(Arch(7, 0))[4] == "2.15.0, cu126 ✓"
 
 
-def test_what_a_card_runs_is_named_where_it_is_not_its_own_code() -> None:
+def test_row_names_the_arch_of_compatible_machine_code() -> None:
     assert "by `sm_86`" in row(Arch(8, 9))[4]
     assert "by `sm_" not in row(Arch(8, 6))[4]
 
 
-def test_a_board_is_sent_to_no_wheel_for_a_desk() -> None:
+def test_embedded_board_row_has_no_desktop_wheel() -> None:
     assert row(Arch(8, 7))[4:6] == ["–", "–"]
 
 
-def test_every_toolkit_known_bad_entry_and_trap_is_on_the_page() -> None:
+def test_every_toolkit_known_bad_entry_and_ambiguous_name_is_on_the_page() -> None:
     for cuda in KNOWLEDGE.toolkits:
         assert re.search(rf"^\| \*\*{cuda}\*\* [✓?] \|", PAGE, re.MULTILINE)
     for bad in KNOWLEDGE.known_bad:
@@ -81,7 +81,7 @@ def test_every_toolkit_known_bad_entry_and_trap_is_on_the_page() -> None:
         assert trap["why"] in PAGE
 
 
-def test_no_section_of_the_page_is_long_unless_it_is_folded() -> None:
+def test_long_page_sections_are_collapsed() -> None:
     sections = re.split(r"^#+ ", PAGE, flags=re.MULTILINE)
     unfolded = [re.sub(r"<details>.*?</details>", "", part, flags=re.DOTALL) for part in sections]
     assert max(len(part.strip().splitlines()) for part in unfolded) <= 40

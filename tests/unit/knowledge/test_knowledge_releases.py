@@ -13,11 +13,11 @@ WHL = "https://download.pytorch.org/whl"
 
 
 @pytest.mark.parametrize("version", ["2.7", "2.7.0", "v2.7.1", "2.7.1+cu128", " 2.7.1 "])
-def test_a_version_is_found_by_its_minor(version: str) -> None:
+def test_version_is_found_by_its_minor(version: str) -> None:
     assert find_release(KNOWLEDGE, version).minor == "2.7"
 
 
-def test_a_release_says_what_its_build_requires() -> None:
+def test_release_lists_its_build_requirements() -> None:
     new, old = find_release(KNOWLEDGE, "2.15"), find_release(KNOWLEDGE, "2.6.0")
     assert (new.backend, new.cxx_std, new.cmake_min, new.cmake_below) == (
         "scikit_build_core",
@@ -45,7 +45,7 @@ def test_a_release_says_what_its_build_requires() -> None:
     )
 
 
-def test_the_build_backend_changed_with_2_14() -> None:
+def test_build_backend_changed_with_2_14() -> None:
     backends = {minor: found.backend for minor, found in KNOWLEDGE.releases.items()}
     assert backends["2.13"] == "setup_py"
     assert backends["2.14"] == "scikit_build_core"
@@ -54,7 +54,7 @@ def test_the_build_backend_changed_with_2_14() -> None:
 @pytest.mark.parametrize(
     "version", ["2.16.0.dev20261101", "2.16.0.dev20261101+cu132", "2.16.0a0+git1a2b"]
 )
-def test_the_next_release_is_assumed_to_be_as_the_newest(version: str) -> None:
+def test_next_release_is_treated_like_the_newest(version: str) -> None:
     found = find_release(KNOWLEDGE, version)
     assert (found.minor, bool(found.channel), found.cxx_std) == ("2.16", True, 20)
     assert found.status.startswith("unverified")
@@ -69,7 +69,7 @@ def test_the_next_release_is_assumed_to_be_as_the_newest(version: str) -> None:
         ("main", "not a torch version"),
     ],
 )
-def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: str) -> None:
+def test_unknown_version_is_refused_with_alternative(version: str, message: str) -> None:
     with pytest.raises(KnowledgeError, match=message) as caught:
         find_release(KNOWLEDGE, version)
     assert caught.value.hint
@@ -85,11 +85,11 @@ def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: 
         ("2.6", "3.13", True),
     ],
 )
-def test_a_release_is_for_a_range_of_pythons(version: str, python: str, supported: bool) -> None:
+def test_release_supports_a_range_of_pythons(version: str, python: str, supported: bool) -> None:
     assert is_python_supported(find_release(KNOWLEDGE, version), python) is supported
 
 
-def test_the_nearest_releases_are_the_newer_ones_first() -> None:
+def test_nearest_releases_are_listed_newer_first() -> None:
     assert [found.minor for found in list_nearest_releases(KNOWLEDGE, "2.12.1")][:4] == [
         *("2.13", "2.14", "2.15"),
         "2.11",

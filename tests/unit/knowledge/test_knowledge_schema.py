@@ -25,27 +25,27 @@ def spoil(folder: Path, name: str, right: str, wrong: str) -> None:
     path.write_text(text.replace(right, wrong, 1), encoding="utf-8")
 
 
-def test_every_file_fits_its_schema() -> None:
+def test_every_file_matches_its_schema() -> None:
     assert [str(problem) for problem in check_schema(KNOWLEDGE_FOLDER)] == []
 
 
 CARD = '"NVIDIA GB10": {cc: "12.1", machine: aarch64, status: "verified: D+P"}'
 
 
-def test_an_unknown_key_is_named(folder: Path) -> None:
+def test_unknown_key_is_named(folder: Path) -> None:
     spoil(folder, "gpus", CARD, '"NVIDIA GB10": {cc: "12.1", cs: "12.1", status: "verified: P"}')
     (problem,) = check_schema(folder)
     assert (problem.file, problem.path) == ("gpus.yaml", "names.NVIDIA GB10")
     assert "'cs' was unexpected" in problem.message
 
 
-def test_a_missing_key_is_named(folder: Path) -> None:
+def test_missing_key_is_named(folder: Path) -> None:
     spoil(folder, "toolkits", '    ptx_isa: "8.0"\n', "")
     (problem,) = check_schema(folder)
     assert str(problem) == "toolkits.yaml: releases.12.0: 'ptx_isa' is a required property"
 
 
-def test_a_file_without_a_schema_is_named(folder: Path) -> None:
+def test_file_without_schema_is_named(folder: Path) -> None:
     (folder / "planets.yaml").write_text("{}", encoding="utf-8")
     assert [str(one) for one in check_schema(folder)] == [
         "planets.yaml: schema.json has no $defs.planets"
@@ -68,7 +68,7 @@ def test_a_file_without_a_schema_is_named(folder: Path) -> None:
         ("mirrors", "https://mirrors.aliyun", "http://mirrors.aliyun", "presets.aliyun.instead"),
     ],
 )
-def test_a_value_of_another_form_is_named(
+def test_value_of_wrong_type_is_named(
     folder: Path, name: str, right: str, wrong: str, at: str
 ) -> None:
     spoil(folder, name, right, wrong)
@@ -128,7 +128,7 @@ KINDS = {
         ),
     ],
 )
-def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917  (a table)
+def test_error_at_load_names_file_and_key(  # noqa: PLR0917  (a table)
     folder: Path, name: str, right: str, wrong: str, at: str, what: str
 ) -> None:
     spoil(folder, name, right, wrong)

@@ -47,11 +47,11 @@ KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
         ("12.0", "3.5", False),
     ],
 )
-def test_a_toolkit_makes_what_its_ptxas_lists(cuda: str, arch: str, can: bool) -> None:
+def test_toolkit_supports_the_archs_ptxas_lists(cuda: str, arch: str, can: bool) -> None:
     assert can_compile_arch(KNOWLEDGE, cuda, Arch.parse_capability(arch)) is can
 
 
-def test_toolkits_for_several_archs_make_all_of_them() -> None:
+def test_toolkits_for_several_archs_support_all_of_them() -> None:
     assert list_capable_toolkits(KNOWLEDGE, [Arch(7, 0), Arch(12, 0)]) == ("12.8", "12.9")
     assert list_capable_toolkits(KNOWLEDGE, [Arch(12, 0)])[0] == "12.8"
     assert list_capable_toolkits(KNOWLEDGE, [Arch(7, 0), Arch(11, 0)]) == ()
@@ -70,14 +70,14 @@ def test_toolkits_for_several_archs_make_all_of_them() -> None:
         ),
     ],
 )
-def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> None:
+def test_refusal_names_a_toolkit_that_works(cuda: str, arch: str, what: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, cuda, [Arch.parse_capability(arch)])
     assert caught.value.message == what
 
 
 @each_row("cuda", list(KNOWLEDGE.toolkits))
-def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None:
+def test_toolkit_refuses_unsupported_archs(cuda: str) -> None:
     for arch in sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}):
         if arch in KNOWLEDGE.toolkits[cuda].makes:
             assert require_toolkit(KNOWLEDGE, cuda, [arch]).cuda == cuda
@@ -86,7 +86,7 @@ def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None
                 require_toolkit(KNOWLEDGE, cuda, [arch])
 
 
-def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
+def test_refusal_suggests_a_toolkit_for_all_archs() -> None:
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, "13.2", [Arch(12, 0), Arch(7, 0)])
     assert caught.value.hint == "use CUDA 12.8 to 12.9 for 7.0, 12.0"
@@ -103,7 +103,7 @@ def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
         ("2.6", "12.0", ()),
     ],
 )
-def test_a_release_is_known_to_build_with_what_it_is_published_with(
+def test_release_builds_with_cuda_it_is_published_with(
     torch: str, archs: str, cudas: tuple[str, ...]
 ) -> None:
     wanted = [Arch.parse_capability(arch) for arch in archs.split()]
@@ -112,7 +112,7 @@ def test_a_release_is_known_to_build_with_what_it_is_published_with(
 
 
 @each_row("torch", KNOWLEDGE.releases)
-def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: str) -> None:
+def test_no_release_both_builds_and_fails_with_a_toolkit(torch: str) -> None:
     found = find_release(KNOWLEDGE, torch)
     for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:
         for cuda in list_published_toolkits(KNOWLEDGE, found, [arch], "linux"):
@@ -125,17 +125,17 @@ def test_cuda_13_does_not_build_torch_2_6() -> None:
     assert not is_known_to_fail(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
 
 
-def test_a_toolkit_that_can_is_given_back() -> None:
+def test_toolkit_that_supports_archs_is_returned() -> None:
     assert require_toolkit(KNOWLEDGE, "13.2.86", [Arch(12, 0)]).cuda == "13.2"
 
 
 @pytest.mark.parametrize("cuda", ["12.7", "14.0", "11.7"])
-def test_an_unknown_toolkit_is_refused(cuda: str) -> None:
+def test_unknown_toolkit_is_refused(cuda: str) -> None:
     with pytest.raises(KnowledgeError, match=f"CUDA {cuda} is not known"):
         can_compile_arch(KNOWLEDGE, cuda, Arch(9, 0))
 
 
-def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
+def test_toolkit_accepts_compilers_up_to_a_limit() -> None:
     for cuda, limits in {
         "11.8": (11, 14, (1910, 1940)),
         "12.8": (14, 19, (1910, 1950)),
@@ -146,7 +146,7 @@ def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
         assert (kit.gcc_max, kit.clang_max, kit.msvc) == limits
 
 
-def test_one_driver_branch_serves_a_cuda_major() -> None:
+def test_one_driver_branch_supports_a_cuda_major() -> None:
     assert [find_driver_floor(KNOWLEDGE, cuda) for cuda in ("11.8", "12.8", "13.5")] == [
         450,
         525,
@@ -163,7 +163,7 @@ def test_packages_pin_one_release() -> None:
     )
 
 
-def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
+def test_cuobjdump_is_omitted_if_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
     assert having == ["13.2", "13.3", "13.4", "13.5"]
     assert list_toolkit_packages(KNOWLEDGE, "13.0") == (
@@ -171,7 +171,7 @@ def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
     )
 
 
-def test_a_torch_from_source_needs_the_libraries_too() -> None:
+def test_torch_from_source_requires_library_packages() -> None:
     toolkit, *apart = list_toolkit_packages(KNOWLEDGE, "13.0", for_source=True)
     assert "curand,profiler,cublas,cusparse,cusolver,cufft,cupti,nvrtc,nvjitlink,nvtx" in toolkit
     assert [name.split(";")[0] for name in apart] == [
@@ -183,6 +183,6 @@ def test_a_torch_from_source_needs_the_libraries_too() -> None:
 
 
 @pytest.mark.parametrize("cuda", ["11.8", "12.9"])
-def test_a_toolkit_that_pypi_cannot_give_is_refused(cuda: str) -> None:
+def test_toolkit_missing_on_pypi_is_refused(cuda: str) -> None:
     with pytest.raises(KnowledgeError, match=r"no nvcc of CUDA .* only of 13\.0 to 13\.5"):
         list_toolkit_packages(KNOWLEDGE, cuda)

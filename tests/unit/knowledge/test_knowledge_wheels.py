@@ -64,7 +64,7 @@ def test_pypi_is_preferred_and_needs_no_index() -> None:
         ("2.15.0", "10.3", "13.2", ""),
     ],
 )
-def test_the_wheel_holds_finished_code_for_every_target(
+def test_selected_wheel_has_machine_code_for_every_target(
     version: str, targets: str, cuda: str, index: str
 ) -> None:
     found = choose(version, targets)
@@ -72,7 +72,7 @@ def test_the_wheel_holds_finished_code_for_every_target(
     assert (found.cuda, found.index) == (cuda, index)
 
 
-def test_a_given_cuda_is_kept() -> None:
+def test_requested_cuda_is_kept() -> None:
     found = choose("2.15.0", "12.0", cuda="13.4")
     assert found is not None
     assert found.index == f"{WHL}/cu134"
@@ -85,7 +85,7 @@ def test_windows_cuda_wheels_are_not_on_pypi() -> None:
     assert found.index == f"{WHL}/cu132"
 
 
-def test_arm_wheels_on_pypi_hold_cuda_from_2_11() -> None:
+def test_arm_wheels_on_pypi_have_cuda_since_2_11() -> None:
     found = choose("2.15.0", "12.1", "linux", "aarch64")
     assert found is not None
     assert (found.cuda, found.index) == ("13.2", "")
@@ -95,7 +95,7 @@ def test_arm_wheels_on_pypi_hold_cuda_from_2_11() -> None:
     )
 
 
-def test_no_targets_means_the_cpu_wheel() -> None:
+def test_no_targets_select_the_cpu_wheel() -> None:
     found = choose("2.15.0", "")
     assert found is not None
     assert (found.cuda, found.index) == (None, f"{WHL}/cpu")
@@ -104,7 +104,7 @@ def test_no_targets_means_the_cpu_wheel() -> None:
     assert mac.index == ""
 
 
-def test_a_nightly_comes_from_the_nightly_index() -> None:
+def test_nightly_comes_from_the_nightly_index() -> None:
     found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
     assert found is not None
     assert found.index == f"{WHL}/nightly/cu132"
@@ -152,19 +152,19 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
         ),
     ],
 )
-def test_it_is_said_why_no_wheel_fits(
+def test_refusal_explains_why_no_wheel_fits(
     version: str, targets: str, cuda: str | None, sentence: str
 ) -> None:
     assert why(version, targets, cuda=cuda) == sentence
 
 
-def test_a_gap_names_what_the_wheels_hold() -> None:
+def test_missing_arch_is_reported_with_archs_of_wheels() -> None:
     assert why("2.11.0", "8.7").endswith(
         "8.7: its archs are 5.0, 6.0, 7.0, 7.5, 8.0, 8.6, 9.0, 10.0, 12.0"
     )
 
 
-def test_orin_gets_a_wheel_that_cuda_13_2_made() -> None:
+def test_orin_gets_a_wheel_built_with_cuda_13_2() -> None:
     assert choose("2.15.0", "8.7", machine="aarch64") == SelectedWheel(
         "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_80 for 8.7"
     )
@@ -184,14 +184,16 @@ def test_macos_has_no_cuda() -> None:
         ("2.6.0", "9.0", "3.14", False),
     ],
 )
-def test_a_wheel_is_for_some_pythons(version: str, targets: str, python: str, there: bool) -> None:
+def test_wheel_supports_certain_pythons(
+    version: str, targets: str, python: str, there: bool
+) -> None:
     found = select_official_wheel(
         KNOWLEDGE, version, archs(targets), "linux", "x86_64", python=python
     )
     assert (found is not None) is there
 
 
-def test_every_condition_that_fails_is_told() -> None:
+def test_every_failed_condition_is_reported() -> None:
     told = explain_missing_wheel(
         KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0"
     )
@@ -203,7 +205,7 @@ def test_every_condition_that_fails_is_told() -> None:
     assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
 
 
-def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
+def test_every_uninspected_wheel_is_reported_as_such() -> None:
     for found in KNOWLEDGE.releases.values():
         for wheel in found.wheels:
             target = [max(wheel.code.cubins)]
@@ -223,13 +225,13 @@ def test_machine_code_known_from_another_patch_is_only_expected(version: str) ->
     assert found.why.endswith(f" is expected to hold sm_120 (known for {known})")
 
 
-def test_a_nightly_is_never_told_as_certain() -> None:
+def test_nightly_is_never_reported_as_certain() -> None:
     found = choose("2.16.0.dev20261101", "12.0")
     assert found is not None
     assert not found.verified
 
 
-def test_where_another_platform_has_the_code_both_are_named() -> None:
+def test_refusal_names_both_platforms_if_another_has_the_code() -> None:
     thor = [Arch(11, 0)]
     told = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
     assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
@@ -256,7 +258,7 @@ def test_where_another_platform_has_the_code_both_are_named() -> None:
         ("2.3.1", "", "macos", "x86_64", "3.12.1", None),
     ],
 )
-def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
+def test_wheel_supports_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
     version: str, targets: str, system: str, machine: str, python: str, index: str | None
 ) -> None:
     asked = (KNOWLEDGE, version, archs(targets), system, machine, None, python)

@@ -47,17 +47,17 @@ ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse",
         (ARCH, "newest-gcc", "install g++ 14 with your package manager"),
     ],
 )
-def test_a_package_is_added_as_this_system_does(
+def test_install_command_uses_the_system_package_manager(
     systems: tuple[str, ...], asked: str, told: str
 ) -> None:
     assert format_install_hint(KNOWLEDGE, systems, asked, python="3.12", gcc="14") == told
 
 
-def test_a_name_that_lacks_a_version_is_no_command() -> None:
+def test_package_name_without_version_gives_no_command() -> None:
     assert not find_install_command(KNOWLEDGE, ("debian",), "newest-gcc")
 
 
-def test_every_row_asks_for_what_has_a_plain_name_and_no_system_has_two() -> None:
+def test_every_row_has_plain_names_and_systems_are_unique() -> None:
     facts = KNOWLEDGE.package_managers
     for one in facts.managers:
         assert one.packages.keys() <= facts.names.keys(), one.command
@@ -73,7 +73,7 @@ def test_every_row_asks_for_what_has_a_plain_name_and_no_system_has_two() -> Non
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, ("rocky", "rhel", "centos", "fedora")),
     ],
 )
-def test_a_linux_goes_by_what_its_release_file_says(
+def test_linux_distribution_comes_from_os_release(
     monkeypatch: pytest.MonkeyPatch, told: dict[str, str], systems: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
@@ -81,7 +81,7 @@ def test_a_linux_goes_by_what_its_release_file_says(
     assert operating_system.list_system_names() == systems
 
 
-def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linux_without_os_release_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> dict[str, str]:
         raise OSError
 
@@ -90,7 +90,7 @@ def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) 
     assert operating_system.list_system_names() == ()
 
 
-def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSystem) -> None:
+def test_doctor_shows_install_command_only_if_known(on_system: OnSystem) -> None:
     def told(*systems: str) -> str:
         there = replace(LINUX, git=Tool(), systems=systems)
         return next(
@@ -105,7 +105,7 @@ def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSyst
     assert operating_system.format_install_command("git") == "install git with your package manager"
 
 
-def test_no_remedy_but_those_of_the_table_names_a_package_manager() -> None:
+def test_only_remedies_of_the_table_name_a_package_manager() -> None:
     """One that is written out is told on every Linux."""
     facts = yaml.safe_load((ROOT / "config/knowledge/packagemanagers.yaml").read_text("utf-8"))
     commands = [row["command"] for row in facts["managers"].values()]

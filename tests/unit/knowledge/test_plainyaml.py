@@ -34,13 +34,13 @@ TEXTS = [
 
 
 @each_row("path", FACTS, ids=lambda path: path.stem)
-def test_the_facts_are_read_as_pyyaml_reads_them(path: Path) -> None:
+def test_facts_are_parsed_as_by_pyyaml(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert knowledge_files.parse_yaml(text) == yaml.safe_load(text)
 
 
 @each_row("text", TEXTS)
-def test_whatever_pyyaml_takes_is_taken_alike(text: str) -> None:
+def test_any_valid_yaml_is_parsed_as_by_pyyaml(text: str) -> None:
     try:
         wanted = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -52,18 +52,18 @@ def test_whatever_pyyaml_takes_is_taken_alike(text: str) -> None:
     assert repr(found) == repr(wanted), "of the same types, too"
 
 
-def test_a_date_is_one() -> None:
+def test_date_is_parsed_as_a_date() -> None:
     assert knowledge_files.parse_yaml("a: 2026-11-22") == {"a": datetime.date(2026, 11, 22)}
 
 
 @pytest.mark.parametrize("text", ["a: [1\nb: 2", "a: 1\n b: 2", "a: 'x", "--- a\n--- b", "a: @x"])
-def test_a_mistake_is_told_with_its_line(text: str) -> None:
+def test_syntax_error_is_reported_with_its_line(text: str) -> None:
     with pytest.raises(yaml.YAMLError) as told:
         knowledge_files.parse_yaml(text)
     assert "line " in str(told.value)
 
 
-def test_a_mistake_in_the_facts_names_file_and_line(tmp_path: Path) -> None:
+def test_syntax_error_in_facts_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gpus.yaml").write_text("gpus:\n  - a: 1\n  b: 2\n", encoding="utf-8")
     with pytest.raises(KnowledgeError, match="not valid YAML") as told:
         _ = load_knowledge(tmp_path).gpus
@@ -71,7 +71,7 @@ def test_a_mistake_in_the_facts_names_file_and_line(tmp_path: Path) -> None:
     assert "line 3" in told.value.hint
 
 
-def test_without_libyaml_it_is_slower_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "cyaml", raising=False)
     monkeypatch.setitem(sys.modules, "yaml.cyaml", None)
     assert knowledge_files.parse_yaml("a: [1, yes]") == {"a": [1, True]}

@@ -14,7 +14,7 @@ SMOKE = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
 SOURCE: dict[str, Any] = {"torch": {"strategy": "source", "version": "2.15.0"}}
 
 
-def test_a_combination_is_all_that_planning_knows() -> None:
+def test_combination_holds_all_resolved_facts() -> None:
     here = host(RTX_5090, toolkits=(CUDA_132,))
     assert chosen(here, **SOURCE, **SMOKE).build_combination(here) == Combination(
         system="linux",
@@ -27,7 +27,7 @@ def test_a_combination_is_all_that_planning_knows() -> None:
     )
 
 
-def test_a_toolkit_that_is_yet_to_come_is_known_by_its_release() -> None:
+def test_toolkit_from_packages_is_known_by_its_release() -> None:
     elsewhere = host(RTX_5090, toolkits=(InstalledToolkit("", "13.1.80"),))
     assert chosen(elsewhere, **SMOKE).build_combination(elsewhere).cuda == "13.2"
     assert ToolkitResolution("none").find_full_version(elsewhere) is None
@@ -42,7 +42,7 @@ def test_a_toolkit_that_is_yet_to_come_is_known_by_its_release() -> None:
         ({**SOURCE, **SMOKE, "build": {"target": "c10"}}, False),
     ],
 )
-def test_extensions_are_built_where_there_will_be_a_torch_for_them(
+def test_extensions_are_built_only_if_torch_is_available_for_them(
     asked: dict[str, Any], extended: bool
 ) -> None:
     assert chosen(host(RTX_5090), **asked).extensions is extended

@@ -57,7 +57,7 @@ def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
 
 
 @each_row("release", RELEASES, ids=lambda found: found.minor)
-def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
+def test_official_torch_has_fetched_companions(release: Any) -> None:
     on = host(python=python_of(release))
     asked = prebuilt(release.patch)
     settings = parse_settings({"companions": ["torchvision"], **asked})
@@ -70,7 +70,7 @@ def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
 
 
 @each_row("release", RELEASES, ids=lambda found: found.minor)
-def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release: Any) -> None:
+def test_built_torch_has_built_libraries_and_fetched_triton(release: Any) -> None:
     on = host(python=python_of(release))
     vision, triton = of(on, "torchvision", "triton", **source(release.patch))
     if release.minor in {"2.14", "2.15"}:
@@ -85,7 +85,7 @@ def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release:
 
 
 @each_row("release", RELEASES, ids=lambda found: found.minor)
-def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: Any) -> None:
+def test_existing_official_torch_has_fetched_companions(release: Any) -> None:
     digits = release.pypi_cuda.replace(".", "")
     on = there(f"{release.patch}+cu{digits}", release.pypi_cuda, python=python_of(release))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["8.0"]}}
@@ -96,7 +96,7 @@ def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: A
 
 
 @each_row("release", ALIVE, ids=lambda found: found.minor)
-def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
+def test_torchaudio_is_found_for_every_torch_that_has_one(release: Any) -> None:
     on = host(python=python_of(release))
     fetched = one(on, "torchaudio", **prebuilt(release.patch))
     assert (fetched.strategy, fetched.requirement) == ("wheel", f"torchaudio{release.torchaudio}")
@@ -106,7 +106,7 @@ def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
 
 @each_row("release", ENDED, ids=lambda found: found.minor)
 @each_row("asked", [prebuilt, source])
-def test_torchaudio_has_ended_and_says_so_at_load(release: Any, asked: Any) -> None:
+def test_discontinued_torchaudio_is_refused_at_load(release: Any, asked: Any) -> None:
     told = refused(host(python=python_of(release)), "torchaudio", **asked(release.patch))
     assert told == (
         "companions: torchaudio 2.11.0 is the last release and supports torch 2.11, not torch "
@@ -123,7 +123,9 @@ def test_torchaudio_has_ended_and_says_so_at_load(release: Any, asked: Any) -> N
         ("2.9.0", "==0.24.0", "==2.9.0", "==3.5.0"),
     ],
 )
-def test_an_older_patch_has_its_own(torch: str, vision: str, audio: str, triton: str) -> None:
+def test_older_patch_release_has_its_own_companion_versions(
+    torch: str, vision: str, audio: str, triton: str
+) -> None:
     on = host(python="3.11.4")
     found = of(on, "torchvision", "torchaudio", **prebuilt(torch))
     asked = [f"torchvision{vision}", f"torchaudio{audio}"]
@@ -140,7 +142,7 @@ def test_an_older_patch_has_its_own(torch: str, vision: str, audio: str, triton:
         ("2.15.0+cpu", None, "https://download.pytorch.org/whl/cpu"),
     ],
 )
-def test_an_official_torch_that_is_there_is_known_by_its_version(
+def test_existing_official_torch_is_recognized_by_its_version(
     version: str, cuda: str | None, index: str
 ) -> None:
     found = one(there(version, cuda), "torchvision", torch={"strategy": "existing"})
@@ -157,14 +159,14 @@ def test_an_official_torch_that_is_there_is_known_by_its_version(
         "2.7.1.post3",
     ],
 )
-def test_beside_any_other_torch_that_is_there_it_is_built(version: str) -> None:
+def test_companion_of_unofficial_existing_torch_is_built(version: str) -> None:
     asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     found = one(there(version), "torchvision", **asked, **CUDA_13)
     assert found.strategy == "git"
     assert found.why.startswith(("torch 2.", "which torchvision"))
 
 
-def test_a_torch_without_any_known_companion_is_told() -> None:
+def test_torch_without_known_companion_is_reported() -> None:
     on = there("1.13.1+cu117", "11.7", python="3.10.4")
     told = refused(on, "torchvision", torch={"strategy": "existing"}, target={"gpus": []})
     assert told.startswith("companions: no version of torchvision is known for torch 1.13.1+cu117")
@@ -180,7 +182,7 @@ def test_a_torch_without_any_known_companion_is_told() -> None:
         ([], "13.0", "git"),
     ],
 )
-def test_a_wheel_of_the_stable_abi_counts_where_it_has_code_for_every_card(
+def test_stable_abi_wheel_is_used_if_it_has_code_for_every_gpu(
     gpus: list[str], cuda: str, way: str
 ) -> None:
     asked = {
@@ -192,7 +194,7 @@ def test_a_wheel_of_the_stable_abi_counts_where_it_has_code_for_every_card(
     assert one(on, "torchvision", **asked).strategy == way
 
 
-def test_a_machine_of_another_kind_builds_it() -> None:
+def test_unsupported_machine_type_builds_the_companion() -> None:
     asked = source("2.15.0")
     assert one(host(machine="aarch64"), "torchvision", **asked).strategy == "git"
     assert one(host(machine="x86_64"), "torchvision", **asked).strategy == "wheel"
@@ -210,15 +212,13 @@ def test_a_machine_of_another_kind_builds_it() -> None:
         ({"tarball": "/src/pytorch.tar.gz"}, True),
     ],
 )
-def test_a_tree_that_is_no_release_by_its_tag_says_itself_which_triton(
-    tree: dict[str, Any], pinned: bool
-) -> None:
+def test_untagged_source_tree_pins_its_own_triton(tree: dict[str, Any], pinned: bool) -> None:
     found = one(host(), "triton", **source("2.15.0", **tree))
     assert found.pinned == pinned
     assert found.requirement == ("triton" if pinned else "triton~=3.9.0")
 
 
-def test_a_torch_newer_than_the_facts_is_for_its_tree() -> None:
+def test_torch_newer_than_the_facts_uses_triton_pinned_by_its_tree() -> None:
     vision, triton = of(host(), "torchvision", "triton", **source("2.16.0a0", ref="main"))
     assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
     assert (triton.pinned, triton.index) == (True, "https://download.pytorch.org/whl/nightly/")
@@ -226,12 +226,12 @@ def test_a_torch_newer_than_the_facts_is_for_its_tree() -> None:
     assert (built.strategy, built.ref, built.version) == ("git", "main", "")
 
 
-def test_an_alpha_of_a_release_that_is_out_is_of_that_release() -> None:
+def test_alpha_of_a_published_release_counts_as_that_release() -> None:
     built = one(host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch"))
     assert (built.strategy, built.ref) == ("git", "v0.24.1")
 
 
-def test_windows_has_a_triton_of_others_and_macos_none() -> None:
+def test_windows_uses_third_party_triton_and_macos_has_none() -> None:
     windows = one(host(system="windows"), "triton", **prebuilt("2.14.1"))
     assert (windows.strategy, windows.requirement) == ("wheel", "triton-windows==3.8.*")
     assert "not verified" in windows.why
@@ -240,12 +240,12 @@ def test_windows_has_a_triton_of_others_and_macos_none() -> None:
     assert told == "companions: triton has no package for macos\n  → remove triton from companions"
 
 
-def test_a_torch_for_the_cpu_asks_for_no_triton() -> None:
+def test_cpu_torch_requires_no_triton() -> None:
     found = one(host(), "triton", target={"gpus": []}, torch={"strategy": "prebuilt"})
     assert (found.strategy, found.requirement) == ("wheel", "triton~=3.9.0")
 
 
-def test_an_index_of_a_persons_own_is_asked_for_both() -> None:
+def test_custom_index_is_used_for_torch_and_companions() -> None:
     asked = {"torch": {"strategy": "prebuilt", "index": "/wheels"}}
     vision, triton = of(host(), "torchvision", "triton", **asked)
     assert (vision.index, triton.strategy) == ("/wheels", "wheel")
@@ -256,7 +256,7 @@ def stages(on: Host, *names: str, **asked: Any) -> dict[str, Stage]:
     return {stage.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
-def test_each_has_a_stage_like_an_extension_and_its_modules_are_imported() -> None:
+def test_each_companion_has_an_extension_stage_and_import_check() -> None:
     found = stages(host(), "torchvision", "triton", **source("2.13.0"))
     vision, triton = found["extensions:torchvision"], found["extensions:triton"]
     job = vision.job
@@ -272,7 +272,7 @@ def test_each_has_a_stage_like_an_extension_and_its_modules_are_imported() -> No
     assert "fetch triton for this torch" in triton.doc
 
 
-def test_torchaudio_has_names_of_its_own_for_cuda() -> None:
+def test_torchaudio_uses_its_own_cuda_variables() -> None:
     asked = source("2.11.0")
     job = stages(host(), "torchaudio", **asked)["extensions:torchaudio"].job
     assert (job.env["USE_CUDA"], job.env["BUILD_VERSION"]) == ("1", "2.11.0")
@@ -280,13 +280,13 @@ def test_torchaudio_has_names_of_its_own_for_cuda() -> None:
     assert "USE_CUDA" not in on_cpu["extensions:torchaudio"].job.env
 
 
-def test_a_pinned_one_waits_for_the_tree() -> None:
+def test_pinned_triton_depends_on_the_source_stage() -> None:
     stage = stages(host(), "triton", **source("2.15.0", ref="main"))["extensions:triton"]
     assert [path.stem for path in stage.inputs] == ["deps", "surface", "source"]
     assert stage.job.pinned.stem == "source"
 
 
-def test_what_came_with_torch_has_no_stage() -> None:
+def test_companion_installed_with_torch_has_no_stage() -> None:
     assert stages(host(), "triton") == {}
     plan = plan_of(host(), companions=["triton"])
     assert (
@@ -294,12 +294,12 @@ def test_what_came_with_torch_has_no_stage() -> None:
     )
 
 
-def test_validate_looks_at_them_and_only_at_those_that_have_a_stage() -> None:
+def test_validate_checks_only_companions_that_have_a_stage() -> None:
     plan = plan_of(host(), companions=["torchvision", "triton"], extensions=["simple-knn"])
     assert list(plan.validate.job.extensions) == ["torchvision", "simple-knn"]
 
 
-def test_what_is_built_needs_compilers_and_git() -> None:
+def test_built_companion_requires_compilers_and_git() -> None:
     asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     on = there("2.6.0", "13.0")
     settings = parse_settings({**asked, **CUDA_13, "companions": ["torchvision"]})
@@ -313,13 +313,13 @@ def test_what_is_built_needs_compilers_and_git() -> None:
     ).needs_compiler
 
 
-def test_the_same_name_twice_is_refused() -> None:
+def test_duplicate_name_is_refused() -> None:
     mine = {"name": "torchvision", "path": "/src/vision"}
     with pytest.raises(SettingsError, match="torchvision is in companions and in extensions"):
         plan_of(host(), companions=["torchvision"], extensions=[mine])
 
 
-def test_libraries_for_cpp_alone_have_no_companions() -> None:
+def test_cpp_only_build_refuses_companions() -> None:
     asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
     with pytest.raises(SettingsError) as told:
         plan_of(host(), companions=["triton"], **asked)

@@ -59,12 +59,12 @@ def refused(on: Host, **asked: Any) -> str:
         (host(system="macos", machine="arm64"), [], "macOS has no CUDA"),
     ],
 )
-def test_auto_targets_are_the_cards_here(on: Host, targets: list[str], why: str) -> None:
+def test_auto_targets_are_the_detected_gpus(on: Host, targets: list[str], why: str) -> None:
     choice = chosen(on)
     assert ([str(arch) for arch in choice.targets], choice.targets_why) == (targets, why)
 
 
-def test_named_targets_go_before_the_cards_here() -> None:
+def test_named_targets_take_precedence_over_detected_gpus() -> None:
     choice = chosen(host(RTX_5090), target={"gpus": ["RTX 4090", "sm_89", "H200"]})
     assert choice.targets == (Arch(8, 9), Arch(9, 0))
     assert choice.targets_why == "target.gpus is RTX 4090, sm_89, H200"
@@ -72,7 +72,9 @@ def test_named_targets_go_before_the_cards_here() -> None:
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
 @pytest.mark.parametrize(("card", "name"), [("Jetson AGX Orin",) * 2, ("NVIDIA Thor", "Thor")])
-def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, strategy: str) -> None:
+def test_gpu_impossible_in_this_machine_type_is_refused(
+    card: str, name: str, strategy: str
+) -> None:
     asked = {"target": {"gpus": [card]}, "torch": {"strategy": strategy}}
     assert refused(host(), **asked) == (
         f"target.gpus: {name} exists only in aarch64 machines, and this one is Linux x86_64: "
@@ -81,18 +83,18 @@ def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, stra
     assert chosen(host(machine="aarch64"), **asked).targets_why == f"target.gpus is {card}"
 
 
-def test_a_card_of_another_machine_is_advised_to_be_left_out() -> None:
+def test_hint_omits_gpu_of_another_machine_type() -> None:
     told = refused(host(), target={"gpus": ["Jetson AGX Orin", "RTX 5090"]})
     assert told.endswith('→ set target.gpus: ["RTX 5090"], which leaves out Jetson AGX Orin')
 
 
-def test_grace_is_arm_where_the_card_of_the_same_capability_is_not() -> None:
+def test_grace_requires_arm_unlike_gpus_of_same_capability() -> None:
     assert "GH200 exists only in aarch64 machines" in refused(host(), target={"gpus": ["GH200"]})
     assert chosen(host(), target={"gpus": ["H100"]}).targets == (Arch(9, 0),)
     assert chosen(host(), target={"gpus": ["9.0"]}).targets == (Arch(9, 0),)
 
 
-def test_an_unknown_card_is_told_with_the_nearest() -> None:
+def test_unknown_gpu_is_refused_with_nearest_name() -> None:
     assert refused(host(), target={"gpus": ["RTX 5900"]}) == (
         'target.gpus: "RTX 5900" is not a known GPU\n  → did you mean "RTX 5090" (12.0)?'
     )
@@ -123,14 +125,14 @@ def test_cuda_is_refused_on_macos() -> None:
         ),
     ],
 )
-def test_auto_takes_the_official_wheel_that_covers_the_targets(
+def test_auto_selects_official_wheel_that_covers_the_targets(
     on: Host, why: str, index: str
 ) -> None:
     choice = chosen(on)
     assert (choice.strategy, choice.strategy_why, choice.index) == ("prebuilt", why, index)
 
 
-def test_auto_builds_where_no_wheel_covers_the_targets() -> None:
+def test_auto_builds_if_no_wheel_covers_the_targets() -> None:
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     choice = chosen(host(RTX_5090, toolkits=(cuda_128,)), torch={"version": "2.6.0"})
     assert choice.strategy == "source"
@@ -153,20 +155,20 @@ def test_auto_builds_where_no_wheel_covers_the_targets() -> None:
         ),
     ],
 )
-def test_auto_builds_where_a_build_is_described(asked: dict[str, Any], named: str) -> None:
+def test_auto_builds_if_build_settings_are_present(asked: dict[str, Any], named: str) -> None:
     choice = chosen(host(), **asked)
     assert choice.strategy == "source"
     assert choice.strategy_why == f"{named} set: no official wheel has that"
 
 
-def test_prebuilt_that_cannot_be_is_told_with_a_torch_that_can() -> None:
+def test_impossible_prebuilt_is_refused_with_a_torch_that_works() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0", "strategy": "prebuilt"}) == (
         "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0\n"
         '  → set torch.version: "2.8.0": PyPI\'s torch 2.8.0 (CUDA 12.8) holds sm_120'
     )
 
 
-def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that_can() -> None:
+def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
     asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
     assert refused(host(), **asked) == (
         "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
@@ -177,7 +179,7 @@ def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that
 
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
-def test_a_torch_that_nobody_knows_is_told_with_the_newest(strategy: str) -> None:
+def test_unknown_torch_is_refused_with_the_newest(strategy: str) -> None:
     told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
     assert told.startswith(
         "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n"
@@ -185,14 +187,14 @@ def test_a_torch_that_nobody_knows_is_told_with_the_newest(strategy: str) -> Non
     )
 
 
-def test_an_index_of_ones_own_is_used_and_its_password_not_shown() -> None:
+def test_custom_index_is_used_without_showing_its_password() -> None:
     choice = chosen(host(), torch={"index": "https://me:secret@host/simple"})
     assert (choice.strategy, choice.cuda) == ("prebuilt", "13.2")
     assert choice.index == "https://me:secret@host/simple"
     assert choice.strategy_why == "from https://***@host/simple"
 
 
-def test_a_cpu_build_needs_no_toolkit() -> None:
+def test_cpu_build_requires_no_toolkit() -> None:
     choice = chosen(host(RTX_5090, toolkits=(CUDA_132,)), target={"gpus": []})
     assert (choice.targets, choice.cuda, choice.toolkit.provider) == ((), None, "none")
     assert choice.targets_why == "target.gpus is empty"
@@ -200,7 +202,7 @@ def test_a_cpu_build_needs_no_toolkit() -> None:
 
 
 @pytest.mark.parametrize("python", ["3.11.0", "3.14.2", "3.15.0"])
-def test_a_python_that_the_torch_has_wheels_for(python: str) -> None:
+def test_python_with_torch_wheels_is_accepted(python: str) -> None:
     assert chosen(host(python=python)).python.version == python
 
 
@@ -216,13 +218,13 @@ NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is
         ("auto", f"python: {NO_WHEEL_310}; for a build, {NO_BUILD_310}"),
     ],
 )
-def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
+def test_python_unsupported_by_torch_is_refused(strategy: str, message: str) -> None:
     told = refused(host(python="3.10.2"), torch={"strategy": strategy})
     nearest = 'set python: "3.11" (to install it: uv python install 3.11)'
     assert told.startswith(f'{message}\n  → {nearest}; or set torch.version: "2.14.1": ')
 
 
-def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
+def test_wheel_for_other_python_and_gpus_reports_both_reasons() -> None:
     told = refused(host(python="3.14.0"), torch={"version": "2.6.0", "strategy": "prebuilt"})
     assert told == (
         "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
@@ -231,38 +233,38 @@ def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
     )
 
 
-def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> None:
+def test_source_build_uses_cuda_the_release_is_published_with() -> None:
     choice = chosen(host(RTX_5090), torch={"strategy": "source"})
     assert (choice.strategy_why, choice.cuda) == ("requested in torch.strategy", "13.2")
 
 
-def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
+def test_source_build_uses_an_available_cuda_of_the_release() -> None:
     asked = {"torch": {"strategy": "source", "version": "2.9.1"}}
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     assert chosen(host(), **asked).toolkit.why == "CUDA 13.0 from Python packages"
     assert chosen(host(toolkits=(cuda_128,)), **asked).toolkit.why.startswith("CUDA 12.8.93 is at")
 
 
-def test_targets_that_no_toolkit_makes_together_are_told() -> None:
+def test_targets_without_common_toolkit_are_refused() -> None:
     asked = {"target": {"gpus": ["3.5", "12.0"]}, "torch": {"strategy": "source"}}
     assert refused(host(), **asked).startswith(
         "target.gpus: no known CUDA toolkit makes code for 3.5 and 12.0\n"
     )
 
 
-def test_targets_of_two_eras_are_built_apart() -> None:
+def test_targets_of_two_generations_need_separate_builds() -> None:
     asked = {"target": {"gpus": ["V100", "B300"]}, "torch": {"strategy": "prebuilt"}}
     assert refused(host(), **asked).endswith("or build for B300 and V100 in 2 profiles")
 
 
-def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
+def test_gpu_older_than_every_toolkit_is_refused() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
         "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch "
         "is 5.0; for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
     )
 
 
-def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
+def test_missing_toolkit_error_keeps_reason_for_source_strategy() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
         "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
         "for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
@@ -270,7 +272,7 @@ def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
     )
 
 
-def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
+def test_uninspected_wheel_is_reported_as_such() -> None:
     assert chosen(host(), target={"gpus": ["8.9"]}).strategy_why.endswith("sm_86 for 8.9")
     old = chosen(host(), target={"gpus": ["8.9"]}, torch={"version": "2.9.1"})
     given = chosen(
@@ -290,14 +292,14 @@ def existing(version: str, cuda: str | None, **more: Any) -> Host:
     return host(RTX_4090, torch=InstalledTorch(version, cuda, "/s/torch"), **more)
 
 
-def test_existing_takes_the_torch_as_it_is() -> None:
+def test_existing_strategy_uses_torch_unchanged() -> None:
     choice = chosen(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert (choice.torch, choice.cuda) == ("2.11.0+cu130", "13.0")
     assert choice.strategy_why == "torch 2.11.0+cu130 in /usr/bin/python3"
     assert choice.toolkit == ToolkitResolution("pypi", "13.0", "", "CUDA 13.0 from Python packages")
 
 
-def test_existing_without_torch_is_told() -> None:
+def test_existing_strategy_without_torch_is_refused() -> None:
     assert refused(host(), torch={"strategy": "existing"}) == (
         "python: /usr/bin/python3 has no torch\n"
         "  → set python to the interpreter that has torch (python: /path/to/python), "
@@ -305,12 +307,12 @@ def test_existing_without_torch_is_told() -> None:
     )
 
 
-def test_existing_torch_for_the_cpu_has_no_targets() -> None:
+def test_existing_cpu_torch_has_no_targets() -> None:
     choice = chosen(existing("2.9.1+cpu", None), torch={"strategy": "existing"})
     assert (choice.targets, choice.cuda, choice.toolkit.provider) == ((), None, "none")
     assert choice.targets_why == "the torch in /usr/bin/python3 was built without CUDA"
 
 
-def test_existing_torch_is_not_held_to_what_wheels_support() -> None:
+def test_existing_torch_is_not_limited_to_archs_of_wheels() -> None:
     old = existing("2.11.0+cu130", "13.0", python="3.9.1")
     assert chosen(old, torch={"strategy": "existing"}).python.version == "3.9.1"

@@ -17,7 +17,7 @@ SOURCE: dict[str, Any] = {"torch": {"strategy": "source"}}
 @pytest.mark.parametrize(
     ("arch", "todo"), [("12.0f", 'write "12.0"'), ("8.8", 'write "8.6", whose code runs on 8.8')]
 )
-def test_an_arch_that_no_torch_builds_extensions_for_is_told_with_one_that_serves(
+def test_arch_without_extension_support_is_refused_with_an_alternative(
     arch: str, todo: str
 ) -> None:
     told = refused(host(), target={"gpus": [arch]}, extensions=[SMOKE])
@@ -26,7 +26,7 @@ def test_an_arch_that_no_torch_builds_extensions_for_is_told_with_one_that_serve
     )
 
 
-def test_a_family_arch_is_for_a_cmake_that_knows_it() -> None:
+def test_family_arch_requires_a_cmake_that_knows_it() -> None:
     family = {"target": {"gpus": ["12.0f"]}}
     assert chosen(host(), **family, **SOURCE).cuda == "13.2"
     asked = {**family, "torch": {"strategy": "source", "version": "2.8.0"}}
@@ -36,11 +36,11 @@ def test_a_family_arch_is_for_a_cmake_that_knows_it() -> None:
     )
 
 
-def test_an_arch_that_only_extensions_lack_is_built_without_them() -> None:
+def test_arch_unsupported_by_extensions_only_builds_without_extensions() -> None:
     assert chosen(host(), target={"gpus": ["8.8"]}, **SOURCE).cuda == "13.2"
 
 
-def test_a_torch_too_old_for_the_arch_is_told_with_one_that_builds_for_it() -> None:
+def test_torch_too_old_for_arch_is_refused_with_a_newer_one() -> None:
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     asked = {"torch": {"version": "2.6.0"}, "extensions": [SMOKE]}
     assert refused(host(toolkits=(cuda_128,)), **asked) == (
@@ -69,14 +69,14 @@ WRONG = [
 
 
 @each_row(("name", "text"), WRONG)
-def test_an_arch_list_in_build_env_is_checked(name: str, text: str) -> None:
+def test_arch_list_in_build_env_is_checked(name: str, text: str) -> None:
     told = refused(host(), build={"env": {name: text}}, **SOURCE)
     assert told.startswith(f"build.env.{name}: ")
     assert "\n  → " in told
 
 
 @each_row(("name", "text"), WRONG)
-def test_an_arch_list_of_an_extension_is_checked(name: str, text: str) -> None:
+def test_arch_list_of_an_extension_is_checked(name: str, text: str) -> None:
     told = refused(host(), extensions=[{**SMOKE, "env": {name: text}}])
     assert told.startswith(f"extensions (smoke).env.{name}: ")
 
@@ -93,9 +93,7 @@ def test_an_arch_list_of_an_extension_is_checked(name: str, text: str) -> None:
         ("CMAKE_CUDA_ARCHITECTURES", "OFF"),
     ],
 )
-def test_an_arch_list_that_is_understood_and_reaches_the_targets_passes(
-    name: str, text: str
-) -> None:
+def test_valid_arch_list_that_covers_the_targets_passes(name: str, text: str) -> None:
     assert chosen(host(), build={"env": {name: text}}, **SOURCE).strategy == "source"
     assert chosen(host(), extensions=[{**SMOKE, "env": {name: text}}]).strategy == "prebuilt"
 
@@ -111,7 +109,7 @@ def test_an_arch_list_that_is_understood_and_reaches_the_targets_passes(
         ("CMAKE_CUDA_ARCHITECTURES", "121-real;90a", "12.0"),
     ],
 )
-def test_an_extensions_list_that_leaves_a_target_out_is_refused_whoever_reads_it(
+def test_extension_arch_list_that_omits_a_target_is_refused(
     name: str, text: str, left: str
 ) -> None:
     own = [{**SMOKE, "env": {name: text}}]
@@ -122,7 +120,7 @@ def test_an_extensions_list_that_leaves_a_target_out_is_refused_whoever_reads_it
     )
 
 
-def test_torchs_own_list_must_reach_the_targets_and_what_its_tree_discards_need_not() -> None:
+def test_torch_arch_list_must_cover_targets_unless_source_discards_it() -> None:
     def env(name: str, text: str) -> dict[str, Any]:
         return {"build": {"env": {name: text}}, **SOURCE}
 
@@ -132,13 +130,13 @@ def test_torchs_own_list_must_reach_the_targets_and_what_its_tree_discards_need_
     assert chosen(host(), **env("CUDAARCHS", "90")).strategy == "source"
 
 
-def test_an_arch_list_is_nobodys_where_nothing_for_a_card_is_compiled() -> None:
+def test_arch_list_is_ignored_if_no_gpu_code_is_compiled() -> None:
     env = {"TORCH_CUDA_ARCH_LIST": "All"}
     assert chosen(host(), target={"gpus": []}, build={"env": env}, **SOURCE).cuda is None
     assert chosen(host(), build={"env": env}).strategy == "prebuilt", "no torch is built"
 
 
-def test_what_the_toolkit_makes_decides_and_not_what_is_new() -> None:
+def test_arch_support_depends_on_the_toolkit_not_on_age() -> None:
     cuda_126 = InstalledToolkit("/usr/local/cuda", "12.6.85")
     asked = {"target": {"gpus": ["7.0"]}, "build": {"env": {"CUDAARCHS": "70"}}, **SOURCE}
     assert chosen(host(toolkits=(cuda_126,)), **asked).cuda == "12.6"

@@ -75,7 +75,7 @@ def tried(settings: Settings, on: Host) -> tuple[Resolution | None, str]:
 
 
 @pytest.mark.parametrize(("torch", "told"), INSTEAD)
-def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
+def test_suggestions_for_a_wheel_without_code_can_be_planned(
     torch: dict[str, Any], told: str
 ) -> None:
     asked = parse_settings({"torch": torch, "target": {"gpus": ["12.0"]}})
@@ -114,7 +114,7 @@ def is_bad(choice: Resolution, extensions: object) -> bool:
     ],
 )
 @each_row("torch", PATCHES)
-def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[str]) -> None:
+def test_no_suggestion_is_known_bad(torch: str, strategy: str, archs: list[str]) -> None:
     for here, arch in itertools.product((False, True), archs):
         on = host(python=python_of(torch), toolkits=(CUDA_130,) if here else ())
         extensions = [SMOKE] if here else []
@@ -132,7 +132,7 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[st
                     )
 
 
-def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -> None:
+def test_required_toolkit_is_suggested_before_one_that_needs_a_setting() -> None:
     on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
     settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
     told = [
@@ -143,7 +143,7 @@ def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -
     assert not any("11.8" in todo for todo in told)
 
 
-def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
+def test_hint_omits_old_gpu_next_to_a_new_one() -> None:
     cards = (Gpu("NVIDIA GeForce GT 710", "3.5"), Gpu("NVIDIA GeForce RTX 5090", "12.0"))
     on = replace(host(python="3.12.1"), gpus=cards)
     settings = parse_settings({"extensions": [SMOKE]})
@@ -157,12 +157,12 @@ def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
     assert choice.strategy == "prebuilt"
 
 
-def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
+def test_suggestions_are_filtered_by_known_bad_combinations() -> None:
     settings = asking("2.6.0", ["9.0"], "source", toolkit={"version": "13.0"})
     assert is_known_bad(KNOWLEDGE, resolve_without_suggestions(settings, host(), KNOWLEDGE), host())
 
 
-def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
+def test_torch_2_6_for_blackwell_never_suggests_cuda_13() -> None:
     for strategy in ("auto", "prebuilt", "source"):
         told = refused(host(), torch={"version": "2.6.0", "strategy": strategy})
         assert "toolkit.version" not in told
@@ -171,9 +171,7 @@ def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
 
 @each_row("cuda", KNOWLEDGE.toolkits)
 @each_row("torch", PATCHES)
-def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
-    torch: str, cuda: str
-) -> None:
+def test_every_release_and_toolkit_is_planned_or_refused_with_reason(torch: str, cuda: str) -> None:
     on = host(python=python_of(torch), toolkits=ALL_TOOLKITS)
     for gpu in PLAIN:
         settings = asking(torch, [gpu], "source", toolkit={"version": cuda})
@@ -187,7 +185,7 @@ def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
 
 
 @each_row("torch", PATCHES)
-def test_auto_builds_with_a_toolkit_that_the_release_is_known_with_where_it_is_here(
+def test_auto_prefers_an_installed_toolkit_known_to_work(
     torch: str,
 ) -> None:
     found = next(item for item in RELEASES if item.patch == torch)
@@ -226,7 +224,7 @@ def situations(draw: st.DrawFn) -> tuple[Settings, Host]:
 
 @given(situations())
 @budget(max_examples=400, deadline=None)
-def test_a_plan_never_names_an_arch_the_toolkit_lacks(situation: tuple[Settings, Host]) -> None:
+def test_plan_never_contains_an_arch_the_toolkit_lacks(situation: tuple[Settings, Host]) -> None:
     settings, on = situation
     try:
         choice = resolve_without_suggestions(settings, on, KNOWLEDGE)
@@ -245,7 +243,7 @@ def test_a_plan_never_names_an_arch_the_toolkit_lacks(situation: tuple[Settings,
 
 @given(situations())
 @budget(max_examples=60, deadline=None)
-def test_what_is_advised_is_never_known_bad_whatever_is_asked(
+def test_no_suggestion_for_any_settings_is_known_bad(
     situation: tuple[Settings, Host],
 ) -> None:
     settings, on = situation
@@ -257,7 +255,7 @@ def test_what_is_advised_is_never_known_bad_whatever_is_asked(
 
 
 @pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", "2.15.0"])
-def test_a_refusal_always_says_what_to_do(torch: str) -> None:
+def test_refusal_always_has_a_hint(torch: str) -> None:
     on = host(python=python_of(torch))
     for gpu in PLAIN:
         asked = {"torch": {"version": torch}, "target": {"gpus": [gpu]}, "extensions": [SMOKE]}

@@ -21,7 +21,7 @@ CPU: dict[str, Any] = {**SOURCE, "target": {"gpus": []}}
         ({"flags": {"USE_CUDA": True}, "env": {"USE_CUDA": "no"}}, "build.env"),
     ],
 )
-def test_a_torch_without_cuda_is_not_built_for_cards(build: dict[str, Any], where: str) -> None:
+def test_torch_without_cuda_is_refused_for_gpu_targets(build: dict[str, Any], where: str) -> None:
     assert refused(host(RTX_5090), **SOURCE, build=build) == (
         f"{where}.USE_CUDA: USE_CUDA is off, but target.gpus requires code for 12.0 "
         "(NVIDIA GeForce RTX 5090 in this machine)\n"
@@ -30,12 +30,12 @@ def test_a_torch_without_cuda_is_not_built_for_cards(build: dict[str, Any], wher
     assert chosen(host(RTX_5090), **CPU, build=build).label == "cpu"
 
 
-def test_a_flag_that_makes_a_build_of_it_is_judged_too() -> None:
+def test_flag_that_implies_a_source_build_is_checked_too() -> None:
     told = refused(host(), build={"flags": {"USE_CUDA": False}})
     assert "target.gpus requires code for 12.0 (no NVIDIA GPU found, RTX 5090 assumed)" in told
 
 
-def test_a_torch_with_cuda_is_not_built_for_the_cpu() -> None:
+def test_torch_with_cuda_is_refused_for_cpu_targets() -> None:
     build = {"flags": {"USE_CUDA": True}}
     assert refused(host(), **CPU, build=build) == (
         "build.flags.USE_CUDA: USE_CUDA is on, but this is a CPU build "

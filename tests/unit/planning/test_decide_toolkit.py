@@ -28,23 +28,23 @@ OWN = InstalledToolkit("/opt/cuda", "13.4.59", asked=True)
 
 
 @pytest.mark.parametrize("found", [(), (CUDA_124,), (CUDA_130,), (CUDA_130, CUDA_124)])
-def test_auto_takes_packages_where_the_system_has_another(
+def test_auto_uses_packages_if_system_toolkit_differs(
     found: tuple[InstalledToolkit, ...],
 ) -> None:
     assert chosen(host(toolkits=found)).toolkit == PYPI
 
 
-def test_auto_takes_the_systems_where_it_is_equal() -> None:
+def test_auto_uses_system_toolkit_of_same_version() -> None:
     assert chosen(host(toolkits=(CUDA_130, CUDA_132))).toolkit == ToolkitResolution(
         "system", "13.2", "/usr/local/cuda-13.2", "CUDA 13.2.86 is at /usr/local/cuda-13.2"
     )
 
 
-def test_pypi_is_taken_though_the_system_has_it() -> None:
+def test_provider_pypi_ignores_system_toolkit() -> None:
     assert chosen(host(toolkits=(CUDA_132,)), toolkit={"provider": "pypi"}).toolkit == PYPI
 
 
-def test_a_version_that_is_asked_for_decides_the_wheel_too() -> None:
+def test_requested_toolkit_version_also_selects_the_wheel() -> None:
     choice = chosen(host(toolkits=(CUDA_130,)), toolkit={"version": "13.0"})
     assert (choice.cuda, choice.toolkit.provider) == ("13.0", "system")
     assert choice.index == "https://download.pytorch.org/whl/cu130"
@@ -63,7 +63,7 @@ SOURCE_124: dict[str, Any] = {
         ("pypi", " and set toolkit.provider: system", " and toolkit.provider: path"),
     ],
 )
-def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
+def test_missing_cuda_12_4_is_refused_with_all_alternatives(
     provider: str, also: str, path: str
 ) -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
@@ -79,20 +79,20 @@ def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
     assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
 
 
-def test_the_toolkit_to_install_is_the_one_that_is_said_to_be_needed() -> None:
+def test_hint_installs_the_toolkit_named_in_the_message() -> None:
     torch = {"strategy": "source", "version": "2.6.0"}
     told = refused(host(toolkits=(CUDA_130,)), target={"gpus": ["H100"]}, torch=torch)
     assert told.startswith("toolkit: CUDA 12.4 is needed")
     assert "install CUDA 12.4 (" in told
 
 
-def test_cuda_12_4_of_the_system_builds_torch_2_5() -> None:
+def test_system_cuda_12_4_builds_torch_2_5() -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
     choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **asked)
     assert (choice.cuda, choice.toolkit.home) == ("12.4", "/usr/local/cuda-12.4")
 
 
-def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
+def test_unsupported_arch_is_refused_with_toolkits_that_support_it() -> None:
     asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
     assert refused(host(toolkits=(CUDA_124,)), **asked) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
@@ -108,14 +108,14 @@ NONE_126 = "nothing is compiled, and CUDA 12.6 is not available here"
 
 
 @pytest.mark.parametrize("card", ["V100", "6.1"])
-def test_a_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
+def test_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
     choice = chosen(host(), target={"gpus": [card]})
     assert (choice.strategy, choice.cuda) == ("prebuilt", "12.6")
     assert choice.index == "https://download.pytorch.org/whl/cu126"
     assert choice.toolkit == ToolkitResolution("none", why=NONE_126)
 
 
-def test_without_a_toolkit_its_machine_code_is_read_all_the_same() -> None:
+def test_wheel_machine_code_is_read_without_a_toolkit() -> None:
     settings = parse_settings({"target": {"gpus": ["V100"]}})
     layout = build_layout(PurePosixPath("/yard"), "p", settings)
     _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
@@ -125,12 +125,12 @@ def test_without_a_toolkit_its_machine_code_is_read_all_the_same() -> None:
     assert dict(plan.headline)["toolkit"] == f"none: {NONE_126}"
 
 
-def test_an_existing_torch_with_nothing_to_compile_needs_no_toolkit() -> None:
+def test_existing_torch_without_extensions_requires_no_toolkit() -> None:
     choice = chosen(existing("2.6.0+cu124", "12.4"), torch={"strategy": "existing"})
     assert (choice.cuda, choice.toolkit.provider) == ("12.4", "none")
 
 
-def test_a_v100_with_an_extension_needs_the_toolkit_that_makes_its_code() -> None:
+def test_v100_with_extension_requires_toolkit_that_supports_it() -> None:
     told = refused(host(), target={"gpus": ["V100"]}, **EXTENSION)
     assert told == (
         "toolkit: CUDA 12.6 is needed and is not on this machine (found: none)\n"
@@ -139,12 +139,12 @@ def test_a_v100_with_an_extension_needs_the_toolkit_that_makes_its_code() -> Non
     )
 
 
-def test_a_provider_that_is_asked_for_is_no_wish_to_do_without() -> None:
+def test_requested_provider_does_not_disable_the_toolkit() -> None:
     told = refused(host(), target={"gpus": ["V100"]}, toolkit={"provider": "system"})
     assert told.startswith("toolkit: CUDA 12.6 is needed")
 
 
-def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
+def test_gpus_of_two_generations_get_last_torch_whose_wheel_has_both() -> None:
     both = {"target": {"gpus": ["7.0", "12.0"]}}
     lacking = (
         "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
@@ -158,7 +158,7 @@ def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
     )
 
 
-def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
+def test_toolkit_unusable_with_this_torch_is_not_suggested() -> None:
     on = existing("2.5.1+cu124", "12.4", toolkits=(CUDA_124,))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
     assert refused(on, **asked) == (
@@ -167,12 +167,12 @@ def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
     )
 
 
-def test_an_unknown_toolkit_is_told_with_the_known_ones() -> None:
+def test_unknown_toolkit_is_refused_with_known_ones() -> None:
     told = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
     assert told.startswith("toolkit.version: CUDA 11.7 is not known; the known releases are 11.8, ")
 
 
-def test_a_path_of_ones_own_is_used_as_asked() -> None:
+def test_configured_toolkit_path_is_used() -> None:
     asked = {"provider": "path", "path": "~/../opt/cuda"}
     choice = chosen(host(toolkits=(OWN, CUDA_132)), toolkit=asked, torch={"strategy": "source"})
     assert (choice.toolkit.provider, choice.toolkit.home) == ("path", "/opt/cuda")
@@ -188,13 +188,13 @@ def test_a_path_of_ones_own_is_used_as_asked() -> None:
          "  → set toolkit.path to the folder that contains bin/nvcc")),
     ],
 )  # fmt: skip
-def test_a_bad_path_is_told(
+def test_invalid_toolkit_path_is_refused(
     asked: dict[str, str], found: tuple[InstalledToolkit, ...], message: str
 ) -> None:
     assert refused(host(toolkits=found), toolkit={"provider": "path", **asked}) == message
 
 
-def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
+def test_toolkit_of_other_cuda_major_than_torch_is_refused() -> None:
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
@@ -203,7 +203,7 @@ def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
     )
 
 
-def test_another_minor_of_the_same_major_can() -> None:
+def test_toolkit_of_other_minor_in_same_major_is_accepted() -> None:
     on = existing("2.11.0+cu130", "13.0")
     choice = chosen(on, torch={"strategy": "existing"}, toolkit={"version": "13.2"})
     assert (choice.cuda, choice.toolkit.version) == ("13.0", "13.2")

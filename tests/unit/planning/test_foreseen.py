@@ -24,7 +24,7 @@ def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
     return list(list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice))
 
 
-def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
+def test_release_that_fails_to_configure_with_toolkit_is_warned_about(yard: Path) -> None:
     told = warnings(yard, "source", "2.6.0")
     assert all(text.startswith("known not to work: ") for text in told)
     assert [text for text in told if "nvToolsExt" in text and "To fix it: use torch 2.8" in text]
@@ -32,12 +32,12 @@ def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) ->
 
 
 @pytest.mark.parametrize(("strategy", "torch"), [("source", "2.15.0"), ("prebuilt", "2.9.1")])
-def test_what_is_known_to_work_is_no_news(yard: Path, strategy: str, torch: str) -> None:
+def test_known_good_combination_has_no_warning(yard: Path, strategy: str, torch: str) -> None:
     assert not warnings(yard, strategy, torch)
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "source"])
-def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
+def test_embedded_capability_on_other_machine_type_is_warned_about(
     yard: Path, strategy: str
 ) -> None:
     write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
@@ -69,7 +69,7 @@ NOBODY = replace(HOST, gpus=())
         ("auto", ""),
     ],
 )
-def test_single_capability_without_a_visible_gpu_warns_with_its_gpus(
+def test_single_capability_without_visible_gpu_warns_with_its_gpus(
     yard: Path, gpus: str, told: str
 ) -> None:
     write(yard, f"target: {{gpus: {gpus}}}\n")

@@ -22,7 +22,7 @@ SOURCE: dict[str, Any] = {"strategy": "source"}
         *(("2.16.0a0+git1a2b", "nowhere"), ("2.16.0b1", "nowhere")),
     ],
 )
-def test_a_version_says_where_it_is_published(version: str, channel: str) -> None:
+def test_version_determines_where_it_is_published(version: str, channel: str) -> None:
     assert find_release_channel(version) == channel
 
 
@@ -36,7 +36,7 @@ def test_a_version_says_where_it_is_published(version: str, channel: str) -> Non
         ("2.16.0.dev20261101", [], f"{WHL}/nightly/cpu"),
     ],
 )
-def test_candidates_and_nightlies_each_have_an_index(
+def test_release_candidates_and_nightlies_have_their_own_index(
     version: str, gpus: list[str], index: str
 ) -> None:
     choice = chosen(host(), torch={"version": version}, target={"gpus": gpus})
@@ -44,7 +44,7 @@ def test_candidates_and_nightlies_each_have_an_index(
     assert choice.torch == format_published_version(version)
 
 
-def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> None:
+def test_release_candidate_wheel_is_requested_by_its_actual_version() -> None:
     choice = chosen(host(), torch={"version": "2.16.0rc1"})
     assert choice.torch == "2.16.0"
     assert choice.strategy_why.startswith(
@@ -53,7 +53,7 @@ def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> N
     )
 
 
-def test_what_an_index_of_ones_own_calls_a_candidate_is_not_known() -> None:
+def test_release_candidate_on_custom_index_keeps_its_version() -> None:
     own = {"version": "2.16.0rc1", "index": "https://wheels.example/simple", "strategy": "prebuilt"}
     assert chosen(host(), torch=own, toolkit={"version": "13.2"}).torch == "2.16.0rc1"
 
@@ -66,7 +66,7 @@ def test_what_an_index_of_ones_own_calls_a_candidate_is_not_known() -> None:
         ("2.16.0a0", "main, or another branch or commit"),
     ],
 )
-def test_sources_of_a_version_without_a_tag_want_a_ref(version: str, ref: str) -> None:
+def test_untagged_version_requires_a_source_ref(version: str, ref: str) -> None:
     told = refused(host(), torch={"version": version, **SOURCE})
     assert told.startswith(f"source.ref: PyTorch's repository has no tag v{version}\n")
     assert f"→ set source.ref: {ref}" in told
@@ -76,12 +76,12 @@ def test_sources_of_a_version_without_a_tag_want_a_ref(version: str, ref: str) -
 
 
 @pytest.mark.parametrize("source", [{"path": "/src"}, {"tarball": "/src.tar.gz"}])
-def test_a_tree_of_ones_own_needs_no_ref(source: dict[str, str]) -> None:
+def test_local_source_tree_requires_no_ref(source: dict[str, str]) -> None:
     torch = {"version": "2.16.0a0", **SOURCE}
     assert chosen(host(), torch=torch, source=source).strategy == "source"
 
 
-def test_an_alpha_is_in_no_index() -> None:
+def test_alpha_is_on_no_index() -> None:
     told = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
     assert (
         "torch 2.16.0a0 is not in any index: only a build from a branch has such a version" in told

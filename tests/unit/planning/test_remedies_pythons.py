@@ -18,7 +18,7 @@ from tests.unit.planning.test_decide import KNOWLEDGE, host, refused
         *(("3.14.0", "2.6.0", "3.13"), ("3.15.0", "2.0.1", "3.11")),
     ],
 )
-def test_the_nearest_python_of_the_release_is_advised_with_how_to_get_it(
+def test_nearest_supported_python_is_suggested_with_install_command(
     python: str, torch: str, nearest: str
 ) -> None:
     asked = {"torch": {"version": torch}, "target": {"gpus": ["9.0"]}}
@@ -26,7 +26,7 @@ def test_the_nearest_python_of_the_release_is_advised_with_how_to_get_it(
     assert f"\n  → {way}" in refused(host(python=python), **asked)
 
 
-def test_for_an_environment_of_an_old_python_another_environment_is_advised() -> None:
+def test_install_target_with_old_python_suggests_another_environment() -> None:
     """`python:` alone would be refused next: what it makes does not go into that environment."""
     into = {"into": "/envs/gs/bin/python"}
     told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
@@ -35,7 +35,7 @@ def test_for_an_environment_of_an_old_python_another_environment_is_advised() ->
     assert 'set python: "3.11"' not in told
 
 
-def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() -> None:
+def test_other_python_is_not_suggested_if_current_one_is_supported() -> None:
     for minor, found in KNOWLEDGE.releases.items():
         for python in found.python:
             given = {"torch": {"version": found.patch}, "target": {"gpus": ["12.0", "7.0"]}}
@@ -53,7 +53,7 @@ def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() ->
                 assert not alone, (minor, python, hints)
 
 
-def test_a_python_and_a_toolkit_are_advised_together_where_neither_alone_helps() -> None:
+def test_python_and_toolkit_are_suggested_together_if_both_are_needed() -> None:
     asked = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
     told = refused(host(python="3.7.9"), **asked)
     assert 'set python: "3.9" (to install it: uv python install 3.9)' in told

@@ -35,7 +35,7 @@ def advised(told: str) -> str:
     return told.partition("\n  → ")[2]
 
 
-def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release() -> None:
+def test_torch_for_configured_toolkit_is_suggested_before_other_releases() -> None:
     on = host(toolkits=(own("12.6.85"),))
     asked = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
     assert advised(refused(on, **asked)).startswith(
@@ -47,25 +47,25 @@ def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release()
 
 
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
-def test_a_toolkit_too_old_for_the_card_says_from_which_on(version: str) -> None:
+def test_toolkit_too_old_for_gpu_names_the_first_that_works(version: str) -> None:
     assert advised(refused(host(toolkits=(own(version),)), **at_path())) == (
         "set toolkit.path to CUDA 13.0 to 13.5; "
         "or set toolkit.provider: auto (CUDA 13.2 from Python packages)"
     )
 
 
-def test_a_build_is_sent_to_the_toolkits_that_the_release_is_published_with() -> None:
+def test_build_suggests_toolkits_the_release_is_published_with() -> None:
     told = advised(refused(host(toolkits=(own("12.4.131"),)), **SOURCE, **at_path()))
     assert told.startswith("set toolkit.path to CUDA 13.0, 13.2 or 13.4; or ")
 
 
-def test_a_toolkit_too_new_for_the_card_says_up_to_which() -> None:
+def test_toolkit_too_new_for_gpu_names_the_last_that_works() -> None:
     asked = {"target": {"gpus": ["V100"]}, **at_path(), **EXTENSION}
     told = advised(refused(host(toolkits=(own("13.0.88"),)), **asked))
     assert told == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
-def test_a_version_that_toolkit_path_does_not_hold_is_advised_upon_as_well() -> None:
+def test_version_mismatch_with_toolkit_path_has_a_hint() -> None:
     asked = {**at_path(version="13.0"), **EXTENSION}
     told = refused(host(toolkits=(own("13.4.59"),)), **asked)
     assert told.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, but 13.0 is required")
@@ -76,13 +76,13 @@ def test_a_version_that_toolkit_path_does_not_hold_is_advised_upon_as_well() -> 
     )
 
 
-def test_a_torch_that_is_there_wants_a_toolkit_of_its_own_major_in_the_path() -> None:
+def test_existing_torch_requires_same_cuda_major_in_toolkit_path() -> None:
     on = existing("2.6.0+cu124", "12.4", toolkits=(own("13.0.88"),))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}, **at_path()}
     assert advised(refused(on, **asked, **EXTENSION)) == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
-def test_toolkit_path_alone_is_no_way_out_of_provider_pypi() -> None:
+def test_toolkit_path_alone_is_not_suggested_for_provider_pypi() -> None:
     asked = {"target": {"gpus": ["9.0"]}, "torch": {"strategy": "source", "version": "2.5.0"}}
     told = refused(host(), **asked, toolkit={"version": "12.4", "provider": "pypi"})
     assert (
@@ -98,7 +98,7 @@ def test_toolkit_path_alone_is_no_way_out_of_provider_pypi() -> None:
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
 @pytest.mark.parametrize("versions", [KITS[::4], pytest.param(KITS, marks=pytest.mark.long)])
-def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list[str]) -> None:
+def test_no_toolkit_path_suggestion_is_known_bad(strategy: str, versions: list[str]) -> None:
     """Over cards of every toolkit, with extensions and without."""
     cards = ("7.0", "9.0", "12.0")
     for version, card, torch, more in itertools.product(
@@ -116,7 +116,7 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list
                     assert remedy.resolution.torch == torch
 
 
-def test_a_pinned_machine_is_looked_at_again_for_what_was_installed_since() -> None:
+def test_pinned_host_is_probed_again_for_new_installations() -> None:
     asked = {"torch": {"strategy": "source", "version": "2.5.0"}, "target": {"gpus": ["9.0"]}}
     for on in (host(), host(toolkits=(CUDA_124,))):
         told = refused(on, **asked, toolkit={"version": "12.6"})
@@ -125,20 +125,18 @@ def test_a_pinned_machine_is_looked_at_again_for_what_was_installed_since() -> N
         assert pinned == told + ACCEPT
 
 
-def test_a_toolkit_path_whose_toolkit_was_replaced_since_is_looked_at_again() -> None:
+def test_toolkit_path_is_probed_again_if_toolkit_was_replaced() -> None:
     on = replace(host(toolkits=(own("12.4.131"),)), pinned=True)
     assert refused(on, **at_path()).endswith(ACCEPT)
     assert ACCEPT not in refused(replace(on, pinned=False), **at_path())
 
 
-def test_what_no_installation_cures_needs_no_second_look() -> None:
+def test_host_is_not_probed_again_if_no_installation_could_help() -> None:
     on = replace(host(), pinned=True)
     assert "doctor" not in refused(on, torch={"version": "2.6.0", "strategy": "prebuilt"})
 
 
 @pytest.mark.parametrize(("python", "again"), [("auto", True), ("3.10", False)])
-def test_a_pinned_python_is_looked_at_again_unless_a_setting_names_another(
-    python: str, again: bool
-) -> None:
+def test_pinned_python_is_probed_again_unless_overridden(python: str, again: bool) -> None:
     on = replace(host(python="3.10.2"), pinned=True)
     assert (ACCEPT in refused(on, python=python)) is again

@@ -72,13 +72,13 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
         (f"extensions: {EXTENSIONS}", "ref, submodules of toy (mine:1): its source is its path"),
     ],
 )
-def test_what_nothing_reads_is_told_with_its_place_and_the_reason(
+def test_unused_setting_is_reported_with_location_and_reason(
     yard: Path, text: str, warning: str
 ) -> None:
     assert told(yard, text) == [f"nothing reads {warning}"]
 
 
-def test_a_torch_that_is_there_leaves_most_of_it_unread(yard: Path) -> None:
+def test_existing_torch_leaves_most_settings_unused(yard: Path) -> None:
     text = f"torch: {{strategy: existing, version: 2.14.0, sha256: {'a' * 64}}}\nwheel: {{cuda: "
     version, digest, wheel = told(yard, f"{text}toolkit}}", OWN)
     assert version.endswith(": torch is the one of /own/python")
@@ -98,32 +98,32 @@ def test_a_torch_that_is_there_leaves_most_of_it_unread(yard: Path) -> None:
         "matrix: {gpus: [[]]}\ntarget: {ptx: true}\nbuild: {hosts: []}",
     ],
 )
-def test_what_is_read_or_as_it_is_by_default_is_no_matter(yard: Path, text: str) -> None:
+def test_used_or_default_setting_is_not_reported(yard: Path, text: str) -> None:
     own = InstalledToolkit("/own", "13.2.86", asked=True)
     assert told(yard, text, replace(HOST, toolkits=(own,))) == []
 
 
-def test_of_a_cell_nothing_is_said_for_its_profile_is_for_others_too(yard: Path) -> None:
+def test_settings_unused_by_only_one_matrix_entry_are_not_reported(yard: Path) -> None:
     text = "matrix: {gpus: [[], '12.0']}\ntarget: {ptx: true}"
     assert told(yard, text, name="mine@cpu") == []
     assert told(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
 
 
 @each_row("name", list_profiles(ROOT / "config"))
-def test_no_profile_that_comes_with_us_says_what_nothing_reads(name: str) -> None:
+def test_no_shipped_profile_has_unused_settings(name: str) -> None:
     on = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda", "12.4.131"),))
     profile = opened(ROOT, name, on).require_profile()
     assert list(list_unused_setting_warnings(profile.loaded, on, profile.choice)) == []
 
 
-def test_it_is_among_the_warnings_of_a_plan(yard: Path) -> None:
+def test_unused_setting_is_a_plan_warning(yard: Path) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
     assert open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).plan.warnings == (
         "nothing reads wheel.cuda (config/profiles/mine.yaml:3): strategy prebuilt builds no torch",
     )
 
 
-def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> None:
+def test_explain_reports_unused_settings(yard: Path, heard: Heard) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
     explain.run(
         SelectedProfile(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST))
@@ -133,7 +133,7 @@ def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> N
     )
 
 
-def test_local_yaml_counts_in_every_profile_and_one_need_not_read_it(yard: Path) -> None:
+def test_local_yaml_setting_may_be_unused_in_a_profile(yard: Path) -> None:
     text = "torch: {sha256: " + "a" * 64 + "}\ntoolkit: {path: /usr/local/cuda}\n"
     (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
     assert told(yard, "torch: {strategy: source}") == []

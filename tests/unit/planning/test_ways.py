@@ -22,7 +22,7 @@ def everywhere(cost: Cost) -> tuple[int, int]:
     return cost.disk_usage.sum_places(ALL_PLACES)
 
 
-def test_every_way_says_why() -> None:
+def test_every_strategy_has_a_reason() -> None:
     found = told(host(RTX_5090))
     assert list(found) == ["prebuilt", "source", "existing"]
     assert [(way.possible, way.chosen, way.why) for way in found.values()] == [
@@ -32,7 +32,7 @@ def test_every_way_says_why() -> None:
     ]
 
 
-def test_what_is_closed_says_what_is_missing() -> None:
+def test_unavailable_strategy_names_what_is_missing() -> None:
     found = told(host(), torch={"version": "2.6.0"})
     assert not any(way.possible or way.chosen for way in found.values())
     assert found["prebuilt"].why == (
@@ -41,27 +41,27 @@ def test_what_is_closed_says_what_is_missing() -> None:
     assert found["source"].why.startswith("CUDA 12.8 is needed")
 
 
-def test_a_build_that_is_described_closes_the_wheel() -> None:
+def test_build_settings_make_the_prebuilt_strategy_unavailable() -> None:
     found = told(host(), source={"path": "/src"})
     assert (found["prebuilt"].possible, found["source"].chosen) == (False, True)
     assert found["prebuilt"].why == "source.path set: no official wheel has that"
     assert found["source"].why == found["prebuilt"].why
 
 
-def test_an_existing_torch_is_a_way_where_there_is_one() -> None:
+def test_existing_strategy_is_offered_if_torch_is_installed() -> None:
     found = told(existing("2.11.0+cu130", "13.0"))
     assert found["existing"].possible
     assert not found["existing"].chosen
 
 
-def test_how_long_a_part_of_the_tree_takes_is_not_known() -> None:
+def test_partial_build_duration_is_unknown() -> None:
     part = told(host(), build={"target": "c10"})["source"].cost
     assert part.seconds is None
     assert part.known.startswith("unverified")
     assert part.disk_usage == estimate_cost(KNOWLEDGE, "source", archs=1, extensions=0).disk_usage
 
 
-def test_cores_share_what_compilers_take_and_nothing_else() -> None:
+def test_only_compile_time_scales_with_cores() -> None:
     one = Cost((160, 1_300), None, 1, "verified: X", core_seconds=(100, 1_000))
     assert one.scale_to_cores(1).seconds == (160, 1_300)
     assert one.scale_to_cores(8).seconds == (73, 425)
@@ -69,7 +69,7 @@ def test_cores_share_what_compilers_take_and_nothing_else() -> None:
     assert Cost(None, None, 0, "unverified").scale_to_cores(4).seconds is None
 
 
-def test_two_cores_are_told_what_was_measured_on_two() -> None:
+def test_two_core_estimate_matches_measurements() -> None:
     cpu = estimate_cost(KNOWLEDGE, "source", archs=0, extensions=0).scale_to_cores(2)
     assert cpu.seconds is not None
     least, most = cpu.seconds
@@ -85,7 +85,7 @@ def test_two_cores_are_told_what_was_measured_on_two() -> None:
 
 @each_row("strategy", ["prebuilt", "source", "existing"])
 @each_row("archs", [0, 1, 3])
-def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> None:
+def test_build_with_more_work_costs_more(strategy: Any, archs: int) -> None:
     bare = estimate_cost(KNOWLEDGE, strategy, archs, 0)
     more = estimate_cost(KNOWLEDGE, strategy, archs + (archs > 0), 2)
     assert bare.seconds is not None
@@ -97,7 +97,7 @@ def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> Non
     assert bare.known.startswith(("verified", "unverified"))
 
 
-def test_a_build_takes_more_than_a_wheel() -> None:
+def test_build_costs_more_than_a_wheel() -> None:
     for archs in (0, 1):
         wheel = estimate_cost(KNOWLEDGE, "prebuilt", archs, 0).scale_to_cores(16)
         build = estimate_cost(KNOWLEDGE, "source", archs, 0).scale_to_cores(16)

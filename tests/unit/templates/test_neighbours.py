@@ -17,19 +17,19 @@ def neighbours() -> Iterator[ModuleType]:
         yield module("neighbours")
 
 
-def test_four_points_have_each_other(neighbours: ModuleType) -> None:
+def test_four_points_are_neighbours_of_each_other(neighbours: ModuleType) -> None:
     points = np.array([[0.0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])
     found = neighbours.mean_squared_distances(points)
     assert found == pytest.approx([(1 + 4 + 9) / 3, (1 + 5 + 10) / 3, (4 + 5 + 13) / 3, 32 / 3])
 
 
-def test_a_grid_has_neighbours_at_its_spacing(neighbours: ModuleType) -> None:
+def test_grid_neighbours_are_at_grid_spacing(neighbours: ModuleType) -> None:
     steps = np.arange(6.0) * 0.5
     grid = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 3)
     assert np.array_equal(neighbours.mean_squared_distances(grid), np.full(216, 0.25))
 
 
-def test_points_at_the_same_place_are_neighbours_and_oneself_is_none(
+def test_coincident_points_are_neighbours_but_a_point_is_not_its_own(
     neighbours: ModuleType,
 ) -> None:
     places = np.random.default_rng(0).uniform(size=(5, 3))
@@ -37,7 +37,7 @@ def test_points_at_the_same_place_are_neighbours_and_oneself_is_none(
     assert neighbours.mean_squared_distances(np.repeat(places, 3, axis=0)).all()
 
 
-def test_how_many_rows_are_looked_at_together_changes_nothing(neighbours: ModuleType) -> None:
+def test_chunk_size_does_not_change_the_result(neighbours: ModuleType) -> None:
     points = np.random.default_rng(1).normal(size=(500, 3))
     together = neighbours.mean_squared_distances(points, rows=500)
     for rows in (1, 7, 499):

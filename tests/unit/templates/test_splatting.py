@@ -41,7 +41,7 @@ def image(its: SimpleNamespace, scene: Any, background: Any = BLACK, **how: Any)
     return its.splatting.image(how.pop("seen_from", camera(its)), scene, background, **how)
 
 
-def test_one_round_gaussian_on_the_axis_is_the_closed_form(its: SimpleNamespace) -> None:
+def test_isotropic_gaussian_on_axis_matches_closed_form(its: SimpleNamespace) -> None:
     scene = some(its, ((0, 0, 4), (0.5, 0.5, 0.5), 0.8, (1, 0.5, 0.25)))
     variance = (16.5 * 0.5 / 4) ** 2 + 0.3
     y, x = np.mgrid[:33, :33] - 16.0
@@ -51,7 +51,7 @@ def test_one_round_gaussian_on_the_axis_is_the_closed_form(its: SimpleNamespace)
     assert found == pytest.approx(np.stack([shown, shown / 2, shown / 4 + 1 - shown]))
 
 
-def test_what_is_symmetric_is_drawn_so(its: SimpleNamespace) -> None:
+def test_symmetric_scene_renders_symmetrically(its: SimpleNamespace) -> None:
     scene = some(its, ((0, 0, 3), (0.4, 0.2, 0.3), 0.7, (1, 1, 1)))
     found = image(its, scene, tiles=False).pixels[0]
     assert found == pytest.approx(found[::-1])
@@ -62,7 +62,7 @@ def test_what_is_symmetric_is_drawn_so(its: SimpleNamespace) -> None:
     assert np.abs(turned - found).max() > 0.01
 
 
-def test_world_and_camera_may_turn_and_move_together(its: SimpleNamespace) -> None:
+def test_common_rigid_motion_of_world_and_camera_changes_nothing(its: SimpleNamespace) -> None:
     scene, seen_from = its.scene.gaussians(np.random.default_rng(0)), its.scene.camera()
     axis = np.array([0.2, 0.9, -0.4, 0.1])
     turn = its.projection.turned(axis[None])[0]
@@ -82,7 +82,7 @@ def product(a: Any, b: Any) -> Any:
     return np.array([w, *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
 
 
-def test_the_order_of_the_input_does_not_matter_but_the_depth_does(its: SimpleNamespace) -> None:
+def test_input_order_does_not_matter_but_depth_does(its: SimpleNamespace) -> None:
     scene, seen_from = its.scene.gaussians(np.random.default_rng(0)), its.scene.camera()
     order = np.random.default_rng(1).permutation(len(scene.means))
     mixed = replace(scene, **{f.name: getattr(scene, f.name)[order] for f in fields(scene)})
@@ -92,7 +92,7 @@ def test_the_order_of_the_input_does_not_matter_but_the_depth_does(its: SimpleNa
     assert np.argmax(image(its, some(its, blue, red)).pixels[:, 16, 16]) == 0
 
 
-def test_what_is_opaque_hides_what_is_behind_and_nothing_is_wholly_opaque(
+def test_opaque_gaussian_hides_those_behind_but_alpha_stays_below_one(
     its: SimpleNamespace,
 ) -> None:
     front = [((0, 0, 3 + i / 10), (2.0,) * 3, 1.0, (1, 0, 0)) for i in range(2)]
@@ -108,7 +108,7 @@ def test_what_is_opaque_hides_what_is_behind_and_nothing_is_wholly_opaque(
     assert hidden.pixels[2, 16, 16] == pytest.approx(0.005)  # the background alone shines through
 
 
-def test_tiles_change_only_what_lies_beyond_three_sigma(its: SimpleNamespace) -> None:
+def test_tiling_changes_only_pixels_beyond_three_sigma(its: SimpleNamespace) -> None:
     scene, seen_from = its.scene.gaussians(np.random.default_rng(0)), its.scene.camera()
     culled, whole = (image(its, scene, seen_from=seen_from, tiles=on) for on in (True, False))
     by_tiles = (culled.drawn != whole.drawn).any(axis=0)
@@ -124,7 +124,7 @@ def test_tiles_change_only_what_lies_beyond_three_sigma(its: SimpleNamespace) ->
     assert np.array_equal(first.pixels, second.pixels)
 
 
-def test_the_projection_is_linearised_rightly(its: SimpleNamespace) -> None:
+def test_projection_jacobian_is_correct(its: SimpleNamespace) -> None:
     """Its Jacobian is that of the perspective, by differences; of a far and small Gaussian the
     footprint is the covariance of points that are projected one by one.
     """
@@ -144,14 +144,16 @@ def test_the_projection_is_linearised_rightly(its: SimpleNamespace) -> None:
     assert found - 0.3 * np.eye(2) == pytest.approx(np.cov(there.T), rel=0.02)
 
 
-def test_a_quaternion_turns_as_hamilton_says(its: SimpleNamespace) -> None:
+def test_quaternion_rotation_follows_hamilton_convention(its: SimpleNamespace) -> None:
     for q in RANDOM.normal(size=(5, 4)):
         unit, v = q / np.linalg.norm(q), RANDOM.normal(size=3)
         turned = product(product(unit, np.array([0, *v])), unit * [1, -1, -1, -1])[1:]
         assert its.projection.turned(q[None])[0] @ v == pytest.approx(turned)
 
 
-def test_harmonics_are_orthonormal_and_a_constant_one_is_a_colour(its: SimpleNamespace) -> None:
+def test_spherical_harmonics_are_orthonormal_and_constant_one_is_a_colour(
+    its: SimpleNamespace,
+) -> None:
     ways = RANDOM.normal(size=(10_000, 3))
     seen_from = camera(its)
     basis = []
@@ -167,7 +169,7 @@ def test_harmonics_are_orthonormal_and_a_constant_one_is_a_colour(its: SimpleNam
     assert not its.projection.shades(seen_from, dark).any()
 
 
-def test_slopes_are_the_derivatives_where_these_are_known(its: SimpleNamespace) -> None:
+def test_gradients_match_known_derivatives(its: SimpleNamespace) -> None:
     """One Gaussian on the axis: of a pixel d from its middle, alpha = o exp(-d²/2v), v = (fs/z)² +
     0.3 across and along.
     """
@@ -188,7 +190,7 @@ def test_slopes_are_the_derivatives_where_these_are_known(its: SimpleNamespace) 
     assert found["rotations"][0] == pytest.approx(np.zeros(4), abs=1e-7)
 
 
-def test_the_scene_has_what_it_is_there_for_and_hangs_on_no_rounding(its: SimpleNamespace) -> None:
+def test_scene_has_required_cases_and_is_robust_to_rounding(its: SimpleNamespace) -> None:
     seen_from, scene = its.scene.camera(), its.scene.gaussians(np.random.default_rng(7))
     found = its.projection.splats(seen_from, scene)
     shown = image(its, scene, its.scene.BACKGROUND, seen_from=seen_from)
@@ -209,7 +211,7 @@ def test_the_scene_has_what_it_is_there_for_and_hangs_on_no_rounding(its: Simple
     assert (np.abs(seen[:, :2] / seen[:, 2:]) < 1.3 * np.array(seen_from.half)).all()
 
 
-def test_hardly_a_pixel_of_the_case_is_left_out_and_every_gaussian_has_slopes(
+def test_few_pixels_are_excluded_and_every_gaussian_has_gradients(
     its: SimpleNamespace,
 ) -> None:
     case = next(its.scene.cases())
@@ -221,7 +223,7 @@ def test_hardly_a_pixel_of_the_case_is_left_out_and_every_gaussian_has_slopes(
         assert not rows[11:].any(), name
 
 
-def test_what_changes_a_quaternions_length_alone_is_no_gradient(its: SimpleNamespace) -> None:
+def test_gradient_along_quaternion_length_is_removed(its: SimpleNamespace) -> None:
     quaternions = RANDOM.normal(size=(4, 4))
     quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
     slope = RANDOM.normal(size=(4, 4))

@@ -50,7 +50,7 @@ BROUGHT = {"libcudart.so.13": CUDART, "libcudnn.so.9": CUDNN, "libnvJitLink.so.1
         ("13.2", "libcufile.so.1.17.1", "nvidia-cufile==1.17.1.*"),
     ],
 )
-def test_a_library_of_a_toolkit_is_of_one_package_in_its_version(
+def test_toolkit_library_belongs_to_one_package_of_its_version(
     cuda: str, file: str, requirement: str
 ) -> None:
     found = find_nvidia_package(file)
@@ -60,13 +60,13 @@ def test_a_library_of_a_toolkit_is_of_one_package_in_its_version(
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libc.so.6", "libcublasfoo.so", "libnpp.so.13"])
-def test_what_no_package_has_is_none(name: str) -> None:
+def test_library_in_no_package_has_no_owner(name: str) -> None:
     assert find_nvidia_package(name) is None
 
 
 @pytest.mark.parametrize("library", ["libcublas.so.12", "libcudnn_ops.so.9", "libcudart.so.13"])
 @pytest.mark.parametrize("major", [12, 13])
-def test_a_package_has_its_libraries_where_it_says(library: str, major: int) -> None:
+def test_package_libraries_are_in_the_recorded_directory(library: str, major: int) -> None:
     found = find_nvidia_package(library)
     assert found
     assert is_in_package_folder(PurePosixPath(found.format_folder(major)) / library)
@@ -89,7 +89,7 @@ def wanted(held: Mapping[str, Linkage], *beyond: LibraryNeed) -> CudaRequirement
     )
 
 
-def test_an_rpath_leads_from_each_library_to_the_folders_that_it_needs() -> None:
+def test_rpath_reaches_the_directories_each_library_needs() -> None:
     held = {
         "torch/lib/libtorch_cuda.so": library(
             "libcudnn.so.9", "libcudart.so.13", runpath=("$ORIGIN", f"{HOME}/lib64")
@@ -108,14 +108,14 @@ def test_an_rpath_leads_from_each_library_to_the_folders_that_it_needs() -> None
     assert found.unpackaged == ()
 
 
-def test_what_nvidias_library_needs_in_turn_is_declared_and_reached() -> None:
+def test_transitive_nvidia_dependencies_are_declared_and_reachable() -> None:
     held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.13")}
     found = wanted(held, LibraryNeed("/opt/cuda/lib64/libcudart.so.13", "libnvJitLink.so.13", "/x"))
     assert found.requires == (CUDART.requirement, NVJITLINK.requirement)
     assert found.paths["torch/lib/libtorch_cuda.so"][-1] == "$ORIGIN/../../nvidia/other/lib"
 
 
-def test_a_library_without_cuda_loses_its_way_into_the_toolkit_and_nothing_else() -> None:
+def test_library_without_cuda_loses_only_its_toolkit_rpath() -> None:
     held = {
         "torch/lib/libc10.so": library("libc.so.6", runpath=("$ORIGIN",)),
         "torch/lib/libtorch_cpu.so": library(
@@ -130,14 +130,14 @@ def test_a_library_without_cuda_loses_its_way_into_the_toolkit_and_nothing_else(
     assert found.requires == ()
 
 
-def test_a_library_of_the_toolkit_that_no_package_has_keeps_its_way_there() -> None:
+def test_library_in_no_package_keeps_its_toolkit_rpath() -> None:
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libnpp.so", rpath=(f"{HOME}/lib64",))}
     found = wanted(held)
     assert found.unpackaged == ("libnpp.so",)
     assert found.paths["torch/lib/libx.so"][-1] == f"{HOME}/lib64"
 
 
-def test_the_driver_is_nobodys_and_what_is_right_is_left_alone() -> None:
+def test_driver_adds_no_requirement_and_correct_rpath_is_kept() -> None:
     path = ("$ORIGIN/../../nvidia/cu13/lib", "$ORIGIN")
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libcuda.so.1", rpath=path)}
     found = wanted(held)
@@ -158,14 +158,14 @@ Provides-Extra: optree
 """
 
 
-def test_requirements_come_after_the_wheels_own_and_what_is_declared_stays() -> None:
+def test_requirements_are_appended_and_existing_ones_kept() -> None:
     told = add_requirements(METADATA, ["nvidia-cublas==13.4.0.1", "nvidia-cuda-runtime==13.2.75"])
     line = 'Requires-Dist: nvidia-cuda-runtime==13.2.75; platform_system == "Linux"\n'
     assert told == METADATA.replace("Provides-Extra", f"{line}Provides-Extra")
     assert add_requirements(told, ["nvidia-cuda-runtime==13.2.75"]) == told
 
 
-def test_metadata_without_requirements_and_description_gets_some() -> None:
+def test_metadata_without_requirements_and_description_gets_requirements() -> None:
     told = add_requirements("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
     line = 'Requires-Dist: nvidia-nccl-cu13==2; platform_system == "Linux"\n'
     assert told == f"Name: torch\nVersion: 1\n{line}"
@@ -181,13 +181,13 @@ def test_metadata_without_requirements_and_description_gets_some() -> None:
         "cuda-toolkit[all]==13.2.1",
     ],
 )
-def test_what_brings_another_cuda_or_nothing_on_linux_declares_nothing(own: str) -> None:
+def test_requirement_for_other_cuda_or_platform_does_not_count(own: str) -> None:
     metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
     told = add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
     assert told.count("Requires-Dist: nvidia-cublas-cu12==12.4.5.8; ") == 1
 
 
 @pytest.mark.parametrize("own", ["nvidia-cublas-cu12>=12.4", "cuda-toolkit[all]==12.4.1"])
-def test_what_brings_the_same_cuda_is_left_to_it(own: str) -> None:
+def test_requirement_that_brings_the_same_cuda_counts(own: str) -> None:
     metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
     assert add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"]) == metadata

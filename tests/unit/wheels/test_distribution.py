@@ -32,7 +32,9 @@ def installation(site: Path, version: str = "1.0", ending: str = "\n") -> str:
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_what_is_as_it_was_installed_is_told_with_its_rows(tmp_path: Path, ending: str) -> None:
+def test_unmodified_installation_is_returned_with_its_record_rows(
+    tmp_path: Path, ending: str
+) -> None:
     digest = installation(tmp_path, ending=ending)
     found = find_unmodified_wheel(tmp_path, "demo", digest)
     assert found
@@ -87,7 +89,7 @@ CHANGES = [longer, edited, removed, linked, twice, editable, develop, recorded, 
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_what_somebody_touched_is_not_trusted(
+def test_modified_installation_is_not_trusted(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     digest = installation(tmp_path)
@@ -95,13 +97,13 @@ def test_what_somebody_touched_is_not_trusted(
     assert find_unmodified_wheel(tmp_path, "demo", digest) is None
 
 
-def test_another_way_to_write_record_is_not_taken_over(tmp_path: Path) -> None:
+def test_reordered_record_is_not_reused(tmp_path: Path) -> None:
     installation(tmp_path)
     path = tmp_path / "demo-1.0.dist-info" / "RECORD"
     path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
     assert find_unmodified_wheel(tmp_path, "demo", hash_installed_record(tmp_path, "demo")) is None
 
 
-def test_what_was_never_installed_has_no_digest(tmp_path: Path) -> None:
+def test_package_that_is_not_installed_has_no_digest(tmp_path: Path) -> None:
     assert hash_installed_record(tmp_path, "demo") == ""
     assert find_unmodified_wheel(tmp_path, "demo", "") is None

@@ -20,7 +20,7 @@ ADDED = {"sboms/torchyard.cdx.json": b'{"bomFormat": "CycloneDX"}\n'}
 PLACE = f"{INFO}/sboms/torchyard.cdx.json"
 
 
-def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_path: Path) -> None:
+def test_added_files_are_in_record_and_other_members_are_unchanged(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
     before = {name: compressed(wheel, name) for name in MODULES if name.isascii()}
     add_dist_info_files(wheel, ADDED)
@@ -35,7 +35,7 @@ def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_p
         )
 
 
-def test_enclosing_twice_is_as_once(tmp_path: Path) -> None:
+def test_adding_files_twice_equals_adding_once(tmp_path: Path) -> None:
     once, twice = make(tmp_path / "a", "1.0"), make(tmp_path / "b", "1.0")
     add_dist_info_files(once, ADDED)
     add_dist_info_files(twice, {next(iter(ADDED)): b"another"})
@@ -43,7 +43,7 @@ def test_enclosing_twice_is_as_once(tmp_path: Path) -> None:
     assert once.read_bytes() == twice.read_bytes()
 
 
-def test_what_is_no_wheel_is_left_as_it_is(tmp_path: Path) -> None:
+def test_non_wheel_file_is_left_unchanged(tmp_path: Path) -> None:
     broken = tmp_path / "toy-1.0-py3-none-any.whl"
     broken.write_bytes(b"PK\3\4 and no more")
     with pytest.raises(BadArtifactError):
@@ -51,7 +51,7 @@ def test_what_is_no_wheel_is_left_as_it_is(tmp_path: Path) -> None:
     assert broken.read_bytes() == b"PK\3\4 and no more"
 
 
-def test_a_stored_wheel_gets_it_while_it_is_compressed(tmp_path: Path) -> None:
+def test_stored_wheel_gets_added_files_during_compression(tmp_path: Path) -> None:
     wheel = stored(tmp_path)
     recorded = wheel_rewrite_io.compress_wheel(wheel, None, ADDED)
     assert recorded == wheel_archive_io.verify_wheel(wheel, PYTHON)
@@ -59,7 +59,7 @@ def test_a_stored_wheel_gets_it_while_it_is_compressed(tmp_path: Path) -> None:
     assert compressed(wheel, PLACE) != next(iter(ADDED.values()))
 
 
-def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path) -> None:
+def test_previous_wheel_does_not_affect_the_bytes(tmp_path: Path) -> None:
     alone, helped = stored(tmp_path / "alone"), stored(tmp_path / "helped")
     wheel_rewrite_io.compress_wheel(alone, None, ADDED)
     wheel_rewrite_io.compress_wheel(helped, good(tmp_path / "before"), ADDED)
@@ -71,7 +71,7 @@ def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path)
 
 
 @posix_only
-def test_an_installer_takes_it_along(tmp_path: Path) -> None:
+def test_installer_installs_the_added_files(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
     add_dist_info_files(wheel, ADDED)
     site = tmp_path / "site"

@@ -35,12 +35,12 @@ def test_images_are_counted_by_arch_and_kind(tmp_path: Path) -> None:
     )
 
 
-def test_containers_follow_each_other_with_zeros_between_them(tmp_path: Path) -> None:
+def test_zero_padded_consecutive_containers_are_read(tmp_path: Path) -> None:
     section = container("8.0") + b"\0" * 8 + container("8.0", "9.0", header=112)
     assert read(tmp_path, elf({".nv_fatbin": section})) == held("8.0", "8.0", "9.0")
 
 
-def test_code_that_is_still_to_be_linked_counts_only_where_there_is_no_other(
+def test_relocatable_code_counts_only_if_there_is_no_other(
     tmp_path: Path,
 ) -> None:
     loose = {"__nv_relfatbin": container("8.0", "9.0+PTX")}
@@ -48,27 +48,27 @@ def test_code_that_is_still_to_be_linked_counts_only_where_there_is_no_other(
     assert read(tmp_path, elf({**loose, ".nv_fatbin": container("9.0")})) == held("9.0")
 
 
-def test_a_dll_keeps_eight_letters_of_the_section(tmp_path: Path) -> None:
+def test_dll_section_name_is_truncated_to_eight_characters(tmp_path: Path) -> None:
     code = pe({".text": b"\xc3", ".nv_fatbin": container("12.0"), ".nvFatBinSegment": b"\0" * 24})
     assert b".nv_fatb" in code
     assert b".nv_fatbin" not in code
     assert read(tmp_path, code) == held("12.0")
 
 
-def test_a_static_library_is_read_member_by_member(tmp_path: Path) -> None:
+def test_static_library_is_read_member_by_member(tmp_path: Path) -> None:
     objects = [elf({".nv_fatbin": container(arch)}) for arch in ("8.0", "9.0")]
     content = archive([b"odd", *objects])
     assert read(tmp_path, content) == held("8.0", "9.0")
 
 
-def test_what_holds_no_code_holds_none(tmp_path: Path) -> None:
+def test_file_without_device_code_has_no_images(tmp_path: Path) -> None:
     for content in (b"", b"#!/bin/sh\n", b"MZ".ljust(100, b"\0"), elf({".text": b"\xc3"})):
         assert read(tmp_path, content) == held()
         assert not machine_code_io.has_device_code(tmp_path / "lib.so")
     assert machine_code_io.has_device_code(library(tmp_path / "cuda.so", "9.0"))
 
 
-def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
+def test_other_image_kinds_are_not_counted_as_code(tmp_path: Path) -> None:
     section = bytearray(container("9.0", "9.0"))
     section[16] = 8  # LTO's own
     assert read(tmp_path, elf({".nv_fatbin": bytes(section)})) == held("9.0")
@@ -83,9 +83,7 @@ def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
         (58, 0x30, "an image at .* is damaged or unsupported"),
     ],
 )
-def test_a_form_that_is_not_known_is_no_guess(
-    tmp_path: Path, place: int, value: int, told: str
-) -> None:
+def test_unknown_format_is_refused(tmp_path: Path, place: int, value: int, told: str) -> None:
     """The container's version, its size, an image's header, both suffixes at once."""
     section = bytearray(container("9.0"))
     section[place] = value
@@ -95,13 +93,13 @@ def test_a_form_that_is_not_known_is_no_guess(
     assert caught.value.location == str(tmp_path / "lib.so")
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_damaged_file_is_named(tmp_path: Path) -> None:
     whole = elf({".nv_fatbin": container("9.0")})
     for content in (whole[:40], whole[:-70], pe({"x": b"12"})[:0x60], archive([whole])[:90]):
         with pytest.raises(BadArtifactError, match=r"lib\.so: the machine code .* cannot be read"):
             read(tmp_path, content)
 
 
-def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_library_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"gone\.so: the library does not exist"):
         machine_code_io.read_fatbin_images(tmp_path / "gone.so")

@@ -17,12 +17,12 @@ from tests.support.torchwheels import MODULES, make
 LABEL = "torch2.15.0.s1a2b3c4d.cu132.sm120"
 
 
-def test_a_local_part_of_the_project_stays_before_ours() -> None:
+def test_local_version_of_the_project_precedes_the_added_one() -> None:
     assert append_version_label("1.6.3", LABEL) == f"1.6.3+{LABEL}"
     assert append_version_label("2.1.2+pt21cu121", LABEL) == f"2.1.2+pt21cu121.{LABEL}"
 
 
-def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> None:
+def test_relabeled_wheel_is_complete_with_unchanged_members(tmp_path: Path) -> None:
     made = make(tmp_path, "1.0")
     with zipfile.ZipFile(made) as archive:
         before = {name: archive.read(name) for name in archive.namelist()}
@@ -47,13 +47,13 @@ def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> No
     assert f"{info}+{LABEL}.dist-info/METADATA" in recorded
 
 
-def test_data_folders_move_with_the_version(tmp_path: Path) -> None:
+def test_data_directories_are_renamed_with_the_version(tmp_path: Path) -> None:
     made = make(tmp_path, "1.0", {**MODULES, "demo-1.0.data/scripts/toy": b"#!python\n"})
     recorded = wheel_archive_io.verify_wheel(relabel_wheel(made, LABEL), "3.12.0")
     assert f"demo-1.0+{LABEL}.data/scripts/toy" in recorded
 
 
-def test_pip_installs_it_under_that_version(tmp_path: Path) -> None:
+def test_pip_installs_wheel_under_the_new_version(tmp_path: Path) -> None:
     found = relabel_wheel(make(tmp_path, "1.0"), LABEL)
     place = tmp_path / "site"
     argv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--no-deps"]
@@ -62,14 +62,14 @@ def test_pip_installs_it_under_that_version(tmp_path: Path) -> None:
     assert f"Version: 1.0+{LABEL}" in metadata
 
 
-def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_non_wheel_file_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "toy-1.0-py3-none-any.whl"
     broken.write_bytes(b"PK\3\4 and no more")
     with pytest.raises(BadArtifactError):
         relabel_wheel(broken, LABEL)
 
 
-def test_a_distribution_that_is_vendored_in_it_stays_as_it_is(tmp_path: Path) -> None:
+def test_vendored_distribution_is_left_unchanged(tmp_path: Path) -> None:
     inner = "demo/_vendor/bar-9.9.dist-info"
     vendored = {f"{inner}/METADATA": b"Version: 9.9\n", f"{inner}/RECORD": b"x,,\n"}
     found = relabel_wheel(make(tmp_path, "1.0", {**vendored, **MODULES}), LABEL)

@@ -59,9 +59,7 @@ def renewed(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> int | None
 
 
 @pytest.mark.parametrize("version", ["1.0+g2", "1.0+g1"])
-def test_what_is_there_is_what_a_full_install_leaves(
-    venv: Venv, version: str, tmp_path: Path
-) -> None:
+def test_renewal_equals_a_full_install(venv: Venv, version: str, tmp_path: Path) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     wheel = torchwheels.make(tmp_path / "new", version, NEWER)
     wheel.chmod(0o600)  # which moves its ctime, and not its mtime
@@ -90,7 +88,7 @@ def _modes(site: Path) -> dict[str, str]:
     }
 
 
-def test_one_renewal_after_another(venv: Venv, tmp_path: Path) -> None:
+def test_consecutive_renewals_work(venv: Venv, tmp_path: Path) -> None:
     made = [
         torchwheels.make(tmp_path / str(n), f"1.0+g{n}", MODULES if n % 2 else NEWER)
         for n in range(4)
@@ -103,7 +101,9 @@ def test_one_renewal_after_another(venv: Venv, tmp_path: Path) -> None:
     assert found == venv.tree()
 
 
-def test_files_are_renamed_into_place_and_the_others_left_alone(venv: Venv, tmp_path: Path) -> None:
+def test_changed_files_are_replaced_atomically_and_others_untouched(
+    venv: Venv, tmp_path: Path
+) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     wheel = torchwheels.make(tmp_path / "new", "1.0+g2", NEWER)
     venv.install(before)
@@ -118,7 +118,7 @@ def test_files_are_renamed_into_place_and_the_others_left_alone(venv: Venv, tmp_
     mapped.unlink()
 
 
-def test_bytecode_of_what_was_replaced_goes(venv: Venv, tmp_path: Path) -> None:
+def test_bytecode_of_replaced_files_is_removed(venv: Venv, tmp_path: Path) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     wheel = torchwheels.make(tmp_path / "new", "1.0+g2", NEWER)
     venv.install(before)
@@ -165,7 +165,7 @@ def cut_after(count: int, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("again", long_but(["install"], ["uninstall", "install"]))
-def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
+def test_interrupted_renewal_can_be_uninstalled_and_reinstalled(
     venv: Venv, again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
@@ -204,7 +204,7 @@ def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
         venv.install(wheel)
 
 
-def test_a_file_in_the_way_is_left_to_the_installer(venv: Venv, tmp_path: Path) -> None:
+def test_conflicting_file_is_left_to_the_installer(venv: Venv, tmp_path: Path) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     wheel = torchwheels.make(tmp_path / "new", "1.0+g2", NEWER)
     venv.install(before)
@@ -232,7 +232,7 @@ REQUIRES = f"{torchwheels.METADATA}Requires-Dist: pip\n"
         {"modules": {**MODULES, "demo-1.0+g2.data/scripts/run": b"#!python\n"}},
     ],
 )
-def test_what_an_installer_does_more_is_left_to_it(
+def test_wheel_that_needs_installer_steps_is_left_to_the_installer(
     folder: Path, made: dict[str, Any], tmp_path: Path
 ) -> None:
     venv = Venv(folder, "uv")
@@ -245,16 +245,16 @@ def test_what_an_installer_does_more_is_left_to_it(
     venv.uninstall()
 
 
-def test_an_install_from_elsewhere_is_left_to_the_installer(venv: Venv, tmp_path: Path) -> None:
+def test_installation_from_another_source_is_left_to_the_installer(
+    venv: Venv, tmp_path: Path
+) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     venv.install(before)
     moved = before.rename(tmp_path / before.name)
     assert renewed(venv, moved, torchwheels.make(tmp_path, "1.0+g2", NEWER), tmp_path) is None
 
 
-def test_another_wheel_than_the_one_installed_is_left_to_the_installer(
-    venv: Venv, tmp_path: Path
-) -> None:
+def test_installation_of_another_wheel_is_left_to_the_installer(venv: Venv, tmp_path: Path) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     venv.install(before)
     other = torchwheels.make(tmp_path / "before", "1.0+g1", {**MODULES, "demo/a.py": b"a = 1\n"})

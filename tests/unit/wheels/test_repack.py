@@ -52,7 +52,7 @@ def good(folder: Path, content: Mapping[str, bytes] = FILES) -> Path:
     return path
 
 
-def test_a_wheel_is_compressed_and_stays_what_it_was_otherwise(tmp_path: Path) -> None:
+def test_wheel_is_compressed_and_otherwise_unchanged(tmp_path: Path) -> None:
     content = {**FILES, "demo/words.txt": TEXT, "demo/empty.py": b""}
     wheel = stored(tmp_path, content)
     before, size = listed(wheel), wheel.stat().st_size
@@ -65,7 +65,7 @@ def test_a_wheel_is_compressed_and_stays_what_it_was_otherwise(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_it_is_byte_for_byte_what_zipfile_would_have_written(tmp_path: Path) -> None:
+def test_compressed_wheel_equals_zipfile_output_byte_for_byte(tmp_path: Path) -> None:
     content = {**FILES, "demo/noise.bin": os.urandom(3 << 20), "demo/words.txt": TEXT}
     wheel = stored(tmp_path / "one", content)
     other = stored(tmp_path / "other", content)
@@ -83,7 +83,7 @@ def test_it_is_byte_for_byte_what_zipfile_would_have_written(tmp_path: Path) -> 
     assert wheel.read_bytes() == whole
 
 
-def test_what_did_not_change_is_taken_as_it_was_compressed(tmp_path: Path) -> None:
+def test_compressed_data_of_unchanged_members_is_reused(tmp_path: Path) -> None:
     before = tmp_path / "before.whl"
     content = {**FILES, "demo/words.txt": TEXT, "demo/more.txt": TEXT}
     with zipfile.ZipFile(before, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -101,7 +101,7 @@ def test_what_did_not_change_is_taken_as_it_was_compressed(tmp_path: Path) -> No
     assert compressed(wheel, "demo/new.txt") != taken  # level 6 is another stream
 
 
-def test_the_same_name_with_other_bytes_of_the_same_size_is_not_taken(tmp_path: Path) -> None:
+def test_member_of_same_name_and_size_but_other_bytes_is_not_reused(tmp_path: Path) -> None:
     before = good(tmp_path / "before", {"demo/a.txt": b"one " * 99, "demo/b.txt": b"two " * 99})
     changed = {"demo/a.txt": b"two " * 99, "demo/b.txt": b"one " * 99}
     wheel = stored(tmp_path / "new", changed)
@@ -109,7 +109,7 @@ def test_the_same_name_with_other_bytes_of_the_same_size_is_not_taken(tmp_path: 
     wheel_archive_io.verify_wheel(wheel, PYTHON)
 
 
-def test_a_record_that_lies_about_the_crc_gives_no_bytes(tmp_path: Path) -> None:
+def test_wrong_record_of_previous_wheel_gives_no_bytes(tmp_path: Path) -> None:
     """Its RECORD says what the new one says, its archive another thing."""
     false = {**FILES, "demo/_C.so": b"\x7fELF, another"}
     before = stored(tmp_path / "before", false, record_of(FILES))
@@ -123,7 +123,7 @@ def test_a_record_that_lies_about_the_crc_gives_no_bytes(tmp_path: Path) -> None
     wheel_archive_io.verify_wheel(wheel, PYTHON)
 
 
-def test_what_the_wheel_before_stores_or_does_not_record_is_compressed_anew(tmp_path: Path) -> None:
+def test_stored_or_unrecorded_members_are_compressed_again(tmp_path: Path) -> None:
     for before in (
         stored(tmp_path / "stored", {**FILES, "demo/words.txt": TEXT}),
         stored(tmp_path / "unrecorded", {**FILES, "demo/words.txt": TEXT}, "\n"),
@@ -142,7 +142,7 @@ def refused(wheel: Path, before: Path | None = None) -> str:
     return told.value.message
 
 
-def test_a_member_that_is_not_what_record_says_is_named(tmp_path: Path) -> None:
+def test_member_that_differs_from_record_is_named(tmp_path: Path) -> None:
     changed = {**FILES, "demo/_C.so": b"\x7fELF!"}
     assert "its member demo/_C.so does not match" in refused(
         stored(tmp_path, changed, record_of(FILES))
@@ -155,16 +155,14 @@ def test_a_member_that_is_not_what_record_says_is_named(tmp_path: Path) -> None:
     assert "would be extracted outside the target" in refused(stored(tmp_path, outside), before)
 
 
-def test_a_cut_wheel_is_told(tmp_path: Path) -> None:
+def test_truncated_wheel_is_refused(tmp_path: Path) -> None:
     wheel = stored(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:-40])
     assert not wheel_rewrite_io.is_uncompressed(wheel)
     assert "the archive cannot be read" in refused(wheel)
 
 
-def test_members_beyond_the_old_limit_are_written_in_the_long_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_beyond_4_gib_use_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 GiB in a test: by making the limit a small one."""
     content = {**FILES, "demo/words.txt": TEXT, "demo/noise.bin": os.urandom(9000)}
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 5000)
@@ -180,7 +178,7 @@ def test_members_beyond_the_old_limit_are_written_in_the_long_form(
     )
 
 
-def test_folders_stay_folders(tmp_path: Path) -> None:
+def test_directory_members_stay_directories(tmp_path: Path) -> None:
     wheel = stored(tmp_path, {**FILES, "demo/data/": b""}, record_of(FILES))
     was = listed(wheel)
     wheel_rewrite_io.compress_wheel(wheel, None)

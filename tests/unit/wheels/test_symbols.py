@@ -28,7 +28,7 @@ int all(void) { return hidden() + local() + elsewhere(); }
 
 
 @linux
-def test_what_is_defined_and_visible_counts(tmp_path: Path) -> None:
+def test_defined_visible_symbols_are_exported(tmp_path: Path) -> None:
     found = exported_symbols_io.read_exported_symbols(compile_library(tmp_path / "liba.so", SOURCE))
     assert found is not None
     ours = {"function", "variable", "unset", "weak", "guarded", "all"}
@@ -49,7 +49,7 @@ def test_what_is_defined_and_visible_counts(tmp_path: Path) -> None:
         ("_ZN2at43_GLOBAL__N__c5333101_10_SoftMax_cu_75209b9c4poolEv", "used", False),
     ],
 )
-def test_what_comes_of_bodies_alone_does_not(
+def test_symbols_generated_from_function_bodies_are_ignored(
     tmp_path: Path, name: str, attribute: str, kept: bool
 ) -> None:
     source = f'__attribute__(({attribute})) int f(void) __asm__("{name}");\n'
@@ -61,7 +61,7 @@ def test_what_comes_of_bodies_alone_does_not(
 
 
 @linux
-def test_a_hundred_thousand_names_are_read_whole(tmp_path: Path) -> None:
+def test_hundred_thousand_symbols_are_read_completely(tmp_path: Path) -> None:
     names = [f"function_with_a_name_as_long_as_they_are_{number}" for number in range(100_000)]
     code = "\n".join(f".globl {name}\n{name}:" for name in names)
     path = tmp_path / "liba.so"
@@ -74,14 +74,14 @@ def test_a_hundred_thousand_names_are_read_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"MZ\x90\0", b"\xcf\xfa\xed\xfe", b"GROUP ( libc.so.6 )"])
-def test_of_another_format_nothing_is_said(tmp_path: Path, content: bytes) -> None:
+def test_other_file_format_has_no_symbols(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lib"
     path.write_bytes(content)
     assert exported_symbols_io.read_exported_symbols(path) is None
 
 
 @linux
-def test_a_damaged_library_is_named(tmp_path: Path) -> None:
+def test_damaged_library_is_named(tmp_path: Path) -> None:
     path = compile_library(tmp_path / "liba.so", SOURCE)
     whole = path.read_bytes()
     types = whole.replace(struct.pack("<II", 11, 2), struct.pack("<II", 1, 2))  # SHT_DYNSYM
@@ -105,7 +105,7 @@ def archive(names: list[str], claimed: int | None = None) -> bytes:
     return b"!<arch>\n" + header.encode() + member
 
 
-def test_an_import_library_lists_what_its_dll_exports(tmp_path: Path) -> None:
+def test_import_library_lists_exports_of_its_dll(tmp_path: Path) -> None:
     path = tmp_path / "c10.lib"
     path.write_bytes(archive(FORMAT + NAMED))
     assert exported_symbols_io.read_exported_symbols(path) == frozenset(
@@ -127,7 +127,7 @@ def test_an_import_library_lists_what_its_dll_exports(tmp_path: Path) -> None:
         b"!<arch>\n" + b"/" + b" " * 59,
     ],
 )
-def test_a_damaged_import_library_is_named(tmp_path: Path, content: bytes) -> None:
+def test_damaged_import_library_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c10.lib"
     path.write_bytes(content)
     with pytest.raises(BadArtifactError, match="cannot be read") as told:
@@ -136,7 +136,7 @@ def test_a_damaged_import_library_is_named(tmp_path: Path, content: bytes) -> No
 
 
 @pytest.mark.skipif(not shutil.which("llvm-dlltool"), reason="not run: needs llvm-dlltool")
-def test_an_import_library_that_a_tool_made_is_read(tmp_path: Path) -> None:
+def test_import_library_from_a_real_tool_is_read(tmp_path: Path) -> None:
     listed, path = tmp_path / "c10.def", tmp_path / "c10.lib"
     listed.write_text("LIBRARY c10.dll\nEXPORTS\nsay\nanswer DATA\n", encoding="utf-8")
     argv = ["llvm-dlltool", "-m", "i386:x86-64", "-d", str(listed), "-l", str(path)]
@@ -145,14 +145,14 @@ def test_an_import_library_that_a_tool_made_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
-def test_a_symbol_is_made_readable() -> None:
+def test_symbol_is_demangled() -> None:
     name = "_ZN3c106detail14torchCheckFailEPKcS2_j"
     whole = "c10::detail::torchCheckFail(char const*, char const*, unsigned int)"
     assert exported_symbols_io.demangle_symbol(name) == (whole, "c10::detail::torchCheckFail")
     assert exported_symbols_io.demangle_symbol("c10_answer") == ("c10_answer", "c10_answer")
 
 
-def test_without_a_tool_a_symbol_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbol_stays_mangled_without_a_demangler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "build_host_env", lambda: {"PATH": ""})
     assert exported_symbols_io.demangle_symbol("_ZN3c106detailEv") == (
         "_ZN3c106detailEv",

@@ -57,18 +57,18 @@ def one(
         ("nvtoolsext64_1.dll", "nvtx"),
     ],
 )
-def test_a_dll_of_cuda_is_of_a_package(name: str, package: str) -> None:
+def test_cuda_dll_belongs_to_a_package(name: str, package: str) -> None:
     found = find_dll_package(name)
     assert found
     assert found.name == package
 
 
 @pytest.mark.parametrize("name", ["kernel32.dll", "cudart.dll", "mine64_12.dll", "nvcuda.dll"])
-def test_others_are_of_none(name: str) -> None:
+def test_other_dlls_belong_to_no_package(name: str) -> None:
     assert find_dll_package(name) is None
 
 
-def test_windows_python_and_the_driver_need_no_requirement() -> None:
+def test_windows_python_and_driver_dlls_require_no_package() -> None:
     for name, whose in (
         ("kernel32.dll", "every Windows system"),
         ("python312.dll", "Python"),
@@ -77,7 +77,7 @@ def test_windows_python_and_the_driver_need_no_requirement() -> None:
         assert (one(name).status, one(name).by) == ("passed", whose)
 
 
-def test_cuda_comes_with_torch_or_is_missing() -> None:
+def test_cuda_dll_comes_with_torch_or_is_missing() -> None:
     assert one("cudart64_12.dll", "torch").by == "the packages of torch"
     assert one("c10_cuda.dll", "torch>=2").status == "passed"
     alone = one("cudart64_12.dll")
@@ -88,24 +88,24 @@ def test_cuda_comes_with_torch_or_is_missing() -> None:
     assert told.status == "not run"  # no RPATH leads there
 
 
-def test_the_runtime_of_visual_c_is_there_where_torch_is_and_only_there() -> None:
+def test_visual_c_runtime_is_available_only_with_torch() -> None:
     assert one("msvcp140.dll").status == "failed"
     assert one("msvcp140.dll", "torch").status == "passed"
     assert one("msvcp140.dll", torch=True).status == "passed"
 
 
-def test_without_delvewheel_nothing_is_said_of_windows_own() -> None:
+def test_windows_system_dlls_are_unknown_without_delvewheel() -> None:
     found = one("kernel32.dll", windows=None)
     assert found.status == "not run"
     assert "delvewheel" in found.by
 
 
-def test_what_is_in_the_wheel_is_not_outside() -> None:
+def test_dll_in_the_wheel_is_no_external_dependency() -> None:
     held = {"torch/lib/C10.dll": (), "torch/_C.pyd": ("c10.dll",)}
     assert find_external_dlls(held, TargetEnvironment([], None, windows=HERE)) == []
 
 
-def test_both_import_tables_are_read(tmp_path: Path) -> None:
+def test_normal_and_delay_import_tables_are_read(tmp_path: Path) -> None:
     path = tmp_path / "toy.dll"
     path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
     assert dynamic_linkage_io.read_needed_dlls(path) == (
@@ -122,7 +122,7 @@ def test_both_import_tables_are_read(tmp_path: Path) -> None:
         dynamic_linkage_io.read_needed_dlls(path)
 
 
-def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
+def test_wheel_check_reports_missing_dlls(tmp_path: Path) -> None:
     content: dict[str, bytes | str] = {
         "toy/_C.pyd": dll("python312.dll", "c10.dll", "cudart64_12.dll", "msvcp140.dll"),
         "toy/lonely.dll": dll("KERNEL32.dll", "nowhere.dll"),
@@ -139,7 +139,7 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
     )
 
 
-def test_other_lists_of_delvewheel_are_no_guess(
+def test_external_dlls_are_not_checked_with_unknown_delvewheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("delvewheel._dll_list.ignore_names_x64")

@@ -43,14 +43,14 @@ def one(needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = "") 
     return judged(held, *requires, against=against)[needed]
 
 
-def test_what_the_wheel_holds_and_its_rpath_reaches_is_not_outside() -> None:
+def test_library_in_wheel_reached_by_rpath_is_no_external_dependency() -> None:
     held = {"torch/lib/libc10.so": library(), "torch/_C.so": library("libc10.so", rpath="")}
     assert judged(held)["libc10.so"].status == "failed"
     held["torch/_C.so"] = library("libc10.so", rpath="$ORIGIN/lib")
     assert judged(held) == {}
 
 
-def test_cuda_comes_from_a_declared_package_that_an_rpath_reaches() -> None:
+def test_declared_cuda_package_reached_by_rpath_passes() -> None:
     for needed, required, rpath in (
         ("libcudart.so.12", "nvidia-cuda-runtime-cu12==12.4.127", "cuda_runtime"),
         ("libcudart.so.13", "nvidia-cuda-runtime", "cu13"),
@@ -63,7 +63,7 @@ def test_cuda_comes_from_a_declared_package_that_an_rpath_reaches() -> None:
         assert found.by.startswith(required.partition("[")[0].partition("=")[0])
 
 
-def test_a_package_that_is_not_declared_is_named_with_who_needs_it() -> None:
+def test_undeclared_package_is_reported_with_its_users() -> None:
     found = one("libcudart.so.13", "cuda-toolkit[cublas]==13.2.2", rpath=CU13)
     assert found.status == "failed"
     assert "nvidia-cuda-runtime has it, but is not in Requires-Dist" in found.by
@@ -91,7 +91,7 @@ def test_a_package_that_is_not_declared_is_named_with_who_needs_it() -> None:
         ("libcudnn.so.9", "cuda-toolkit[all]", False),  # it is not of the toolkit
     ],
 )
-def test_a_package_counts_for_its_cuda_and_where_its_marker_holds(
+def test_package_counts_only_for_its_cuda_and_marker(
     needed: str, required: str, brought: bool
 ) -> None:
     folders = ("cublas", "cu13", "cudnn")
@@ -101,7 +101,7 @@ def test_a_package_counts_for_its_cuda_and_where_its_marker_holds(
     assert found.status == ("passed" if brought else "failed"), found
 
 
-def test_what_has_a_number_of_its_own_is_of_the_cuda_of_the_others() -> None:
+def test_library_with_own_version_belongs_to_cuda_of_the_others() -> None:
     held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.12", "libcudnn.so.9", rpath=CUDNN)}
     found = judged(held, "nvidia-cudnn-cu11")["libcudnn.so.9"]
     assert found.status == "failed"
@@ -109,22 +109,22 @@ def test_what_has_a_number_of_its_own_is_of_the_cuda_of_the_others() -> None:
     assert judged(held, "nvidia-cudnn-cu12")["libcudnn.so.9"].status == "passed"
 
 
-def test_a_torch_for_an_extra_alone_is_not_there() -> None:
+def test_torch_required_only_by_an_extra_does_not_count() -> None:
     assert one("libcudart.so.13", 'torch; extra == "test"').status == "failed"
 
 
 @pytest.mark.parametrize("rpath", ["$ORIGIN", "$ORIGIN/../nvidia/cu13/lib", "/opt/cuda/lib", CUDNN])
-def test_a_declared_one_that_no_rpath_reaches_is_not_enough(rpath: str) -> None:
+def test_declared_package_not_reached_by_rpath_fails(rpath: str) -> None:
     found = one("libcudart.so.13", "nvidia-cuda-runtime", rpath=rpath)
     assert found.status == "failed"
     assert "no RPATH leads to" in found.by
 
 
-def test_what_is_not_of_the_toolkit_has_a_folder_of_its_own() -> None:
+def test_library_outside_the_toolkit_needs_its_own_rpath() -> None:
     assert one("libcudnn.so.9", "nvidia-cudnn-cu13", rpath=CU13).status == "failed"
 
 
-def test_the_driver_and_what_every_linux_has_need_no_requirement() -> None:
+def test_driver_and_manylinux_libraries_require_no_package() -> None:
     for needed in ("libcuda.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2"):
         assert one(needed).status == "passed"
     found = one("libopenblas.so.0")
@@ -134,7 +134,7 @@ def test_the_driver_and_what_every_linux_has_need_no_requirement() -> None:
     )
 
 
-def test_without_auditwheel_what_every_linux_has_is_not_known() -> None:
+def test_manylinux_libraries_are_unknown_without_auditwheel() -> None:
     held = {"toy/_C.so": library("libz.so.1", "libcudart.so.13", "libcuda.so.1")}
     found = judged(held, system=None)
     states = {name: one.status for name, one in found.items()}
@@ -145,7 +145,7 @@ def test_without_auditwheel_what_every_linux_has_is_not_known() -> None:
     }
 
 
-def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
+def test_extension_finds_libraries_already_loaded_by_torch() -> None:
     for needed in ("libc10_cuda.so", "libtorch.so", "libcudart.so.13"):
         assert one(needed).status == "failed"
         assert one(needed, "torch").status == "passed"
@@ -153,7 +153,7 @@ def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
 
 
 @linux_only
-def test_auditwheels_list_is_read_where_it_is() -> None:
+def test_installed_auditwheel_policy_is_read() -> None:
     names = dynamic_linkage_io.read_manylinux_libraries()
     assert names
     assert {"libc.so.6", "libstdc++.so.6", "libz.so.1"} <= names

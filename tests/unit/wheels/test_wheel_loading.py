@@ -40,26 +40,26 @@ def gets(
     return {need.name: need.place for need in load_libraries(libraries, search)}
 
 
-def test_a_librarys_own_folder_is_expanded() -> None:
+def test_origin_in_rpath_is_expanded() -> None:
     files = {"/w/lib/libb.so": PLAIN, "/w/other/libc.so": PLAIN}
     both = needing("libb.so", "libc.so", runpath="$ORIGIN:${ORIGIN}/../other")
     assert gets(both, files) == {"libb.so": "/w/lib/libb.so", "libc.so": "/w/other/libc.so"}
 
 
-def test_library_path_goes_before_runpath_and_after_rpath() -> None:
+def test_ld_library_path_is_searched_after_rpath_and_before_runpath() -> None:
     files = {"/own/libb.so": PLAIN, "/set/libb.so": PLAIN, "/lib/libb.so": PLAIN}
     assert gets(needing("libb.so", rpath="/own"), files, ("/set",)) == {"libb.so": "/own/libb.so"}
     assert gets(needing("libb.so", runpath="/own"), files, ("/set",)) == {"libb.so": "/set/libb.so"}
     assert gets(needing("libb.so"), files) == {"libb.so": "/lib/libb.so"}
 
 
-def test_the_cache_goes_before_the_folders_of_the_system() -> None:
+def test_loader_cache_is_searched_before_system_directories() -> None:
     files = {"/opt/blas/libb.so": PLAIN, "/lib/libb.so": PLAIN}
     cache = {"libb.so": ("/gone/libb.so", "/opt/blas/libb.so")}
     assert gets(needing("libb.so"), files, cache=cache) == {"libb.so": "/opt/blas/libb.so"}
 
 
-def test_rpath_holds_for_what_is_brought_and_runpath_does_not() -> None:
+def test_rpath_applies_to_transitive_dependencies_but_runpath_does_not() -> None:
     files = {"/own/libb.so": needing("libc.so"), "/own/libc.so": PLAIN}
     assert gets(needing("libb.so", rpath="/own"), files)["libc.so"] == "/own/libc.so"
     assert gets(needing("libb.so", runpath="/own"), files)["libc.so"] is None
@@ -67,32 +67,32 @@ def test_rpath_holds_for_what_is_brought_and_runpath_does_not() -> None:
     assert gets(needing("libb.so", rpath="/own"), other)["libc.so"] is None
 
 
-def test_rpath_of_the_interpreter_holds_for_all() -> None:
+def test_rpath_of_the_interpreter_applies_to_all() -> None:
     files = {"/py/lib/libb.so": PLAIN}
     python = needing(rpath="$ORIGIN/../lib")
     assert gets(needing("libb.so"), files, by=python) == {"libb.so": "/py/lib/libb.so"}
 
 
-def test_what_is_loaded_already_is_taken_by_its_name() -> None:
+def test_loaded_library_is_reused_by_soname() -> None:
     files = {"/py/lib/libz.so.1.3": needing(soname="libz.so.1"), "/lib/libz.so.1": PLAIN}
     python = needing("libz.so.1.3", rpath="/py/lib")
     found = gets(needing("libz.so.1"), files, by=python)
     assert found["libz.so.1"] == "/py/lib/libz.so.1.3"
 
 
-def test_libraries_for_another_machine_are_passed_over() -> None:
+def test_libraries_for_another_machine_are_skipped() -> None:
     files = {"/lib32/libb.so": Linkage(I386), "/lib/libb.so": PLAIN}
     cache = {"libb.so": ("/lib32/libb.so",)}
     assert gets(needing("libb.so"), files, cache=cache) == {"libb.so": "/lib/libb.so"}
 
 
-def test_a_library_that_was_linked_by_its_path_is_taken_from_there() -> None:
+def test_library_linked_by_path_is_loaded_from_that_path() -> None:
     files = {"/tree/libb.so": PLAIN, "/lib/libb.so": PLAIN}
     found = gets(needing("/tree/libb.so", "/gone/libc.so"), files)
     assert found == {"/tree/libb.so": "/tree/libb.so", "/gone/libc.so": None}
 
 
-def test_a_library_that_nobody_found_meets_no_need() -> None:
+def test_missing_library_satisfies_no_dependency() -> None:
     held = {"/w/lib/liba.so": needing("libb.so"), "/w/lib/libb.so": needing(soname="libb.so")}
     search = LibrarySearch((), {}, (), held.get)
     (need,) = load_libraries(
@@ -101,7 +101,7 @@ def test_a_library_that_nobody_found_meets_no_need() -> None:
     assert need.place is None
 
 
-def test_two_that_need_each_other_are_found() -> None:
+def test_mutually_dependent_libraries_are_found() -> None:
     pair = {
         "/w/liba.so": needing("libb.so", runpath="$ORIGIN"),
         "/w/libb.so": needing("liba.so", runpath="$ORIGIN"),
@@ -116,7 +116,7 @@ def test_two_that_need_each_other_are_found() -> None:
     }
 
 
-def test_torch_opens_its_own_first_and_nobody_what_comes_in_by_itself() -> None:
+def test_torch_libraries_load_first_and_transitive_ones_are_not_opened() -> None:
     held = {
         "functorch/_C.so": needing("libc10.so"),
         "torch/_C.cpython-312.so": needing("libtorch_python.so"),

@@ -65,26 +65,26 @@ def refused(path: Path, python: str = PYTHON) -> str:
     return message.partition("cannot be used: ")[2].partition("\n")[0]
 
 
-def test_a_good_wheel_gives_the_digest_of_every_member(tmp_path: Path) -> None:
+def test_valid_wheel_gives_digest_of_every_member(tmp_path: Path) -> None:
     found = verify_wheel(wheel(tmp_path), PYTHON)
     assert found["demo/_C.so"] == sha256(b"\x7fELF")
     assert set(found) == {*FILES, f"{INFO}/RECORD"}
     assert list(wheel_archive_io.list_libraries(found)) == ["demo/_C.so"]
 
 
-def test_folders_and_signatures_need_no_digest(tmp_path: Path) -> None:
+def test_directories_and_signatures_need_no_digest(tmp_path: Path) -> None:
     content = {**FILES, "demo/data/": b"", f"{INFO}/RECORD.jws": b"{}"}
     assert verify_wheel(wheel(tmp_path, content, record_of(FILES)), PYTHON)
 
 
-def test_a_member_with_other_bytes_is_named(tmp_path: Path) -> None:
+def test_member_with_other_bytes_is_named(tmp_path: Path) -> None:
     changed = {**FILES, "demo/_C.so": b"\x7fELF!"}
     told = refused(wheel(tmp_path, changed, record_of(FILES)))
     assert told == "its member demo/_C.so does not match RECORD"
 
 
 @pytest.mark.parametrize("row", ["", "evil.pth,,\n", "evil.pth,md5=abc,3\n"])
-def test_a_member_that_record_does_not_vouch_for_is_named(tmp_path: Path, row: str) -> None:
+def test_member_missing_from_record_is_named(tmp_path: Path, row: str) -> None:
     path = wheel(tmp_path, {**FILES, "evil.pth": b"import os"}, record_of(FILES) + row)
     assert refused(path) == "RECORD has no sha256 for its member evil.pth"
 
@@ -96,38 +96,38 @@ def test_a_member_that_record_does_not_vouch_for_is_named(tmp_path: Path, row: s
         pytest.param("demo\\evil.py", marks=posix_only),  # which zipfile reads as demo/evil.py
     ],
 )
-def test_a_member_that_escapes_is_named(tmp_path: Path, name: str) -> None:
+def test_member_outside_the_root_is_named(tmp_path: Path, name: str) -> None:
     path = wheel(tmp_path, {**FILES, name: b"x"})
     assert refused(path) == f"its member {name} would be extracted outside the target"
 
 
-def test_no_record_is_told(tmp_path: Path) -> None:
+def test_missing_record_is_refused(tmp_path: Path) -> None:
     assert refused(wheel(tmp_path, record="")) == "it has 0 files RECORD instead of one"
 
 
-def test_two_records_are_none(tmp_path: Path) -> None:
+def test_two_records_are_refused(tmp_path: Path) -> None:
     two = {**FILES, "other-2.dist-info/RECORD": b""}
     assert refused(wheel(tmp_path, two)) == "it has 2 files RECORD instead of one"
 
 
-def test_a_record_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_record_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = wheel(tmp_path, {**FILES, f"{INFO}/RECORD": b"\xff\xfe"}, record="")
     assert refused(path).startswith("the archive cannot be read: ")
 
 
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+def test_file_that_is_no_zip_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"<html>404</html>")
     assert refused(path) == "the archive cannot be read: File is not a zip file"
 
 
-def test_a_cut_download_is_told(tmp_path: Path) -> None:
+def test_truncated_download_is_refused(tmp_path: Path) -> None:
     path = wheel(tmp_path)
     path.write_bytes(path.read_bytes()[:-40])
     assert refused(path).startswith("the archive cannot be read: ")
 
 
-def test_damaged_bytes_are_told(tmp_path: Path) -> None:
+def test_damaged_bytes_are_refused(tmp_path: Path) -> None:
     noise = b"".join(hashlib.sha256(bytes([i])).digest() for i in range(64))
     path = wheel(tmp_path, {"demo/big.bin": noise})
     data = bytearray(path.read_bytes())
@@ -144,23 +144,23 @@ def test_damaged_bytes_are_told(tmp_path: Path) -> None:
         ("demo-1.0-py2-none-any.whl", "py2-none-any"),
     ],
 )
-def test_a_wheel_for_another_python_or_system_is_told(tmp_path: Path, name: str, tag: str) -> None:
+def test_wheel_for_other_python_or_platform_is_refused(tmp_path: Path, name: str, tag: str) -> None:
     told = refused(wheel(tmp_path, name=name))
     assert told == f"it is for {tag}, not for Python 3.12.4 on this platform"
 
 
-def test_an_abi3_wheel_is_for_later_pythons_too() -> None:
+def test_abi3_wheel_is_valid_for_later_pythons() -> None:
     here = next(tags.platform_tags())
     wheel_archive_io.require_tags(Path(f"demo-1.0-cp38-abi3-{here}.whl"), PYTHON)
     with pytest.raises(BadArtifactError, match=r"not for Python 3\.8\.1 on this platform"):
         wheel_archive_io.require_tags(Path(f"demo-1.0-cp39-abi3-{here}.whl"), "3.8.1")
 
 
-def test_a_file_with_no_wheels_name_is_told(tmp_path: Path) -> None:
+def test_invalid_wheel_file_name_is_refused(tmp_path: Path) -> None:
     assert "Invalid wheel filename" in refused(wheel(tmp_path, name="demo.whl"))
 
 
-def test_the_content_is_the_same_whatever_the_version_is_called() -> None:
+def test_content_digest_does_not_depend_on_version() -> None:
     def recorded(version: str, code: str) -> dict[str, str]:
         return {
             "torch/version.py": f"sha256={version}",
@@ -176,11 +176,11 @@ def test_the_content_is_the_same_whatever_the_version_is_called() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.so", "lib/b.so.13", "c.pyd", "d.dll", "e.dylib"])
-def test_libraries_are_known_by_their_names(name: str) -> None:
+def test_libraries_are_recognized_by_name(name: str) -> None:
     assert list(wheel_archive_io.list_libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
 
 
-def test_the_record_of_an_installed_package_is_read(tmp_path: Path) -> None:
+def test_record_of_installed_package_is_read(tmp_path: Path) -> None:
     for name in ("torch-2.15.0", "torchvision-1.0"):
         (tmp_path / f"{name}.dist-info").mkdir()
         record = f'{name}/a.py,sha256=abc,1\n"{name}/b,c.py",sha256=def,2\n{name}/d.pyc,,\n'

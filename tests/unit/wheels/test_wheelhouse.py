@@ -29,7 +29,7 @@ def arrive(folder: Path, name: str = "torch-2.15.0-py3-none-any.whl", content: s
     return path
 
 
-def test_a_wheel_is_kept_whole_with_where_it_is_from(tmp_path: Path, house: Path) -> None:
+def test_wheel_is_stored_unchanged_with_its_origin(tmp_path: Path, house: Path) -> None:
     arrived = arrive(tmp_path)
     place, artifact = store_wheel(arrived, house, "torch==2.15.0", "https://index")
     assert place == house / "torch-2.15.0-py3-none-any.whl"
@@ -38,7 +38,7 @@ def test_a_wheel_is_kept_whole_with_where_it_is_from(tmp_path: Path, house: Path
     assert sorted(entry.name for entry in house.iterdir()) == [place.name, f"{place.name}.json"]
 
 
-def test_a_wheel_is_taken_again_only_for_the_same_question(tmp_path: Path, house: Path) -> None:
+def test_wheel_is_reused_only_for_the_same_request(tmp_path: Path, house: Path) -> None:
     found = store_wheel(arrive(tmp_path), house, "torch==2.15.0 for 3.12", "")
     assert find_stored_wheel(house, "torch==2.15.0 for 3.12", "") == found
     assert find_stored_wheel(house, "torch==2.15.0 for 3.12", "https://other") is None
@@ -46,7 +46,7 @@ def test_a_wheel_is_taken_again_only_for_the_same_question(tmp_path: Path, house
     assert find_stored_wheel(tmp_path / "none", "torch==2.15.0 for 3.12", "") is None
 
 
-def test_a_wheel_whose_bytes_changed_is_not_taken_again(tmp_path: Path, house: Path) -> None:
+def test_modified_wheel_is_not_reused(tmp_path: Path, house: Path) -> None:
     place, _ = store_wheel(arrive(tmp_path), house, "torch", "")
     place.write_text("two", encoding="utf-8")
     assert find_stored_wheel(house, "torch", "") is None
@@ -54,13 +54,13 @@ def test_a_wheel_whose_bytes_changed_is_not_taken_again(tmp_path: Path, house: P
     assert find_stored_wheel(house, "torch", "") is None
 
 
-def test_an_origin_that_cannot_be_read_hides_no_other(tmp_path: Path, house: Path) -> None:
+def test_unreadable_origin_file_does_not_hide_others(tmp_path: Path, house: Path) -> None:
     found = store_wheel(arrive(tmp_path), house, "torch", "")
     (house / "a.whl.json").write_text("{", encoding="utf-8")
     assert find_stored_wheel(house, "torch", "") == found
 
 
-def test_the_digest_that_a_person_named_must_be_the_files() -> None:
+def test_digest_given_by_user_must_match_the_file() -> None:
     found = Artifact("torch.whl", "a" * 64, 1)
     require_sha256(found, None)
     require_sha256(found, "a" * 64)
@@ -72,7 +72,7 @@ def test_the_digest_that_a_person_named_must_be_the_files() -> None:
     )
 
 
-def test_a_wheel_that_is_not_the_locked_one_is_refused_with_both_named() -> None:
+def test_wheel_that_differs_from_lock_is_refused_with_both_digests() -> None:
     found = Artifact("torch.whl", "a" * 64, 1)
     require_locked_digest(found, "", "torch")
     require_locked_digest(found, "a" * 64, "torch")

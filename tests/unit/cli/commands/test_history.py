@@ -55,7 +55,7 @@ def local(minute: int) -> str:
     return f"{(WHEN + datetime.timedelta(minutes=minute)).astimezone():%Y-%m-%d %H:%M}"
 
 
-def test_each_run_is_a_line_the_newest_last(subject: SelectedProfile, heard: Heard) -> None:
+def test_history_lists_one_run_per_line_newest_last(subject: SelectedProfile, heard: Heard) -> None:
     first = [*stage("deps", "new", "changed"), *stage("env", "new", "changed", 3.0)]
     put(subject.root, 1, *first, *stage("wheel", "x", "changed", 5.0), end("done", 372.0))
     put(subject.root, 2, end("done", 0.3))
@@ -75,16 +75,14 @@ def test_each_run_is_a_line_the_newest_last(subject: SelectedProfile, heard: Hea
     ]
 
 
-def test_what_was_done_about_a_failure_stands_beside_the_reason(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_auto_fix_is_shown_next_to_the_failure(subject: SelectedProfile, heard: Heard) -> None:
     began, done = stage("extensions:a", "new", "changed")
     put(subject.root, 1, began, {**done, "healed": "build.jobs: 2"}, end("done", 9.0))
     history.run(subject)
     assert heard[0].endswith("extensions:a: new; auto-fix: build.jobs: 2")
 
 
-def test_the_run_that_is_at_work_is_said_to_be(subject: SelectedProfile, heard: Heard) -> None:
+def test_active_run_is_marked_as_running(subject: SelectedProfile, heard: Heard) -> None:
     begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=90)
     told = stage("deps", "first time", "changed")[:1]
     put(subject.root, 1, *told, pid=os.getpid(), when=begun.isoformat())
@@ -93,7 +91,7 @@ def test_the_run_that_is_at_work_is_said_to_be(subject: SelectedProfile, heard: 
     assert "  running  1 h 30 min  deps: first time" in heard[0]
 
 
-def test_it_is_readable_at_eighty_columns(subject: SelectedProfile, heard: Heard) -> None:
+def test_history_is_readable_at_eighty_columns(subject: SelectedProfile, heard: Heard) -> None:
     long = "extensions:diff-gaussian-rasterization"
     why = "build.flags.USE_FLASH_ATTENTION: now false, was true 変更"
     put(subject.root, 1, *stage(long, why, "failed"), end("failed", 99_000.0, 1), command=[long])
@@ -102,7 +100,7 @@ def test_it_is_readable_at_eighty_columns(subject: SelectedProfile, heard: Heard
     assert heard[0].startswith(f"{local(1)}  extensions:diff…  failed: extensions:diff…  27 h")
 
 
-def test_programs_get_all_of_it(subject: SelectedProfile, heard: Heard) -> None:
+def test_complete_history_is_available_as_json(subject: SelectedProfile, heard: Heard) -> None:
     put(subject.root, 1, *stage("wheel", "first time", "failed"), end("failed", 70.0, 1))
     history.run(subject, json=str(subject.root / "out.json"))
     found = json.loads((subject.root / "out.json").read_text(encoding="utf-8"))
@@ -114,12 +112,12 @@ def test_programs_get_all_of_it(subject: SelectedProfile, heard: Heard) -> None:
     assert [stage["reason"] for stage in one["stages"]] == ["first time"]
 
 
-def test_without_any_run_it_says_what_to_do(subject: SelectedProfile, heard: Heard) -> None:
+def test_history_without_runs_shows_what_to_do(subject: SelectedProfile, heard: Heard) -> None:
     history.run(subject)
     assert heard == ["no run of profile mine is recorded; start one: doit build profile=mine"]
 
 
-def test_a_broken_profile_opens_for_it(yard: Path) -> None:
+def test_history_of_broken_profile_is_shown(yard: Path) -> None:
     write(yard, "tagret: {}\n")
     opened = open_session(yard, "mine", {}, ["history"])
     assert "history" in {task["basename"] for task in opened.tasks()}

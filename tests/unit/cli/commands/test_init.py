@@ -84,7 +84,7 @@ def written(yard: Path) -> dict[str, object]:
     return found
 
 
-def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
+def test_init_without_terminal_uses_defaults_and_asks_nothing(
     subject: SelectedProfile, heard: Heard
 ) -> None:
     init.run(subject)
@@ -98,13 +98,13 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
     assert heard[-1] == "next: doit build profile=mine"
 
 
-def test_what_comes_of_it_is_shown_at_once(subject: SelectedProfile, heard: Heard) -> None:
+def test_init_shows_resulting_plan(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject, card="RTX 4090", way="source")
     assert "strategy     source: requested in torch.strategy" in heard
     assert "archs        8.9 (sm_89): target.gpus is RTX 4090" in heard
 
 
-def test_every_question_is_an_option_too(
+def test_every_question_has_an_option(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
@@ -141,7 +141,7 @@ def a_python(
     return str(python)
 
 
-def test_an_environment_of_another_python_is_what_is_built_for(
+def test_python_of_install_target_is_used_for_build(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, "3.13.1")
@@ -150,7 +150,7 @@ def test_an_environment_of_another_python_is_what_is_built_for(
     assert (found["python"], found["install"]) == (python, {"into": python})
 
 
-def test_what_belongs_to_the_torch_of_an_environment_follows_it(
+def test_companions_installed_in_target_environment_are_added(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
@@ -159,7 +159,7 @@ def test_what_belongs_to_the_torch_of_an_environment_follows_it(
     assert f"companions: torchvision (found in {python};" in " ".join(heard.text.split())
 
 
-def test_one_that_cannot_be_planned_is_told_and_left_out(
+def test_companion_that_cannot_be_planned_is_reported_and_omitted(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile = "torch: {strategy: prebuilt, version: '2.15.0'}\n"
@@ -171,7 +171,7 @@ def test_one_that_cannot_be_planned_is_told_and_left_out(
 
 
 @pytest.mark.parametrize("own", ["[torchaudio]", "[]"])
-def test_companions_of_the_profile_are_not_gone_over(
+def test_companions_of_the_profile_are_not_overridden(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
     write(subject.root, f"torch: {{version: '2.9.1'}}\ncompanions: {own}\n")
@@ -180,7 +180,7 @@ def test_companions_of_the_profile_are_not_gone_over(
 
 
 @pytest.mark.parametrize("own", [["triton"], []])
-def test_companions_of_a_file_that_is_replaced_stay(
+def test_companions_in_replaced_file_are_kept(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: list[str]
 ) -> None:
     text = f"companions: [{', '.join(own)}]\n"
@@ -190,7 +190,7 @@ def test_companions_of_a_file_that_is_replaced_stay(
     assert written(subject.root)["companions"] == own
 
 
-def test_a_torch_that_stays_where_it_is_leaves_its_companions_alone(
+def test_existing_torch_keeps_its_companions(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, has=("torchvision",))
@@ -198,7 +198,7 @@ def test_a_torch_that_stays_where_it_is_leaves_its_companions_alone(
     assert (got.python, got.companions) == (python, None)
 
 
-def test_the_folder_of_an_environment_stands_for_its_python(
+def test_environment_directory_selects_its_python(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
@@ -209,7 +209,7 @@ def test_the_folder_of_an_environment_stands_for_its_python(
     assert written(subject.root)["install"] == {"into": python}
 
 
-def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
+def test_strategy_existing_sets_the_interpreter_that_has_torch() -> None:
     text = format_local_yaml(Answers(strategy="existing", python="/conda/bin/python"))
     assert yaml.safe_load(text) == {
         "python": "/conda/bin/python",
@@ -231,7 +231,7 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
         ("into", "/nowhere/python", "does not exist", "an installed Python"),
     ],
 )
-def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # noqa: PLR0917
+def test_invalid_answer_is_reported_with_its_option_and_not_written(  # noqa: PLR0917
     subject: SelectedProfile, heard: Heard, option: str, text: str, what: str, todo: str
 ) -> None:
     given: dict[str, Any] = {option: text}
@@ -243,16 +243,16 @@ def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # n
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
-def test_what_cannot_be_planned_is_not_written(subject: SelectedProfile, heard: Heard) -> None:
+def test_settings_that_cannot_be_planned_are_not_written(
+    subject: SelectedProfile, heard: Heard
+) -> None:
     with pytest.raises(TorchyardError, match="has no torch") as told:
         init.run(subject, way="existing")
     assert "config/local.yaml was not written" in told.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
-def test_a_file_that_is_there_is_not_replaced_and_the_difference_is_shown(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_existing_file_is_kept_and_diff_is_shown(subject: SelectedProfile, heard: Heard) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text("notify: {bell: false}\n", encoding="utf-8")
     with pytest.raises(TorchyardError, match="already exists") as told:
@@ -262,7 +262,7 @@ def test_a_file_that_is_there_is_not_replaced_and_the_difference_is_shown(
     assert "-notify: {bell: false}" in heard
 
 
-def test_force_keeps_what_was_there_each_time(subject: SelectedProfile, heard: Heard) -> None:
+def test_force_keeps_a_backup_each_time(subject: SelectedProfile, heard: Heard) -> None:
     config = subject.root / "config"
     for number, text in enumerate(("notify: {bell: false}\n", "lock: false\n")):
         (config / "local.yaml").write_text(text, encoding="utf-8")
@@ -271,9 +271,7 @@ def test_force_keeps_what_was_there_each_time(subject: SelectedProfile, heard: H
         assert kept.read_text(encoding="utf-8") == text
 
 
-def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_backup_has_same_bytes_and_same_permissions(subject: SelectedProfile, heard: Heard) -> None:
     config = subject.root / "config"
     before = b"\xef\xbb\xbfbuild:\r\n  env: {HF_TOKEN: s3same}\r\n"
     (config / "local.yaml").write_bytes(before)
@@ -286,9 +284,7 @@ def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_no_secret_stands_in_the_difference(
-    subject: SelectedProfile, heard: Heard, force: bool
-) -> None:
+def test_diff_shows_no_secrets(subject: SelectedProfile, heard: Heard, force: bool) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text(SECRETS, encoding="utf-8")
     with contextlib.nullcontext() if force else pytest.raises(TorchyardError):
@@ -300,9 +296,7 @@ def test_no_secret_stands_in_the_difference(
 
 
 @needs_links
-def test_a_link_stays_one_and_leads_to_what_was_written(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_symlink_is_kept_and_its_target_is_written(subject: SelectedProfile, heard: Heard) -> None:
     path, own = subject.root / "config" / "local.yaml", subject.root / "mine.yaml"
     own.write_text("lock: false\n", encoding="utf-8")
     path.symlink_to(own)
@@ -315,27 +309,27 @@ def test_a_link_stays_one_and_leads_to_what_was_written(
     assert kept.read_text(encoding="utf-8") == "lock: false\n"
 
 
-def test_the_same_answers_again_change_nothing(subject: SelectedProfile, heard: Heard) -> None:
+def test_same_answers_leave_file_unchanged(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject)
     init.run(subject)
     assert "config/local.yaml already has these settings" in heard
     assert [path.name for path in (subject.root / "config").glob("local*")] == ["local.yaml"]
 
 
-def test_a_broken_local_yaml_can_be_replaced(subject: SelectedProfile, heard: Heard) -> None:
+def test_broken_local_yaml_can_be_replaced(subject: SelectedProfile, heard: Heard) -> None:
     (subject.root / "config" / "local.yaml").write_text("tagret: {}\n", encoding="utf-8")
     init.run(subject, force=True)
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
 
 
-def test_a_broken_profile_keeps_nobody_from_it(subject: SelectedProfile, heard: Heard) -> None:
+def test_init_works_with_broken_profile(subject: SelectedProfile, heard: Heard) -> None:
     write(subject.root, "tagret: {}\n")
     with pytest.raises(TorchyardError, match="tagret: unknown key"):
         init.run(subject, card="12.0")
     assert written(subject.root) == {"target": {"gpus": ["12.0"]}}
 
 
-def test_four_questions_are_asked_and_return_takes_the_default(
+def test_init_asks_four_questions_and_return_accepts_default(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n\n\n")
@@ -350,7 +344,7 @@ def test_four_questions_are_asked_and_return_takes_the_default(
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
 
 
-def test_what_is_given_is_not_asked(
+def test_given_options_are_not_asked(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("3dgs\n\n")
@@ -359,7 +353,7 @@ def test_what_is_given_is_not_asked(
     assert written(subject.root)["extensions"] == list(SPLATTING_EXTENSIONS)
 
 
-def test_a_typo_is_told_and_asked_again(
+def test_typo_is_reported_and_question_is_repeated(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("RTX 5900\n4090\nsource\ngsplat\n\n")
@@ -373,7 +367,7 @@ def test_a_typo_is_told_and_asked_again(
     }
 
 
-def test_answers_that_end_write_nothing(
+def test_end_of_input_writes_nothing(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n")
@@ -382,7 +376,7 @@ def test_answers_that_end_write_nothing(
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
-def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
+def test_no_question_is_asked_if_file_may_not_be_replaced(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     (subject.root / "config" / "local.yaml").write_text("lock: false\n", encoding="utf-8")
@@ -392,23 +386,21 @@ def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
     assert not heard
 
 
-def test_the_cards_here_are_the_default_by_name_or_by_what_they_can(
+def test_detected_gpus_are_default_by_name_or_capability(
     subject: SelectedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_probe, "list_gpus", lambda: (CARD, CARD, NEW))
     assert gather_init_facts(subject).default_gpus == ("RTX 5090", "12.0")
 
 
-def test_the_profiles_own_cards_stay_where_nobody_names_others(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_gpus_of_profile_are_kept_by_default(subject: SelectedProfile, heard: Heard) -> None:
     write(subject.root, "target: {gpus: ['8.9']}\n")
     init.run(subject)
     assert written(subject.root) == {}
 
 
 @linux_only  # elsewhere it is another wheel
-def test_the_ways_tell_what_the_planner_takes_and_why(
+def test_strategy_question_shows_default_and_reason(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n\n\n")
@@ -418,7 +410,7 @@ def test_the_ways_tell_what_the_planner_takes_and_why(
     assert "existing the torch that your own Python already has" in told
 
 
-def test_every_example_card_is_known(subject: SelectedProfile) -> None:
+def test_every_example_gpu_is_known(subject: SelectedProfile) -> None:
     assert dict(gather_init_facts(subject).list_recent_gpus())["RTX 5090"] == "12.0"
 
 
@@ -432,18 +424,18 @@ def test_every_example_card_is_known(subject: SelectedProfile) -> None:
         ("git@example.org:me/ext.git", ({"name": "ext", "git": "git@example.org:me/ext.git"},)),
     ],
 )  # fmt: skip
-def test_extensions_are_names_folders_and_urls(
+def test_extension_answers_are_names_directories_and_urls(
     text: str, listed: tuple[object, ...], yard: Path
 ) -> None:
     assert parse_extensions(text, KNOWLEDGE, yard) == listed
 
 
-def test_a_folder_is_called_as_it_is(yard: Path) -> None:
+def test_extension_name_is_that_of_its_directory(yard: Path) -> None:
     (yard / "my ext").mkdir()
     assert parse_extensions("my ext", KNOWLEDGE, yard) == ({"name": "my-ext", "path": "my ext"},)
 
 
-def test_cards_and_ways_are_read_as_people_write_them() -> None:
+def test_gpus_and_strategies_are_parsed_in_common_spellings() -> None:
     assert parse_gpus(" rtx5090 ,12.0", KNOWLEDGE) == ("rtx5090", "12.0")
     assert parse_gpus("CPU", KNOWLEDGE) == ()
     assert parse_gpus("auto", KNOWLEDGE) == "auto"
@@ -451,15 +443,13 @@ def test_cards_and_ways_are_read_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["no", "3.12", "C:\\venv\\python.exe", 'a "b"', "a: b", "~", "#x"])
-def test_whatever_is_written_is_read_back(text: str, yard: Path) -> None:
+def test_written_settings_are_read_back(text: str, yard: Path) -> None:
     found = format_local_yaml(Answers(gpus=("8.9",), into=text))
     assert yaml.safe_load(found)["install"]["into"] == text
     assert load_settings(yard / "config", "mine", {}, found).settings.target.gpus == ("8.9",)
 
 
-def test_the_interpreter_is_looked_at_where_it_is_named(
-    subject: SelectedProfile, heard: Heard
-) -> None:
+def test_directory_without_interpreter_is_refused(subject: SelectedProfile, heard: Heard) -> None:
     (subject.root / "empty").mkdir()
     with pytest.raises(TorchyardError, match="is a folder"):
         init.run(subject, into="empty")

@@ -73,7 +73,7 @@ def of(yard: Path, name: str = "mine") -> SelectedProfile:
     return SelectedProfile(yard, name, open_profile(yard, name, {}))
 
 
-def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], heard: Heard) -> None:
+def test_every_matrix_build_has_a_lock_section(yard: Path, built: set[str], heard: Heard) -> None:
     lock.run(of(yard))
     assert set(split_sections(locked(yard))) == built, "the profile itself is not built"
     held = parse_section(locked(yard), OLD)
@@ -83,7 +83,9 @@ def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], hear
     lock.run(of(yard), check=True)
 
 
-def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built: set[str]) -> None:
+def test_locking_one_build_by_name_leaves_other_sections_unchanged(
+    yard: Path, built: set[str]
+) -> None:
     lock.run(of(yard, NEW))
     assert set(split_sections(locked(yard))) == {NEW}
     lock.run(of(yard, NEW), check=True)
@@ -91,7 +93,7 @@ def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built
         lock.run(of(yard, OLD), check=True)
 
 
-def test_a_build_that_is_not_finished_costs_no_other(
+def test_unfinished_build_does_not_prevent_locking_others(
     yard: Path, built: set[str], heard: Heard
 ) -> None:
     built.remove(NEW)
@@ -101,9 +103,7 @@ def test_a_build_that_is_not_finished_costs_no_other(
     assert any(NEW in line and "is not built" in line for line in heard)
 
 
-def test_a_difference_in_one_build_is_named_with_it(
-    yard: Path, built: set[str], heard: Heard
-) -> None:
+def test_lock_difference_names_the_build(yard: Path, built: set[str], heard: Heard) -> None:
     lock.run(of(yard))
     path = yard / "torchyard.lock"
     before = split_sections(locked(yard))[OLD][1]
@@ -116,9 +116,7 @@ def test_a_difference_in_one_build_is_named_with_it(
     assert split_sections(locked(yard))[OLD][1] == before
 
 
-def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
-    yard: Path, built: set[str]
-) -> None:
+def test_profile_without_entry_is_locked_too_if_built(yard: Path, built: set[str]) -> None:
     built.add("mine")
     subject = of(yard)
     subject.build.mkdir(parents=True, exist_ok=True)
@@ -127,7 +125,7 @@ def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
     assert "mine" in split_sections(locked(yard))
 
 
-def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
+def test_unbuilt_optional_extension_keeps_its_lock_entry(
     yard: Path, built: set[str], heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock.run(of(yard, NEW))
@@ -148,7 +146,7 @@ def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
 
 
 @needs_git
-def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
+def test_optional_extension_with_unresolvable_ref_keeps_its_lock_entry(
     yard: Path, built: set[str], heard: Heard
 ) -> None:
     far = {"name": "far", "git": str(yard / "nowhere"), "ref": "main"}
@@ -169,7 +167,7 @@ def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
     assert locked(yard) == text
 
 
-def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
+def test_matrix_builds_are_locked_even_if_profile_cannot_be_planned(
     yard: Path, built: set[str], heard: Heard
 ) -> None:
     alone = "companions: [torchaudio]\ntorch: {strategy: prebuilt}\n"
@@ -190,7 +188,7 @@ def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
+def test_damaged_section_fails_even_if_unbuildable_here(
     yard: Path, built: set[str], heard: Heard, check: bool
 ) -> None:
     lock.run(of(yard))
@@ -211,7 +209,7 @@ def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
     ("axis", "why"),
     [('torch: ["2.6.0"], gpus: ["12.0"]', "12.0"), ('python: ["3.4"]', "found no Python 3.4")],
 )
-def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
+def test_lock_is_refused_if_no_entry_can_be_built(  # noqa: PLR0917
     yard: Path, built: set[str], heard: Heard, axis: str, why: str, check: bool
 ) -> None:
     write(yard, f"matrix: {{{axis}}}\ntorch: {{strategy: prebuilt}}\ntarget: {{gpus: []}}\n")
@@ -224,7 +222,7 @@ def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
     assert not locked(yard)
 
 
-def test_what_there_is_to_do_names_the_build(yard: Path, built: set[str], heard: Heard) -> None:
+def test_hint_names_the_matrix_build(yard: Path, built: set[str], heard: Heard) -> None:
     lock.run(of(yard, OLD))
     built.remove(OLD)
     with pytest.raises(TorchyardError, match="3 of 4 builds"):

@@ -50,7 +50,7 @@ def rows(yard: Path) -> dict[str, EntryStatus]:
     return {one.cell: one for one in list_entry_statuses(yard, "mine")}
 
 
-def test_a_cell_that_cannot_be_is_a_row_with_the_reason(yard: Path, heard: Heard) -> None:
+def test_impossible_entry_is_listed_with_reason(yard: Path, heard: Heard) -> None:
     write(yard, MATRIX)
     matrix.run(subject(yard))
     told = {line.split()[0]: line for line in heard if line.strip().startswith("torch2")}
@@ -65,9 +65,7 @@ def test_a_cell_that_cannot_be_is_a_row_with_the_reason(yard: Path, heard: Heard
     assert "newest arch is 9.0" in heard.text
 
 
-def test_a_profile_that_cannot_be_planned_itself_has_a_matrix_all_the_same(
-    yard: Path, heard: Heard
-) -> None:
+def test_profile_that_cannot_be_planned_still_has_a_matrix(yard: Path, heard: Heard) -> None:
     write(yard, MATRIX + "python: /nowhere/python\n")
     matrix.run(subject(yard))
     assert heard.text.count("impossible") == 4
@@ -77,13 +75,13 @@ def test_a_profile_that_cannot_be_planned_itself_has_a_matrix_all_the_same(
     assert heard.text.count("not built") == 3
 
 
-def test_without_a_matrix_it_says_where_one_goes(yard: Path) -> None:
+def test_profile_without_matrix_shows_where_to_add_one(yard: Path) -> None:
     with pytest.raises(SettingsError, match=r'the profile "mine" has no matrix') as told:
         matrix.run(subject(yard))
     assert "docs/matrix.md" in str(told.value)
 
 
-def test_what_was_built_in_part_or_with_other_settings_is_stale_with_the_reason(
+def test_partial_or_outdated_build_is_stale_with_reason(
     yard: Path,
 ) -> None:
     write(yard, MATRIX)
@@ -96,7 +94,7 @@ def test_what_was_built_in_part_or_with_other_settings_is_stale_with_the_reason(
     assert (yard / "build" / "mine.torch2.15.0-cpu").is_dir()
 
 
-def test_a_stage_that_did_not_come_to_its_end_is_told_with_how_to_learn_why(yard: Path) -> None:
+def test_unfinished_stage_is_listed_with_diagnose_command(yard: Path) -> None:
     write(yard, MATRIX)
     plan = open_profile(yard, "mine@torch2.15.0-cpu", {}).plan
     finished(plan.stages[0])
@@ -108,7 +106,7 @@ def test_a_stage_that_did_not_come_to_its_end_is_told_with_how_to_learn_why(yard
     assert found.why.endswith("doit diagnose profile=mine@torch2.15.0-cpu")
 
 
-def test_what_clean_withdrew_has_not_failed(yard: Path) -> None:
+def test_cleaned_build_is_stale_not_failed(yard: Path) -> None:
     write(yard, MATRIX)
     deps = first_stage(yard, "mine@torch2.15.0-cpu")
     log = Path(deps.job.log)
@@ -120,7 +118,7 @@ def test_what_clean_withdrew_has_not_failed(yard: Path) -> None:
     assert rows(yard)["torch2.15.0-cpu"].state == "stale"
 
 
-def test_the_table_goes_to_a_file_too(yard: Path, heard: Heard) -> None:
+def test_matrix_table_is_written_to_a_file(yard: Path, heard: Heard) -> None:
     write(yard, MATRIX)
     matrix.run(subject(yard), json=str(yard / "out.json"))
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
@@ -133,7 +131,7 @@ def test_the_table_goes_to_a_file_too(yard: Path, heard: Heard) -> None:
     }
 
 
-def test_a_python_is_looked_for_once_for_all_cells(
+def test_interpreter_is_searched_once_for_all_entries(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(yard, MATRIX)
@@ -149,7 +147,7 @@ def test_a_python_is_looked_for_once_for_all_cells(
     assert len(asked) == 1
 
 
-def test_what_is_left_is_named_with_what_helps() -> None:
+def test_unfinished_entries_are_listed_with_hints() -> None:
     done = EntryStatus("a", "p@a", "up to date")
     matrix.require_all_done([done, EntryStatus("b", "p@b", "built")])
     with pytest.raises(TorchyardError) as told:

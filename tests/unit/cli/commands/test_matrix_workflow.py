@@ -56,9 +56,7 @@ def program(name: str) -> str:
 
 @pytest.mark.parametrize("wheelhouse", ["wheelhouse", '/a b/"c"\\$(d)', "${{ secrets.A }}"])
 @posix_only
-def test_githubs_own_schema_takes_the_workflow(
-    checkout: Path, heard: Heard, wheelhouse: str
-) -> None:
+def test_workflow_is_valid_by_github_schema(checkout: Path, heard: Heard, wheelhouse: str) -> None:
     write(checkout, MATRIX + f"wheel: {{wheelhouse: {json.dumps(wheelhouse)}}}\n")
     out = written(checkout, "github")
     checked(program("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", out)
@@ -68,7 +66,7 @@ def test_githubs_own_schema_takes_the_workflow(
 
 @pytest.mark.skipif(not shutil.which("actionlint"), reason="not run: actionlint is not here")
 @posix_only
-def test_actionlint_takes_the_workflow(checkout: Path, heard: Heard) -> None:
+def test_workflow_passes_actionlint(checkout: Path, heard: Heard) -> None:
     checked("actionlint", written(checkout, "github"))
 
 
@@ -76,7 +74,7 @@ def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def test_the_workflow_builds_every_cell_with_its_python(checkout: Path, heard: Heard) -> None:
+def test_workflow_builds_every_entry_with_its_python(checkout: Path, heard: Heard) -> None:
     found = read(written(checkout, "github"))
     job = found["jobs"]["build"]
     listed = job["strategy"]["matrix"]["include"]
@@ -93,12 +91,12 @@ def test_the_workflow_builds_every_cell_with_its_python(checkout: Path, heard: H
     assert all(major.removeprefix("v").isdecimal() for _, _, major in used)
 
 
-def test_no_value_of_the_matrix_is_part_of_a_command_line(checkout: Path, heard: Heard) -> None:
+def test_no_matrix_value_is_part_of_a_command_line(checkout: Path, heard: Heard) -> None:
     steps = read(written(checkout, "github"))["jobs"]["build"]["steps"]
     assert not [step["run"] for step in steps if "${{" in step.get("run", "")]
 
 
-def test_what_a_runner_would_not_have_is_a_warning(checkout: Path, heard: Heard) -> None:
+def test_workflow_warns_about_files_missing_on_runner(checkout: Path, heard: Heard) -> None:
     (checkout / "config" / "local.yaml").write_text("matrix: {cuda: ['13.2']}\n", encoding="utf-8")
     written(checkout, "github")
     assert "matrix.cuda: set in config/local.yaml or the environment" in heard.text
@@ -107,20 +105,20 @@ def test_what_a_runner_would_not_have_is_a_warning(checkout: Path, heard: Heard)
     assert "config/local.yaml" not in heard.text
 
 
-def test_without_a_file_it_is_shown(checkout: Path, heard: Heard) -> None:
+def test_workflow_without_output_file_is_printed(checkout: Path, heard: Heard) -> None:
     matrix.run(SelectedProfile(checkout, "mine", None), workflow="slurm")
     assert heard.text.startswith("#!/usr/bin/env bash\n")
 
 
 @pytest.mark.parametrize("name", ["a b", "a$(touch b)", "a'b", "${{ a }}", "-a"])
-def test_a_profile_whose_name_could_be_read_as_more_is_refused(checkout: Path, name: str) -> None:
+def test_profile_name_with_shell_syntax_is_refused(checkout: Path, name: str) -> None:
     write(checkout, MATRIX, name)
     for kind in ("github", "slurm"):
         with pytest.raises(TorchyardError, match="is not allowed in a workflow"):
             written(checkout, kind, name)
 
 
-def test_a_kind_that_is_not_there_and_a_matrix_that_is_too_large_are_told(checkout: Path) -> None:
+def test_unknown_format_and_oversized_matrix_are_refused(checkout: Path) -> None:
     with pytest.raises(TorchyardError, match='there is no workflow "gitlab"'):
         matrix.run(SelectedProfile(checkout, "mine", None), workflow="gitlab")
     many = [f'"2.{number}.0"' for number in range(300)]
@@ -130,7 +128,7 @@ def test_a_kind_that_is_not_there_and_a_matrix_that_is_too_large_are_told(checko
 
 
 @posix
-def test_bash_and_shellcheck_take_the_script(checkout: Path, heard: Heard) -> None:
+def test_slurm_script_passes_bash_and_shellcheck(checkout: Path, heard: Heard) -> None:
     out = written(checkout, "slurm")
     checked("bash", "-n", out)
     checked(program("shellcheck"), "--severity=style", out)
@@ -152,7 +150,7 @@ def task(script: Path, number: str | None) -> subprocess.CompletedProcess[str]:
 
 
 @posix
-def test_each_task_of_the_array_builds_its_cell_in_the_checkout(
+def test_each_array_task_builds_its_entry_in_the_checkout(
     checkout: Path, heard: Heard, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     script = written(checkout, "slurm")
@@ -165,7 +163,7 @@ def test_each_task_of_the_array_builds_its_cell_in_the_checkout(
 
 @posix
 @pytest.mark.parametrize("number", ["6", "-1", "08x", "a[$(touch hit)]", "", None])
-def test_a_task_that_the_matrix_has_not_is_refused(
+def test_array_task_beyond_the_matrix_is_refused(
     checkout: Path, heard: Heard, number: str | None
 ) -> None:
     done = task(written(checkout, "slurm"), number)
@@ -176,7 +174,9 @@ def test_a_task_that_the_matrix_has_not_is_refused(
 
 
 @posix
-def test_a_checkout_by_any_name_is_gone_into(checkout: Path, heard: Heard, tmp_path: Path) -> None:
+def test_slurm_script_enters_checkout_with_unusual_name(
+    checkout: Path, heard: Heard, tmp_path: Path
+) -> None:
     odd = tmp_path / 'it\'s $(touch hit) "here"'
     shutil.copytree(checkout / "config", odd / "config")
     shutil.copytree(checkout / "templates", odd / "templates")

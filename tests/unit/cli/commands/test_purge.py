@@ -56,12 +56,12 @@ def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
     assert heard[-1] == "nothing was removed; to remove it: doit purge --yes profile=mine"
 
 
-def test_where_nothing_was_built_there_is_nothing_to_remove(yard: Path, heard: Heard) -> None:
+def test_purge_without_a_build_removes_nothing(yard: Path, heard: Heard) -> None:
     purge.run(opened(yard))
     assert heard == ["nothing to remove: this profile built nothing"]
 
 
-def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
+def test_purge_command_names_profile_unless_it_is_default(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built(yard, "mine", "torch-1.whl")
@@ -73,7 +73,7 @@ def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
     assert format_profile_argument("quickstart") == ""
 
 
-def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
+def test_purge_removes_only_managed_files(yard: Path, heard: Heard) -> None:
     built(yard, "mine", "torch-1.whl")
     built(yard, "mine", "a-1+torch2.15.0.s12345678.cu132.sm120.whl", "extensions/a.json")
     built(yard, "other", "torch-2.whl")
@@ -89,7 +89,7 @@ def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
     purge.run(opened(yard), yes=True)  # nothing left is nothing to do
 
 
-def test_purge_keeps_a_wheel_that_another_profile_names(yard: Path, heard: Heard) -> None:
+def test_purge_keeps_wheel_used_by_another_profile(yard: Path, heard: Heard) -> None:
     wheel = built(yard, "mine", "torch-1.whl")
     built(yard, "other", "torch-1.whl")
     purge.run(opened(yard), yes=True)
@@ -97,7 +97,7 @@ def test_purge_keeps_a_wheel_that_another_profile_names(yard: Path, heard: Heard
     assert not (yard / "build" / "mine").exists()
 
 
-def test_purge_takes_no_path_out_of_a_manifest(yard: Path, heard: Heard) -> None:
+def test_purge_trusts_no_path_from_a_manifest(yard: Path, heard: Heard) -> None:
     (yard / "thesis.tex").write_text("", encoding="utf-8")
     built(yard, "mine", "x.whl")
     text = (yard / "build" / "mine" / "wheel.json").read_text(encoding="utf-8")
@@ -107,7 +107,7 @@ def test_purge_takes_no_path_out_of_a_manifest(yard: Path, heard: Heard) -> None
     assert (yard / "thesis.tex").is_file()
 
 
-def test_purge_refuses_a_build_folder_that_is_not_ours_and_keeps_its_wheels(
+def test_purge_refuses_unmanaged_build_directory_and_keeps_its_wheels(
     yard: Path, heard: Heard
 ) -> None:
     wheel = built(yard, "mine", "torch-1.whl")
@@ -117,14 +117,14 @@ def test_purge_refuses_a_build_folder_that_is_not_ours_and_keeps_its_wheels(
     assert wheel.is_file()
 
 
-def test_purge_waits_for_nobody_who_is_at_work(yard: Path, heard: Heard) -> None:
+def test_purge_does_not_wait_for_a_running_build(yard: Path, heard: Heard) -> None:
     wheel = built(yard, "mine", "torch-1.whl")
     with files.lock_folder(yard / "build" / "mine"), pytest.raises(BusyError):
         purge.run(opened(yard), yes=True)
     assert wheel.is_file()
 
 
-def test_purge_of_a_broken_profile_tells_what_is_wrong(yard: Path, heard: Heard) -> None:
+def test_purge_of_broken_profile_reports_the_error(yard: Path, heard: Heard) -> None:
     subject = broken(yard, "tagret: {}\n")
     with pytest.raises(TorchyardError, match="tagret: unknown key"):
         purge.run(subject, yes=True)
@@ -139,7 +139,7 @@ def replaced(yard: Path) -> Path:
     return stamp
 
 
-def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard: Heard) -> None:
+def test_backup_of_install_target_is_kept_while_in_use(yard: Path, heard: Heard) -> None:
     wheel = built(yard, "mine", "torch-1.whl")
     stamp = replaced(yard)
     purge.run(opened(yard), yes=True)
@@ -154,9 +154,7 @@ def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard
     assert install_journal_io.read_record(stamp)
 
 
-def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
-    yard: Path, heard: Heard
-) -> None:
+def test_purge_keeps_user_files_set_aside_and_removes_the_rest(yard: Path, heard: Heard) -> None:
     built(yard, "mine", "torch-1.whl")
     stamp = replaced(yard)
     (stamp / "replaced.json").unlink()
@@ -175,7 +173,7 @@ def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
 
 @needs_git
 @pytest.mark.parametrize("place", ["src/pytorch", "extensions/toy/clone"])
-def test_a_clone_in_which_somebody_worked_stays(yard: Path, heard: Heard, place: str) -> None:
+def test_purge_keeps_clone_with_local_changes(yard: Path, heard: Heard, place: str) -> None:
     built(yard, "mine", "torch-1.whl")
     clone = yard / "build" / "mine" / place
     clone.mkdir(parents=True)
@@ -192,7 +190,7 @@ def test_a_clone_in_which_somebody_worked_stays(yard: Path, heard: Heard, place:
 
 
 @needs_git
-def test_a_clone_in_which_nobody_worked_goes(yard: Path, heard: Heard) -> None:
+def test_purge_removes_clone_without_local_changes(yard: Path, heard: Heard) -> None:
     built(yard, "mine", "torch-1.whl")
     clone = yard / "build" / "mine" / "src" / "pytorch"
     clone.mkdir(parents=True)
@@ -202,7 +200,7 @@ def test_a_clone_in_which_nobody_worked_goes(yard: Path, heard: Heard) -> None:
 
 
 @needs_git
-def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, heard: Heard) -> None:
+def test_purge_keeps_only_an_edited_source_archive(yard: Path, heard: Heard) -> None:
     built(yard, "mine", "torch-1.whl")
     state = yard / "build" / "mine" / "src"
     tree = state / "pytorch"

@@ -212,7 +212,7 @@ def test_no_line_is_wider_than_the_terminal(
 
 @each_row("encoding", ["ascii", "cp1252", "cp437", "latin-1"])
 @each_row("name", REPORTS)
-def test_a_console_that_lacks_signs_gets_what_it_has(
+def test_unencodable_characters_are_replaced(
     name: str, encoding: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(encoding, 80)
@@ -223,7 +223,7 @@ def test_a_console_that_lacks_signs_gets_what_it_has(
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_a_pipe_has_no_colours_and_no_cursor(
+def test_pipe_gets_no_colours_and_no_cursor_control(
     name: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(tty=False)
@@ -251,7 +251,7 @@ def painted(text: str) -> bool:
     ],
     ids=str,
 )
-def test_colours_follow_what_is_customary(  # noqa: PLR0917
+def test_colours_follow_environment_conventions(  # noqa: PLR0917
     name: str,
     given: dict[str, str],
     tty: bool,
@@ -269,7 +269,7 @@ def test_colours_follow_what_is_customary(  # noqa: PLR0917
     assert painted(shown.text) == colours
 
 
-def test_a_pipe_has_each_setting_in_a_line(
+def test_pipe_gets_one_setting_per_line(
     subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(width=60, tty=False)
@@ -277,7 +277,7 @@ def test_a_pipe_has_each_setting_in_a_line(
     assert len(shown.lines) >= 40
 
 
-def test_what_is_refused_fits_the_terminal_from_its_first_line(
+def test_refusal_fits_the_terminal_from_its_first_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")

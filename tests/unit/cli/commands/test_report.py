@@ -83,7 +83,7 @@ def drawn(page: str) -> Any:
     return json.loads(text)
 
 
-def test_the_page_is_whole_and_fetches_nothing(root: Path) -> None:
+def test_page_is_complete_and_fetches_nothing(root: Path) -> None:
     record(root, failed=True)
     page = Reader(report_of(root)[0])
     fetched = [value for _, name, value in page.attributes if name in FETCHED]
@@ -94,7 +94,7 @@ def test_the_page_is_whole_and_fetches_nothing(root: Path) -> None:
     assert "@import" not in styles
 
 
-def test_all_that_was_made_is_in_the_page(root: Path) -> None:
+def test_page_lists_all_build_outputs(root: Path) -> None:
     record(root)
     data = drawn(report_of(root)[0])
     assert len(data["edges"]) == 40
@@ -102,7 +102,7 @@ def test_all_that_was_made_is_in_the_page(root: Path) -> None:
     assert data["samples"]
 
 
-def test_odd_names_stay_names(root: Path) -> None:
+def test_unusual_names_are_escaped(root: Path) -> None:
     record(root, {"output": f"a/{ODD}", "began": 1.0, "ended": 2.0})
     page, trace, _ = report_of(root)
     data = drawn(page)
@@ -112,7 +112,7 @@ def test_odd_names_stay_names(root: Path) -> None:
     assert any(one["name"] == ODD.rsplit("/", 1)[1] for one in trace["traceEvents"])
 
 
-def test_the_trace_has_what_perfetto_asks_for(root: Path) -> None:
+def test_trace_has_the_fields_perfetto_requires(root: Path) -> None:
     record(root)
     trace = report_of(root)[1]
     events = trace["traceEvents"]
@@ -129,7 +129,7 @@ def test_the_trace_has_what_perfetto_asks_for(root: Path) -> None:
         assert all(end <= begin + 1 for end, (begin, _) in zip(ends[:-1], mine[1:], strict=True))
 
 
-def test_a_failure_is_told_with_its_cause_and_what_to_do(root: Path) -> None:
+def test_failure_is_reported_with_cause_and_hint(root: Path) -> None:
     record(root, failed=True)
     page, _, text = report_of(root)
     for told in (page.replace("&#39;", "'"), text):
@@ -140,7 +140,7 @@ def test_a_failure_is_told_with_its_cause_and_what_to_do(root: Path) -> None:
         assert "not reached" in told
 
 
-def test_what_was_done_about_a_failure_stands_beside_the_reason(root: Path) -> None:
+def test_auto_fix_is_shown_next_to_the_failure(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2)))
     [done] = [one for one in told if one["event"] == "done" and one["stage"] == "compile"]
     done["auto_fix"] = "build.jobs: 2"
@@ -150,14 +150,14 @@ def test_what_was_done_about_a_failure_stands_beside_the_reason(root: Path) -> N
         assert "901f49d; auto-fix: build.jobs: 2" in shown
 
 
-def test_a_build_without_a_card_is_told_as_one_for_the_cpu(root: Path) -> None:
+def test_build_without_gpu_is_reported_as_cpu_build(root: Path) -> None:
     record(root, decided={"strategy": "source", "targets": []})
     page, _, text = report_of(root)
     assert "- targets: `CPU`" in text
     assert "<dd>CPU</dd>" in page
 
 
-def test_what_to_do_is_said_once(root: Path) -> None:
+def test_hint_is_shown_once(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2), failed=True))
     [done] = [one for one in told if one["event"] == "done" and one["outcome"] == "failed"]
     done["error"] = {"what": "ninja stopped", "todo": done["diagnosis"]["remedy"]}
@@ -165,7 +165,7 @@ def test_what_to_do_is_said_once(root: Path) -> None:
     assert report_of(root)[2].count("set toolkit.version to 12.8 or later") == 1
 
 
-def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
+def test_report_lists_contents_of_build_directory(root: Path) -> None:
     record(root)
     manifests: dict[str, Any] = {
         "source": {"kind": "git", "commit": "2f81284b0e8e", "edits": "ab", "patches": ["cd"]},
@@ -192,7 +192,7 @@ def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
         assert told in page
 
 
-def test_what_the_run_itself_made_goes_before_what_lies_there_now(root: Path) -> None:
+def test_outputs_of_the_run_take_precedence_over_current_files(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2)))
     made = {"version": "2.6.0+mine", "artifact": {"name": "mine.whl"}}
     done = {"event": "done", "at": 1, "outcome": "changed", "seconds": 1}
@@ -207,7 +207,7 @@ def test_what_the_run_itself_made_goes_before_what_lies_there_now(root: Path) ->
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"checks": 3, "artifact": [], "source": 1}'])
-def test_a_manifest_that_is_none_is_no_reason_to_fail(root: Path, text: str) -> None:
+def test_invalid_manifest_does_not_fail_the_report(root: Path, text: str) -> None:
     record(root)
     for name in ("source", "deps", "wheel", "validate", "extensions/a"):
         path = root / "build" / "trial" / f"{name}.json"
@@ -216,7 +216,7 @@ def test_a_manifest_that_is_none_is_no_reason_to_fail(root: Path, text: str) -> 
     assert "Built in" in report_of(root)[0]
 
 
-def test_names_homes_and_secrets_are_in_none_of_them(
+def test_user_names_home_directories_and_secrets_are_removed(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operating_system, "list_home_folders", lambda: ("/mnt/alice",))
@@ -243,7 +243,7 @@ LOOKS = (
 
 
 @pytest.mark.parametrize("stages", [(), LOOKS], ids=["nothing", "a look"])
-def test_the_last_run_that_did_something_is_told_beside_the_one_before(
+def test_last_run_with_work_is_compared_with_previous_one(
     root: Path, capsys: pytest.CaptureFixture[str], stages: tuple[dict[str, Any], ...]
 ) -> None:
     for day in (20, 21):
@@ -259,7 +259,7 @@ def test_the_last_run_that_did_something_is_told_beside_the_one_before(
     assert "Up to date in 1.0 s" in capsys.readouterr().out
 
 
-def test_a_run_and_the_one_beside_it_can_be_named(
+def test_both_runs_to_compare_can_be_named(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for day in (20, 21, 22):
@@ -273,20 +273,20 @@ def test_a_run_and_the_one_beside_it_can_be_named(
 
 
 @pytest.mark.parametrize("param", ["run", "against"])
-def test_a_name_that_there_is_not_is_answered_with_those_there_are(root: Path, param: str) -> None:
+def test_unknown_run_is_refused_with_known_ones(root: Path, param: str) -> None:
     record(root)
     with pytest.raises(TorchyardError, match='there is no run "x"') as error:
         report.run(SelectedProfile(root, "trial", None), **{param: "x"})
     assert "20261122T034027Z-123" in error.value.hint
 
 
-def test_without_a_record_it_says_what_to_run(root: Path) -> None:
+def test_report_without_record_shows_command_to_run(root: Path) -> None:
     with pytest.raises(TorchyardError, match="no run of this profile is recorded") as error:
         report.run(SelectedProfile(root, "trial", None))
     assert error.value.hint == "record one: doit build"
 
 
-def test_a_record_that_was_cut_anywhere_makes_a_report(root: Path) -> None:
+def test_truncated_record_still_makes_a_report(root: Path) -> None:
     told = runrecords.events(runrecords.edges(3, seconds=1.0), failed=True)
     whole = "\n".join(json.dumps(one) for one in told)
     first = whole.index("\n")

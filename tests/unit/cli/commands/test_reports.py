@@ -32,14 +32,14 @@ COMPILES = "target: {gpus: ['12.0']}\nextensions: [{name: toy, path: toy}]\n"
 GIT = "https://me:hunter2@git.example/a.git"
 
 
-def test_settings_are_shown_with_where_they_are_from(yard: Path, heard: Heard) -> None:
+def test_settings_are_shown_with_their_origin(yard: Path, heard: Heard) -> None:
     settings_report.run(opened(yard))
     rows = {line.split()[0]: line for line in heard}
     assert rows["target.gpus"].endswith('["12.0"]   # config/profiles/mine.yaml:1')
     assert "# config/default.yaml:" in rows["torch.version"]
 
 
-def test_settings_go_to_a_file_too(yard: Path, heard: Heard) -> None:
+def test_settings_are_written_to_a_file(yard: Path, heard: Heard) -> None:
     settings_report.run(opened(yard), json=str(yard / "out.json"))
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
     assert (found["profile"], found["problem"]) == ("mine", None)
@@ -59,9 +59,7 @@ extensions: [{{name: a, git: "{GIT}", env: {{MODE: fast}}}}]
 """
 
 
-def test_secrets_are_shown_nowhere(
-    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_never_shown(yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     write(yard, SECRETS)
     look_nowhere(monkeypatch)
     subject = opened(yard)
@@ -76,7 +74,7 @@ def test_secrets_are_shown_nowhere(
     assert '"MODE": "fast"' in said
 
 
-def test_settings_of_a_broken_profile_tell_what_is_wrong(yard: Path, heard: Heard) -> None:
+def test_settings_of_broken_profile_report_the_error(yard: Path, heard: Heard) -> None:
     subject = broken(yard, "tagret: {}\n")
     with pytest.raises(TorchyardError) as told:
         settings_report.run(subject, json=str(yard / "out.json"))
@@ -86,7 +84,7 @@ def test_settings_of_a_broken_profile_tell_what_is_wrong(yard: Path, heard: Hear
     assert "tagret: unknown key" in found["problem"]
 
 
-def test_settings_that_cannot_be_planned_are_shown_all_the_same(yard: Path, heard: Heard) -> None:
+def test_settings_that_cannot_be_planned_are_still_shown(yard: Path, heard: Heard) -> None:
     write(yard, "target: {gpus: [RTX 5900]}\n")
     with pytest.raises(TorchyardError) as problem:
         opened(yard)
@@ -108,7 +106,7 @@ def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset
     return wanted
 
 
-def test_doctor_tells_that_all_is_there(
+def test_doctor_reports_that_nothing_is_missing(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = look_nowhere(monkeypatch)
@@ -130,7 +128,7 @@ def test_doctor_tells_that_all_is_there(
     assert not (yard / "build").exists(), "it looks and changes nothing"
 
 
-def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
+def test_doctor_reports_broken_profile_and_still_checks_the_host(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -146,7 +144,7 @@ def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
     assert any(line.startswith("not checked  known-bad") for line in heard)
 
 
-def test_doctor_names_what_is_missing_with_the_command(
+def test_doctor_reports_missing_program_with_install_command(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
@@ -160,9 +158,7 @@ def test_doctor_names_what_is_missing_with_the_command(
     assert json.loads((yard / "out.json").read_text(encoding="utf-8"))["problems"] == 1
 
 
-def test_the_gate_lists_the_problems_with_their_remedies(
-    yard: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_build_gate_lists_problems_with_hints(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = (Disk(ALL_PLACES, "/home/me", 100),)
     wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
     write(yard, COMPILES)
@@ -182,7 +178,7 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         doctor.check_before_build(opened(yard))
 
 
-def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
+def test_ignored_problems_are_counted_and_listed_but_do_not_block(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = (Disk(ALL_PLACES, "/home/me", 100),)
@@ -207,7 +203,7 @@ def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
     }
 
 
-def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
+def test_doctor_requires_no_compiler_if_nothing_is_compiled(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
@@ -216,7 +212,7 @@ def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
     assert "ok           compiler       not needed: nothing is compiled" in heard
 
 
-def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
+def test_changing_ignored_checks_causes_no_rebuild(yard: Path) -> None:
     def inputs() -> list[Any]:
         profile = opened(yard).opened
         assert profile
@@ -228,7 +224,7 @@ def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])
-def test_the_table_fits_the_terminal_and_leaves_commands_whole(
+def test_table_fits_the_terminal_without_breaking_commands(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     name = "an-extension-with-a-very-long-name"
@@ -247,7 +243,7 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
         assert line[26:28].strip() == ""
 
 
-def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Tool(str(yard / "build" / "mine" / "venv" / "bin" / "ninja"), "1.11.1")
     other = NvidiaDriver("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
     look_nowhere(monkeypatch, ninja=old, nvidia=other)
@@ -258,7 +254,7 @@ def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.Monke
     assert told["cards"] == "  doit doctor --accept profile=mine"
 
 
-def test_every_line_of_one_check_is_told_with_its_name() -> None:
+def test_every_line_of_a_check_has_its_name() -> None:
     found = [
         report_warning("disk", "a", "b"),
         report_warning("disk", "c", "d"),
@@ -271,7 +267,7 @@ def test_every_line_of_one_check_is_told_with_its_name() -> None:
     ]  # fmt: skip
 
 
-def test_doctor_accepts_the_cards_that_are_here_now(
+def test_doctor_accept_pins_current_gpus(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
@@ -287,7 +283,7 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     assert host_probe.read_host(asked, build / "host.json").gpus == ()
 
 
-def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
+def test_accept_repairs_profile_with_outdated_pinned_host_facts(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
@@ -306,7 +302,7 @@ def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
 
 
 @pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])
-def test_reports_open_whatever_the_profile_is_called(yard: Path, name: str) -> None:
+def test_reports_open_for_any_profile_name(yard: Path, name: str) -> None:
     found = open_session(yard, name, {}, ["settings"])
     assert Path(found.doit_config["dep_file"]).parent == yard
     assert "\0" not in found.doit_config["dep_file"]
@@ -326,7 +322,7 @@ def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("report", [doctor.check_before_build, explain.run])
-def test_explain_refuses_what_build_refuses_and_names_what_plans(
+def test_explain_refuses_what_build_refuses_and_suggests_alternatives(
     yard: Path,
     heard: Heard,
     monkeypatch: pytest.MonkeyPatch,

@@ -82,7 +82,7 @@ def make(
     return Documented(made)
 
 
-def test_a_wheel_as_it_was_made_passes(tmp_path: Path) -> None:
+def test_unmodified_wheel_passes(tmp_path: Path) -> None:
     one = make(tmp_path)
     recorded = RecordedWheel(files.read_artifact(one.wheel), {"toy/_C.so": ("12.0", "9.0+PTX")})
     assert one.states(recorded) == {
@@ -96,7 +96,7 @@ def test_a_wheel_as_it_was_made_passes(tmp_path: Path) -> None:
     assert one.states()["manifest"] == "not run"
 
 
-def test_a_changed_byte_is_told_by_record_statement_and_manifest(tmp_path: Path) -> None:
+def test_changed_byte_fails_record_statement_and_manifest_checks(tmp_path: Path) -> None:
     one = make(tmp_path)
     recorded = RecordedWheel(files.read_artifact(one.wheel))
     with zipfile.ZipFile(one.wheel) as archive:
@@ -111,7 +111,7 @@ def test_a_changed_byte_is_told_by_record_statement_and_manifest(tmp_path: Path)
     assert states["SBOM"] == states["machine code"] == "not run"
 
 
-def test_a_member_that_record_lists_and_the_wheel_lacks_is_told(tmp_path: Path) -> None:
+def test_missing_member_listed_in_record_is_reported(tmp_path: Path) -> None:
     one = make(tmp_path)
     with zipfile.ZipFile(one.wheel) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -139,13 +139,13 @@ def test_a_member_that_record_lists_and_the_wheel_lacks_is_told(tmp_path: Path) 
         (replace(MADE, torch="2.7.0"), "torch is 2.7.0 in the SBOM, but 2.6.0 in the statement"),
     ],
 )
-def test_an_sbom_of_another_build_is_told(tmp_path: Path, inside: BuildInputs, told: str) -> None:
+def test_sbom_of_another_build_is_reported(tmp_path: Path, inside: BuildInputs, told: str) -> None:
     check = make(tmp_path, inside=inside).told()["SBOM"]
     assert check.status == "failed"
     assert told in check.detail
 
 
-def test_a_wheel_of_ours_without_an_sbom_fails_and_anothers_is_not_run(tmp_path: Path) -> None:
+def test_missing_sbom_fails_only_for_managed_wheels(tmp_path: Path) -> None:
     assert make(tmp_path / "ours", inside=None).states()["SBOM"] == "failed"
     states = make(tmp_path / "theirs", inside=None, beside=None).states()
     assert states["SBOM"] == states["statement"] == states["machine code"] == "not run"
@@ -160,7 +160,7 @@ def test_a_wheel_of_ours_without_an_sbom_fails_and_anothers_is_not_run(tmp_path:
         {"subject": [{"name": "toy", "digest": {"sha256": "ab" * 32}}]},
     ],
 )
-def test_a_statement_of_another_form_or_about_another_wheel_fails(
+def test_statement_of_unknown_form_or_other_wheel_fails(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     one = make(tmp_path)
@@ -169,7 +169,7 @@ def test_a_statement_of_another_form_or_about_another_wheel_fails(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"predicate": [1], "subject": {}}'])
-def test_a_statement_that_is_none_is_no_traceback(tmp_path: Path, text: str) -> None:
+def test_invalid_statement_causes_no_traceback(tmp_path: Path, text: str) -> None:
     one = make(tmp_path)
     one.statement.write_text(text, encoding="utf-8")
     states = one.states()
@@ -177,7 +177,7 @@ def test_a_statement_that_is_none_is_no_traceback(tmp_path: Path, text: str) -> 
     assert states["machine code"] == "not run"
 
 
-def test_machine_code_is_held_against_what_was_built_and_what_was_asked(tmp_path: Path) -> None:
+def test_machine_code_is_compared_with_built_and_requested_archs(tmp_path: Path) -> None:
     assert make(tmp_path / "a").told()["machine code"].detail == "_C.so: 12.0, 9.0+PTX"
     lacking = make(tmp_path / "b", archs=("12.0", "8.0")).told()["machine code"]
     assert (lacking.status, lacking.detail) == ("failed", "toy/_C.so has no code for 8.0")
@@ -188,7 +188,7 @@ def test_machine_code_is_held_against_what_was_built_and_what_was_asked(tmp_path
 
 
 @linux
-def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path: Path) -> None:
+def test_undeclared_dependencies_are_listed_with_their_users(tmp_path: Path) -> None:
     cudart = make_library(tmp_path / "elsewhere" / "libcudart.so.13")
     rpath = "$ORIGIN/../nvidia/cu13/lib"
     library = make_library(tmp_path / "_C.so", cudart, rpath=rpath).read_bytes()
@@ -206,7 +206,7 @@ def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path
 
 
 @linux
-def test_what_is_said_of_several_libraries_is_said_once(tmp_path: Path) -> None:
+def test_same_finding_for_several_libraries_is_reported_once(tmp_path: Path) -> None:
     needed = [make_library(tmp_path / "elsewhere" / f"lib{name}.so.1") for name in ("one", "two")]
     library = make_library(tmp_path / "_C.so", *needed).read_bytes()
     check = make(tmp_path / "a", {"toy/_C.so": library}, archs=()).told()["external libraries"]
@@ -215,7 +215,7 @@ def test_what_is_said_of_several_libraries_is_said_once(tmp_path: Path) -> None:
 
 
 @posix_only
-def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_against(
+def test_torch_version_comes_from_wheel_version_if_sbom_is_missing(
     tmp_path: Path,
 ) -> None:
     cudart = make_library(tmp_path / "elsewhere" / "libcudart.so.13")
@@ -227,7 +227,7 @@ def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_ag
     assert "torch 2.15.0 (used for the build, but not in Requires-Dist)" in check.detail
 
 
-def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: Heard) -> None:
+def test_verify_shows_a_table_and_fails_if_a_check_fails(yard: Path, heard: Heard) -> None:
     one = make(yard / "wheelhouse")
     verify.run(opened(yard), wheels=[str(one.wheel)])
     rows = heard[heard.index(one.wheel.name) + 1 :]
@@ -238,7 +238,7 @@ def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: 
     assert told.value.message == "1 of 6 checks failed: statement"
 
 
-def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, heard: Heard) -> None:
+def test_wheel_of_profile_is_compared_with_its_manifest(yard: Path, heard: Heard) -> None:
     config = "target: {gpus: []}\nextensions: [{name: toy, path: ., imports: [toy]}]\n"
     (yard / "config" / "profiles" / "mine.yaml").write_text(config, encoding="utf-8")
     (yard / "setup.py").touch()
@@ -256,15 +256,13 @@ def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, hear
     assert "this profile built a wheel with sha256 000000000000…" in " ".join(heard.text.split())
 
 
-def test_a_broken_profile_does_not_keep_a_wheel_from_being_looked_at(
-    yard: Path, heard: Heard
-) -> None:
+def test_wheel_is_verified_even_if_profile_is_broken(yard: Path, heard: Heard) -> None:
     one = make(yard / "wheelhouse")
     verify.run(broken(yard, "torhc: {}\n"), wheel=str(one.wheel))
     assert "cannot be opened" in heard.text
 
 
-def test_without_a_wheel_it_says_how_to_name_one(yard: Path, heard: Heard) -> None:
+def test_verify_without_wheel_shows_how_to_name_one(yard: Path, heard: Heard) -> None:
     for named, told in (([], "no wheel is named"), (["gone.whl"], "this wheel does not exist")):
         with pytest.raises(TorchyardError, match=told):
             verify.run(opened(yard), wheels=named)

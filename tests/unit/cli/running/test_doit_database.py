@@ -44,7 +44,7 @@ def opening(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
 
 
 @pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
-def test_a_failure_is_told_where_nothing_can_be_saved(
+def test_failure_is_reported_if_database_cannot_be_saved(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, pragma: str
 ) -> None:
     def fail() -> str:
@@ -61,7 +61,7 @@ def test_a_failure_is_told_where_nothing_can_be_saved(
 
 
 @pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
-def test_that_it_could_not_be_saved_is_said_once(
+def test_save_error_is_reported_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, pragma: str
 ) -> None:
     opening(monkeypatch, pragma)
@@ -70,7 +70,7 @@ def test_that_it_could_not_be_saved_is_said_once(
     assert bench.out.getvalue().count("cannot save which tasks are up to date") == 1
 
 
-def test_one_that_cannot_be_opened_is_done_without(
+def test_database_that_cannot_be_opened_is_only_a_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "nowhere" / "db"
@@ -80,7 +80,7 @@ def test_one_that_cannot_be_opened_is_done_without(
     assert f"warning: cannot open {path}: unable to open" in capfd.readouterr().err
 
 
-def test_reports_work_where_nothing_can_be_kept(
+def test_reports_work_if_database_cannot_be_opened(
     yard: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -106,7 +106,7 @@ def test_reports_work_where_nothing_can_be_kept(
         (sqlite3.DatabaseError("file is not a database"), True),
     ],
 )
-def test_only_what_is_damaged_is_put_aside(
+def test_only_a_damaged_database_is_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, damaged: bool
 ) -> None:
     path = tmp_path / "db"
@@ -121,7 +121,7 @@ def test_only_what_is_damaged_is_put_aside(
     assert path.exists() is not damaged
 
 
-def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
+def test_damaged_database_that_cannot_be_moved_does_not_fail_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -135,7 +135,7 @@ def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
 
 
 @pytest.mark.parametrize("data", ["{half", "[1]", "\\x00"])
-def test_what_is_damaged_since_it_was_opened_is_not_known(
+def test_database_damaged_after_opening_reads_as_empty(
     bench: Bench, tmp_path: Path, data: str
 ) -> None:
     assert bench.doit() == 0
@@ -146,7 +146,7 @@ def test_what_is_damaged_since_it_was_opened_is_not_known(
     assert "Traceback" not in bench.out.getvalue()
 
 
-def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(tmp_path: Path) -> None:
+def test_database_with_other_table_reads_as_empty_and_is_discarded(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "db")) as opened:
         opened.execute("create table doit (x)")
         opened.commit()
@@ -159,7 +159,7 @@ def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(tmp_pat
     known.dump()
 
 
-def test_it_and_doits_own_backend_read_what_the_other_wrote(tmp_path: Path) -> None:
+def test_database_is_compatible_with_doits_sqlite_backend(tmp_path: Path) -> None:
     name = str(tmp_path / "db")
     written = {"_values_:": {"flag": ["A", 1]}, "deps:": ["/a", "/b"], "/a": [1.5, 2, "0"]}
     for writer, reader in ((SqliteDB, Database), (Database, SqliteDB)):
@@ -188,7 +188,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("command", ["forget", "forget --all", "forget deps", "clean"])
-def test_forget_and_clean_end_well_and_the_next_build_is_right(
+def test_forget_and_clean_succeed_and_next_build_is_correct(
     bench: Bench, tmp_path: Path, how: str, command: str
 ) -> None:
     assert bench.doit() == 0

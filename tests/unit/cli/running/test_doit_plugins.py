@@ -33,11 +33,11 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [*sorted(KNOWS_DOIT), "torchyard_commands.py", "dodo.py"])
-def test_nothing_private_of_doit_is_used_and_no_class_of_it_is_patched(name: str) -> None:
+def test_no_private_doit_api_is_used_and_no_doit_class_patched(name: str) -> None:
     assert list(private_uses(parsed(ROOT / name))) == []
 
 
-def test_no_plugin_overrides_or_reads_anything_private_of_doit() -> None:
+def test_no_plugin_overrides_or_reads_private_doit_attributes() -> None:
     tree = parsed(ROOT / "torchyard_commands.py")
     for one in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         names = [node.name for node in one.body if isinstance(node, ast.FunctionDef)]
@@ -45,7 +45,7 @@ def test_no_plugin_overrides_or_reads_anything_private_of_doit() -> None:
         assert not [name for name in names if name.startswith("_")], one.name
 
 
-def test_every_plugin_is_there() -> None:
+def test_every_plugin_is_registered() -> None:
     for place in (place for plugins in PLUGINS.values() for place in plugins.values()):
         module, _, name = place.partition(":")
         assert module == "torchyard_commands"
@@ -62,14 +62,14 @@ def test_every_plugin_is_there() -> None:
         ({}, False),  # a loader that is no file
     ],
 )
-def test_our_commands_are_for_the_dodo_file_of_a_checkout(
+def test_custom_commands_require_the_dodo_file_of_a_checkout(
     monkeypatch: pytest.MonkeyPatch, params: dict[str, Any], found: bool
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert torchyard_commands._has_checkout(params) is found
 
 
-def test_doit_elsewhere_has_its_own_backend(
+def test_doit_outside_a_checkout_uses_its_default_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

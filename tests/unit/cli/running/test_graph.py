@@ -119,7 +119,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path, monkeypatch)
 
 
-def test_a_second_run_does_nothing_and_says_so(bench: Bench) -> None:
+def test_second_run_does_nothing_and_reports_it(bench: Bench) -> None:
     assert bench.doit() == 0
     assert bench.ran == ["deps", "wheel"]
     assert bench.doit("build") == 0
@@ -127,7 +127,7 @@ def test_a_second_run_does_nothing_and_says_so(bench: Bench) -> None:
     assert "Up to date" in bench.out.getvalue()
 
 
-def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
+def test_plain_doit_builds_and_validate_builds_nothing(bench: Bench) -> None:
     assert bench.doit() == 0
     assert bench.ran == ["deps", "wheel"]
     bench.inputs = {"flag": "B"}
@@ -135,7 +135,7 @@ def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
     assert bench.ran == ["validate"]
 
 
-def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
+def test_validate_without_a_build_creates_no_build_directory(bench: Bench) -> None:
     def no_torch() -> None:
         raise TorchyardError("profile trial has no torch yet", hint="doit build profile=trial")
 
@@ -148,14 +148,14 @@ def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
     assert (Path(bench.layout.build) / "CACHEDIR.TAG").exists()
 
 
-def test_the_head_is_written_once_before_any_work(bench: Bench) -> None:
+def test_run_header_is_written_once_before_any_work(bench: Bench) -> None:
     bench.doit()
     lines = bench.out.getvalue().splitlines()
     assert lines[0].split() == ["profile", "trial"]
     assert bench.out.getvalue().count("profile trial") == 1
 
 
-def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None:
+def test_changed_input_causes_rerun_and_is_reported_as_reason(bench: Bench) -> None:
     bench.doit()
     bench.inputs = {"flag": "B"}
     bench.doit()
@@ -163,7 +163,7 @@ def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None
     assert "flag: now B, was A" in bench.out.getvalue()
 
 
-def test_a_new_token_for_the_same_index_is_no_reason_to_build_again(bench: Bench) -> None:
+def test_new_token_for_same_index_causes_no_rebuild(bench: Bench) -> None:
     bench.inputs = {"index": "https://index.example/simple?token=hunter2"}
     bench.doit()
     bench.inputs = {"index": "https://index.example/simple?token=hunter3"}
@@ -172,7 +172,7 @@ def test_a_new_token_for_the_same_index_is_no_reason_to_build_again(bench: Bench
     assert bench.ran == []
 
 
-def test_identical_outputs_stop_the_rebuild_there(bench: Bench) -> None:
+def test_identical_outputs_stop_downstream_rebuild(bench: Bench) -> None:
     bench.doit()
     bench.inputs = {"flag": "B"}
     bench.acts["deps"] = lambda: "same"
@@ -185,7 +185,7 @@ def test_identical_outputs_stop_the_rebuild_there(bench: Bench) -> None:
     assert "deps.json changed" in bench.out.getvalue()
 
 
-def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
+def test_interrupted_rebuild_is_stale_even_with_old_settings_restored(
     bench: Bench,
 ) -> None:
     bench.doit()
@@ -204,7 +204,7 @@ def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
     assert bench.ran == ["deps"]
 
 
-def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None:
+def test_expected_failure_exits_with_1_and_no_traceback(bench: Bench) -> None:
     def fail() -> str:
         raise TorchyardError("the wheel is wrong", location="a.log:3", hint="do this")
 
@@ -217,7 +217,7 @@ def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None
     assert bench.text("deps")
 
 
-def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> None:
+def test_hint_with_profile_is_shown_and_recorded(bench: Bench) -> None:
     def fail() -> str:
         raise TorchyardError("the wheel is wrong", hint="doit clean wheel, then doit build")
 
@@ -229,7 +229,7 @@ def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> 
     assert todo in record.read_text(encoding="utf-8")
 
 
-def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench) -> None:
+def test_gate_failure_hint_names_the_profile(bench: Bench) -> None:
     def stop() -> None:
         raise TorchyardError("it cannot be built here", hint="doit doctor --accept")
 
@@ -283,7 +283,7 @@ def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench)
     assert bench.ran == ["extensions:good", "install"]
 
 
-def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:
+def test_internal_error_exits_with_2_and_keeps_traceback(bench: Bench) -> None:
     def bug() -> str:
         raise ZeroDivisionError("ours")
 
@@ -292,7 +292,7 @@ def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:
     assert "ZeroDivisionError" in bench.out.getvalue()
 
 
-def test_a_full_disk_is_told_as_one(bench: Bench) -> None:
+def test_full_disk_is_reported_as_such(bench: Bench) -> None:
     def full() -> str:
         raise OSError(28, "No space left on device", "/somewhere")
 
@@ -301,7 +301,7 @@ def test_a_full_disk_is_told_as_one(bench: Bench) -> None:
     assert "the disk is full" in bench.out.getvalue()
 
 
-def test_a_place_that_cannot_be_written_is_told_as_one(bench: Bench) -> None:
+def test_unwritable_directory_is_reported_as_such(bench: Bench) -> None:
     def locked() -> str:
         raise OSError(30, "Read-only file system", "/wheelhouse/x.whl")
 
@@ -311,7 +311,7 @@ def test_a_place_that_cannot_be_written_is_told_as_one(bench: Bench) -> None:
     assert "Traceback" not in bench.out.getvalue()
 
 
-def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Bench) -> None:
+def test_always_run_stage_causes_no_downstream_rerun(bench: Bench) -> None:
     bench.asks = "always"
     bench.doit()
     bench.doit()
@@ -320,7 +320,7 @@ def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Benc
     assert "Up to date" in bench.out.getvalue()
 
 
-def test_a_stage_that_is_asked_runs_only_when_something_moved(bench: Bench) -> None:
+def test_stage_with_uptodate_check_runs_only_on_change(bench: Bench) -> None:
     bench.asks = "stale"
     bench.doit()
     bench.doit()
@@ -330,14 +330,14 @@ def test_a_stage_that_is_asked_runs_only_when_something_moved(bench: Bench) -> N
     assert bench.ran == ["deps"]
 
 
-def test_losing_the_database_costs_a_rerun_and_loses_nothing(bench: Bench) -> None:
+def test_lost_database_causes_a_rerun_and_no_other_loss(bench: Bench) -> None:
     bench.doit()
     (Path(bench.layout.root) / "db").unlink()
     assert bench.doit() == 0
     assert bench.ran == ["deps", "wheel"]
 
 
-def test_clean_withdraws_the_claims_alone(bench: Bench) -> None:
+def test_clean_removes_only_manifests(bench: Bench) -> None:
     bench.doit()
     kept = Path(bench.layout.build) / "work"
     kept.write_text("hours")
@@ -346,12 +346,12 @@ def test_clean_withdraws_the_claims_alone(bench: Bench) -> None:
     assert kept.exists()
 
 
-def test_a_stage_the_strategy_lacks_says_why(bench: Bench) -> None:
+def test_stage_absent_from_strategy_explains_why(bench: Bench) -> None:
     assert bench.doit("compile") == 0
     assert "not part of this profile: it has none" in bench.out.getvalue()
 
 
-def test_a_record_says_why_and_how_long_and_the_manifest_does_not(bench: Bench) -> None:
+def test_record_holds_reason_and_duration_but_manifest_does_not(bench: Bench) -> None:
     bench.doit()
     record = json.loads(
         Path(manifests.build_record_path(bench.layout.compute_manifest_path("wheel"))).read_text()
@@ -361,13 +361,13 @@ def test_a_record_says_why_and_how_long_and_the_manifest_does_not(bench: Bench) 
     assert set(json.loads(bench.text("wheel"))) == {"value"}
 
 
-def test_names_of_tasks_are_none_of_doits_own(bench: Bench) -> None:
+def test_task_names_do_not_clash_with_doit_commands(bench: Bench) -> None:
     taken = set(DoitMain(ModuleTaskLoader({})).get_cmds().to_dict())
     stages = {"deps", "source", "env", "compile", "wheel", "extensions", "validate"}
     assert not taken & (stages | {"build", "doctor", "settings", "purge", "check"})
 
 
-def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: Bench) -> None:
+def test_extensions_group_is_built_and_cleaned_together(bench: Bench) -> None:
     bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
     assert bench.doit("extensions") == 0
     assert bench.ran[:2] == ["deps", "wheel"]
@@ -380,7 +380,7 @@ def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP")
-def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
+def test_closed_terminal_ends_run_unless_under_nohup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
@@ -389,9 +389,7 @@ def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
     assert signal.SIGHUP not in doit_adapter.list_exit_signals()
 
 
-def test_a_signal_after_the_run_changes_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_after_the_run_is_ignored(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     bench.acts["deps"] = lambda: str(signal.SIG_IGN in handlers.values())
@@ -400,7 +398,7 @@ def test_a_signal_after_the_run_changes_nothing(
     assert {handlers[number] for number in doit_adapter.list_exit_signals()} == {signal.SIG_IGN}
 
 
-def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_doctor_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:
     def stop() -> None:
         raise TorchyardError("1 problem: disk", hint="doctor.ignore: [disk]")
 
@@ -412,7 +410,7 @@ def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) 
     assert "doctor.ignore: [disk]" in bench.out.getvalue()
 
 
-def test_what_the_doctor_found_is_told_once_however_many_stages_it_stops(bench: Bench) -> None:
+def test_doctor_findings_are_reported_once_for_all_blocked_stages(bench: Bench) -> None:
     asked: list[str] = []
 
     def stop() -> None:
@@ -427,7 +425,7 @@ def test_what_the_doctor_found_is_told_once_however_many_stages_it_stops(bench: 
     assert asked == ["now"]
 
 
-def test_nothing_to_do_runs_no_doctor(bench: Bench) -> None:
+def test_up_to_date_build_does_not_run_doctor(bench: Bench) -> None:
     asked: list[str] = []
     bench.gate = lambda: asked.append("now")
     bench.doit()
@@ -439,7 +437,7 @@ def test_nothing_to_do_runs_no_doctor(bench: Bench) -> None:
     assert asked == ["now", "now"]
 
 
-def test_a_stage_that_only_looks_runs_no_doctor(bench: Bench) -> None:
+def test_read_only_stage_does_not_run_doctor(bench: Bench) -> None:
     asked: list[str] = []
     bench.gate = lambda: asked.append("now")
     bench.asks = "always"

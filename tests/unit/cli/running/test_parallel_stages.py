@@ -55,7 +55,7 @@ def failing() -> str:
     raise TorchyardError("it does not compile", location="x.log:3", hint="mend it")
 
 
-def test_extensions_that_wait_for_nobody_are_at_work_at_once(bench: Bench) -> None:
+def test_independent_extensions_run_in_parallel(bench: Bench) -> None:
     extensions(bench, "a", "b")
     bench.acts = meeting("a", "b")
     assert bench.doit() == 0
@@ -64,7 +64,7 @@ def test_extensions_that_wait_for_nobody_are_at_work_at_once(bench: Bench) -> No
     assert "Up to date" in bench.out.getvalue()
 
 
-def test_one_that_comes_after_another_finds_what_that_one_left(bench: Bench) -> None:
+def test_dependent_extension_finds_outputs_of_its_dependency(bench: Bench) -> None:
     extensions(bench, "a", "b", "c", after={"b": "a"})
     left = bench.layout.compute_manifest_path("extensions:a")
     seen: list[bool] = []
@@ -79,13 +79,13 @@ def test_one_that_comes_after_another_finds_what_that_one_left(bench: Bench) -> 
     assert bench.ran.index("extensions:a") < bench.ran.index("extensions:b")
 
 
-def test_it_begins_as_soon_as_that_one_ended_and_not_when_doit_comes_to_it(bench: Bench) -> None:
+def test_dependent_extension_starts_as_soon_as_its_dependency_ends(bench: Bench) -> None:
     extensions(bench, "a", "slow", "b", after={"b": "a"})
     bench.acts = meeting("slow", "b")  # doit comes to b only when slow is over
     assert bench.doit() == 0
 
 
-def test_one_that_fails_costs_no_other(bench: Bench) -> None:
+def test_failed_extension_does_not_stop_others(bench: Bench) -> None:
     extensions(bench, "a", "b", "c", after={"c": "a"})
     bench.acts = {"extensions:a": failing}
     assert bench.doit() == 1
@@ -100,7 +100,7 @@ def test_one_that_fails_costs_no_other(bench: Bench) -> None:
     assert sorted(bench.ran) == ["extensions:a", "extensions:c"]
 
 
-def test_a_failure_is_told_when_it_comes_and_not_at_the_end(bench: Bench) -> None:
+def test_failure_is_reported_immediately(bench: Bench) -> None:
     extensions(bench, "slow", "a")
     told = threading.Event()
 
@@ -113,13 +113,13 @@ def test_a_failure_is_told_when_it_comes_and_not_at_the_end(bench: Bench) -> Non
     assert bench.doit() == 1
 
 
-def test_only_the_one_that_was_asked_for_runs_and_what_it_comes_after(bench: Bench) -> None:
+def test_only_requested_extension_and_its_dependencies_run(bench: Bench) -> None:
     extensions(bench, "a", "b", "c", after={"c": "a"})
     assert bench.doit("extensions:c") == 0
     assert bench.ran == ["deps", "wheel", "extensions:a", "extensions:c"]
 
 
-def test_each_line_says_whose_it_is_where_several_are_at_work(bench: Bench) -> None:
+def test_parallel_output_lines_are_prefixed_with_the_stage(bench: Bench) -> None:
     extensions(bench, "a", "b")
     there, said = threading.Barrier(2), threading.Barrier(2)
 
@@ -138,7 +138,7 @@ def test_each_line_says_whose_it_is_where_several_are_at_work(bench: Bench) -> N
     assert "b: two\n" in bench.out.getvalue()
 
 
-def test_a_bug_of_ours_in_one_is_exit_2_and_the_other_is_done(bench: Bench) -> None:
+def test_internal_error_in_one_extension_exits_2_and_others_finish(bench: Bench) -> None:
     extensions(bench, "a", "b")
 
     def bug() -> str:
@@ -161,7 +161,7 @@ def stage(name: str) -> Stage:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no alarm")
-def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> None:
+def test_interrupt_ends_all_stages_and_starts_no_other(tmp_path: Path) -> None:
     run, ended, ready = Interrupt(), list[str](), list[int]()
     both = threading.Barrier(3)
 
@@ -197,7 +197,7 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
     assert sorted(ended) == ["a", "b"]
 
 
-def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_parallel_stages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "count_usable_cores", lambda: 64)
     at_work, most = 0, 0
     lock, two = threading.Lock(), threading.Barrier(2)

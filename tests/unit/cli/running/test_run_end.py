@@ -42,7 +42,7 @@ def fail() -> str:
     raise TorchyardError("the wheel is wrong")
 
 
-def test_a_command_is_told_how_a_build_went(bench: Bench, tmp_path: Path) -> None:
+def test_notify_command_receives_build_result(bench: Bench, tmp_path: Path) -> None:
     noting(bench, tmp_path / "told")
     bench.doit()
     bench.inputs, bench.acts = {"flag": "B"}, {"deps": lambda: "other", "wheel": fail}
@@ -56,7 +56,7 @@ def test_a_command_is_told_how_a_build_went(bench: Bench, tmp_path: Path) -> Non
     assert failed["TORCHYARD_MESSAGE"].startswith("torchyard: trial failed after ")
 
 
-def test_nobody_is_told_of_a_run_that_did_nothing_or_was_interrupted(
+def test_idle_or_interrupted_run_sends_no_notification(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers: dict[int, Any] = {}
@@ -74,7 +74,7 @@ def test_nobody_is_told_of_a_run_that_did_nothing_or_was_interrupted(
     assert not (tmp_path / "told").exists()
 
 
-def test_nobody_is_told_that_a_second_run_was_refused(bench: Bench, tmp_path: Path) -> None:
+def test_refused_second_run_sends_no_notification(bench: Bench, tmp_path: Path) -> None:
     bench.doit()
     noting(bench, tmp_path / "told")
     bench.inputs = {"flag": "B"}
@@ -83,7 +83,7 @@ def test_nobody_is_told_that_a_second_run_was_refused(bench: Bench, tmp_path: Pa
     assert not (tmp_path / "told").exists()
 
 
-def test_who_is_told_may_build_again(bench: Bench, tmp_path: Path) -> None:
+def test_lock_is_released_before_notification(bench: Bench, tmp_path: Path) -> None:
     looking = "import os, sys; open(sys.argv[2], 'w').write(str(os.path.exists(sys.argv[1])))"
     holder, told = Path(bench.layout.build) / ".lock.pid", tmp_path / "told"
     bench.notify = Notify(command=(sys.executable, "-c", looking, str(holder), str(told)))
@@ -98,14 +98,18 @@ def test_who_is_told_may_build_again(bench: Bench, tmp_path: Path) -> None:
         ((sys.executable, "-c", "raise SystemExit('no bus')"), "no bus"),
     ],
 )
-def test_a_command_that_fails_is_a_warning(bench: Bench, argv: tuple[str, ...], said: str) -> None:
+def test_failing_notify_command_is_a_warning(
+    bench: Bench, argv: tuple[str, ...], said: str
+) -> None:
     bench.notify = Notify(command=argv)
     assert bench.doit() == 0
     assert bench.out.getvalue().count("Warning notify.command: ") == 1
     assert said in bench.out.getvalue()
 
 
-def test_a_command_that_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_notify_command_is_terminated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shell, "_NOTIFY_TIMEOUT", 0.5)
     bench.notify = Notify(command=(sys.executable, "-c", "import time; time.sleep(60)"))
     started = time.monotonic()
@@ -122,7 +126,7 @@ def ring_of(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *ar
     return out.getvalue()[before:]
 
 
-def test_a_long_build_rings_the_terminal_and_a_short_one_does_not(
+def test_only_a_long_build_rings_the_terminal_bell(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     assert BELL not in ring_of(bench, monkeypatch, terminal)
@@ -136,7 +140,7 @@ def test_a_long_build_rings_the_terminal_and_a_short_one_does_not(
     assert BELL not in ring_of(bench, monkeypatch, terminal)
 
 
-def test_neither_a_log_nor_ci_gets_a_bell(
+def test_log_and_ci_get_no_bell(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     monkeypatch.setattr(run_boundaries, "_LONG_RUN_SECONDS", 0.0)
@@ -149,7 +153,7 @@ def test_neither_a_log_nor_ci_gets_a_bell(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_where_the_lines_go_to_a_file_the_bell_is_of_the_terminal_that_shows_errors(
+def test_bell_goes_to_stderr_terminal_if_stdout_is_a_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import pty  # noqa: PLC0415 - not on Windows

@@ -16,7 +16,7 @@ extensions: [{name: a, git: "https://me:hunter2@git.example/a.git"}]
 """
 
 
-def test_what_was_asked_has_no_defaults_and_no_secrets(yard: Path) -> None:
+def test_requested_settings_hold_no_defaults_and_no_secrets(yard: Path) -> None:
     write(yard, PROFILE)
     subject = opened(yard)
     assert subject.opened
@@ -31,7 +31,7 @@ def test_what_was_asked_has_no_defaults_and_no_secrets(yard: Path) -> None:
     assert told["command"] == ["build", "validate"]
 
 
-def test_what_was_decided_this_machine_and_the_graph_are_told(yard: Path) -> None:
+def test_run_header_holds_resolution_host_and_graph(yard: Path) -> None:
     subject = opened(yard)
     assert subject.opened
     told = json.loads(json.dumps(build_run_header("mine", subject.opened, {"build"})))
