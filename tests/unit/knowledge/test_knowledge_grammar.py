@@ -130,7 +130,7 @@ def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
 def test_an_arch_that_torchs_cmake_lacks_is_refused_with_a_way_out(
     torch: str, arch: str, todo: str
 ) -> None:
-    with pytest.raises(KnowledgeError, match=f"CMake of torch {torch} does not") as caught:
+    with pytest.raises(KnowledgeError, match=f"CMake code of torch {torch} does not") as caught:
         format_torch_cmake_archs(KNOWLEDGE, torch, archs(arch))
     assert caught.value.hint == todo
 

@@ -165,7 +165,7 @@ def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
         lock.run(of(yard), update=True)
     write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
     lock.run(of(yard), update=True)
-    assert "far is optional; its entry in torchyard.lock is kept" in heard.text
+    assert "far, so its entry in torchyard.lock is kept" in heard.text
     assert locked(yard) == text
 
 
