@@ -91,15 +91,15 @@ COMMAND_PAGES = (
         (
             _JSON_OPTION,
             CommandOption("accept", "plan with the GPUs and CUDA toolkits that are here now"),
-            CommandOption("verbose", "print a line for each check that passed, too"),
+            CommandOption("verbose", "list the checks that passed, too"),
         ),
     ),
     CommandPage(
         "explain",
         LOOK,
         "show what doit build would do for each stage, why, and how long it takes",
-        "Changes nothing. Each stage runs, may run (it does if its inputs change), or is up to "
-        "date. For compile, the number of objects to compile is shown.",
+        "Changes nothing. A stage runs, is up to date, or may run, if an earlier stage changes its "
+        "inputs. For compile, the number of objects to compile is shown.",
         "doit explain --json plan.json",
         (_JSON_OPTION,),
     ),
@@ -136,7 +136,7 @@ COMMAND_PAGES = (
         "matrix",
         LOOK,
         "list the builds of this profile's matrix and their states",
-        "Every task can build a single combination: its profile is NAME@COMBINATION.",
+        "To build a single combination, run doit build profile=NAME@COMBINATION.",
         "doit matrix --workflow github --out .github/workflows/torch.yml",
         (
             CommandOption("build", "build and publish all that are not up to date, one by one"),

@@ -29,7 +29,7 @@ def require_representable(text: str, where: str) -> str:
 def _build_value_error(text: str, where: str, why: str) -> TorchyardError:
     excerpt = text if len(text) <= 60 else f"{text[:59]}…"
     return TorchyardError(
-        f"{where} cannot hold the value {excerpt!r}: {why}",
+        f"{where} cannot contain the value {excerpt!r}: {why}",
         hint="remove the value from its setting; doit settings shows where it is set",
     )
 
@@ -39,7 +39,7 @@ def _require_name(
 ) -> str:
     if not pattern.fullmatch(name):
         raise TorchyardError(
-            f"{shell} cannot hold a variable named {name!r}",
+            f"{name!r} is not a valid name of a variable in {shell}",
             hint=f"rename it: use {allowed}, and do not start with a digit",
         )
     return name

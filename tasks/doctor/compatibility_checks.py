@@ -125,7 +125,7 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
         return report_unchecked("targets", NO_PROFILE)
     choice = profile.choice
     if not choice.targets:
-        return report_ok("targets", f"no GPU is a target: {choice.targets_why}")
+        return report_ok("targets", f"no target GPU: {choice.targets_why}")
     target_names = ", ".join(map(str, choice.targets))
     if not nvidia.gpus:
         return report_ok("targets", f"{target_names}: {choice.targets_why}")
@@ -232,7 +232,9 @@ def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> Ch
     if s.cxx is None or not s.cxx.path:
         return report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
     if not torch.says.should_check_compilers(torch.version):
-        return report_ok(_TORCH_CHECKS_ID, f"{name} was built from source and checks no compiler")
+        return report_ok(
+            _TORCH_CHECKS_ID, f"{name} was built from source and does not check compilers"
+        )
     if s.host.system == "windows":
         version = parse_msc_ver(s.cxx.version)
         msvc_version = f"19.{version % 100:02}" if version else ""
@@ -240,7 +242,7 @@ def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> Ch
         return _check_minimum_version(torch, compiler, msvc_version, torch.says.least_msvc)
     if s.host.system == "linux":
         return _check_linux_compiler(s, torch, format_major_minor(cuda), s.cxx, profile)
-    return report_ok(_TORCH_CHECKS_ID, f"{name} checks no compiler version on this system")
+    return report_ok(_TORCH_CHECKS_ID, f"{name} does not check the compiler on this system")
 
 
 def _check_linux_compiler(

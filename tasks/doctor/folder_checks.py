@@ -171,7 +171,7 @@ def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
 
 def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.long_paths is None:
-        return report_unchecked("long-paths", "the registry could not be read")
+        return report_unchecked("long-paths", "the Windows registry could not be read")
     if s.long_paths:
         return report_ok("long-paths", "Windows accepts paths of more than 260 characters")
     build: PurePath = profile.layout.build if profile else s.root

@@ -88,7 +88,7 @@ def _require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> N
         base_arch = Arch(arch.major, arch.minor)
         if is_cmake_arch_supported(knowledge, torch, base_arch):
             hint = f'{hint}, or write "{base_arch}"'
-        raise KnowledgeError(f"the CMake of torch {torch} does not accept {arch}", hint=hint)
+        raise KnowledgeError(f"the CMake code of torch {torch} does not accept {arch}", hint=hint)
 
 
 def _sort_archs(archs: Iterable[Arch]) -> list[Arch]:

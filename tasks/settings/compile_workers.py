@@ -109,10 +109,10 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
     match = _WORKER_TEXT.fullmatch(text)
     if not match:
-        raise ValueError(f'"{text}" is no host')
+        raise ValueError(f'"{text}" is not a host')
     user, port = match["user"] or "", match["port"]
     if user and port:
-        raise ValueError(f'"{text}": with ssh the port belongs into ~/.ssh/config')
+        raise ValueError(f'"{text}": for ssh, set the port in ~/.ssh/config')
     if port and not 0 < int(port) < _PORT_LIMIT:
         raise ValueError(f'"{text}": a port is a number from 1 to {_PORT_LIMIT - 1}')
     if match["name"] == "localhost":

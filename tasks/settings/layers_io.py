@@ -76,7 +76,7 @@ def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{key}: this URL has a password in it",
             location=location,
-            hint=f"give it in the environment: {ENV_PREFIX}BUILD__CACHE_REMOTE",
+            hint=f"set the URL in the environment instead: {ENV_PREFIX}BUILD__CACHE_REMOTE",
         )
 
 

@@ -64,7 +64,7 @@ class Build(Section, frozen=True):
     cache_remote: CacheUrl | None = None
     """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
     with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
-    A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
+    Set a URL with a password in the environment: TORCHYARD__BUILD__CACHE_REMOTE.
     """
     distribute: DistributionMode = "off"
     """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache

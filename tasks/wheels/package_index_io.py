@@ -135,7 +135,7 @@ def read_pending_removals(index: PurePath) -> dict[str, str]:
     try:
         return {str(k): str(v) for k, v in json.loads(path.read_text("utf-8")).items()}
     except (ValueError, AttributeError):
-        print_warning(f"{path} cannot be read. Unlisted wheels stay in the index one day longer")
+        print_warning(f"cannot read {path}: wheels that no page lists are kept one more day")
         return {}
 
 

@@ -258,7 +258,7 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     asked = {**profile(built.folder.parent), "extensions": [away]}
     near, far = Yard(tmp_path / "near"), Yard(tmp_path / "far")
     near.profile(**asked)
-    assert "away was NOT built: https://git.example/away.git does not answer" in near.must("build")
+    assert "away was not built: https://git.example/away.git does not answer" in near.must("build")
     out = near.must("lock")
     assert "away is optional and was not built (its source could not be reached)" in out
     assert "it is not in torchyard.lock; a build fetches it as the settings say" in out
@@ -274,5 +274,5 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     far.profile(**{**asked, "source": {}, "offline": str(place)})
     shutil.copy(near.folder / "torchyard.lock", far.folder)
     out = far.must("build")
-    assert "away was NOT built: https://git.example/away.git is not in the bundle" in out
+    assert "away was not built: https://git.example/away.git is not in the bundle" in out
     assert far.manifest("wheel")["artifact"] == near.manifest("wheel")["artifact"]

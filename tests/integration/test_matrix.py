@@ -84,7 +84,7 @@ def test_what_is_stale_is_built_and_what_fails_costs_no_other(matrix: Yard, tmp_
     code, out, found = states(matrix, "--build")
     assert code == 1, out
     assert found == {ODD: "failed", GOOD: "built", ABSENT: "impossible"}
-    assert f"2 of 3 builds of the matrix are not done: {ODD}, {ABSENT}" in out
+    assert f"2 of 3 builds of the matrix are not finished: {ODD}, {ABSENT}" in out
     assert f"doit diagnose profile={NAME}@{ODD}" in out
     table = " ".join(out.partition("Finished")[2].split())
     assert "broken here" in table, "it says why"

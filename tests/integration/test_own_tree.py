@@ -56,4 +56,4 @@ def test_a_clone_of_another_project_is_exit_1_before_anything_is_compiled(
         assert ended == code, out
         assert ("lacks torch/__init__.py, c10" in said) == (code == 1)
         assert "Traceback" not in out
-    assert 'Set torch.version: "2.6.0"' in said
+    assert 'set torch.version: "2.6.0"' in said

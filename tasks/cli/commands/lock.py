@@ -187,7 +187,10 @@ def _find_new_commits(
                     f"{job.location} did not report the commit of {job.ref}: {error.message}",
                     hint=f"check the URL, the network and the proxy; {LOCK_NAME} was not changed",
                 ) from error
-            print_warning(f"{name} is optional; its entry in {LOCK_NAME} is kept: {error.message}")
+            print_warning(
+                f"could not look up the new commit of {name}, so its entry in {LOCK_NAME} is kept: "
+                f"{error.message}"
+            )
             continue
         if locked.commit and commit not in ("", locked.commit):
             yield name, structs.replace(locked, commit=commit, submodules={})

@@ -145,7 +145,7 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
     first = sorted({one.state: one.profile for one in reversed(unfinished)}.items())
     names = ", ".join(one.cell for one in unfinished)
     raise TorchyardError(
-        f"{len(unfinished)} of {len(found)} builds of the matrix are not done: {names}",
+        f"{len(unfinished)} of {len(found)} builds of the matrix are not finished: {names}",
         location="matrix",
         hint="; ".join(_STATE_HINTS[state].format(profile) for state, profile in first),
     )

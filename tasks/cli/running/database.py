@@ -92,7 +92,7 @@ class Database:
         if not self._has_warned:
             self._has_warned = True
             output.print_warning(
-                f"cannot {verb} which tasks are up to date in {self.name}: {error}; "
+                f"cannot {verb} the state of the tasks in {self.name}: {error}; "
                 "the next run checks all of them"
             )
 

@@ -168,8 +168,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
             raise TorchyardError(
                 f"{names} installs another torch, and {job.name} would be built against that torch",
                 location=f"extensions ({job.name}).requires",
-                hint="remove it from requires; list what needs this torch in extensions or "
-                "companions, and in after",
+                hint="remove from requires what needs torch. Add it to extensions or companions, "
+                f"and its name to the key after of {job.name}",
             )
 
 
@@ -183,7 +183,7 @@ def _install_runtime_requirements(
     missing = _find_missing(requirements, deps, None)
     names = ", ".join(missing)
     if missing and deps.overlay is not None:
-        print_warning(f"{job.name} requires {names}, which {deps.python} does not have")
+        print_warning(f"{job.name} requires {names}: install this for {deps.python}")
     elif missing:
         show_progress(f"installing {names}")
         # torch, the toolkit, and what other running builds use must stay

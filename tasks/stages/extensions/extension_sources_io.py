@@ -187,7 +187,8 @@ def _fetch_sdist(
         raise BadArtifactError(
             f"{artifact.name} has sha256 {artifact.sha256}, but the settings have {job.sha256}",
             location=f"extensions ({job.name}).sha256",
-            hint="correct the digest, or find out why the file changed",
+            hint=f"if this file is the right one, set sha256: {artifact.sha256}; otherwise find "
+            "out why it changed",
         )
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
     archive.extract_archive(sdist, tree)

@@ -146,7 +146,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         statement_path = wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name)
         files.write_atomic(statement_path, format_canonical_json(statement))
     for name, kinds in library_archs.items():
-        print_line(f"{Path(name).name} holds {', '.join(kinds)}")
+        print_line(f"{Path(name).name} holds code for {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
     site = environments.find_site_packages(deps.python)
     return (
@@ -202,7 +202,7 @@ def _find_unreachable_reason(job: ExtensionJob) -> str:
 
 def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:
     """Warn that the extension was not built. The next build tries it again."""
-    print_warning(f"{job.name} was NOT built: {why}")
+    print_warning(f"{job.name} was not built: {why}")
     print_line(
         "the extension is optional: the build continues, and the next doit build tries it again"
     )

@@ -27,8 +27,8 @@ def plan(
     into = settings.install.into or ""
     if choice.strategy == "existing":
         raise SettingsError(
-            f"strategy existing uses the torch of {choice.python.path} and builds no wheel of it "
-            "to install elsewhere",
+            f"torch.strategy: existing keeps the torch of {choice.python.path}, and makes no wheel "
+            "for another environment",
             location="install.into",
             hint="set install.into: null (extensions are installed into that interpreter anyway), "
             "or torch.strategy: prebuilt",

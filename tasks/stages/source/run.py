@@ -144,9 +144,9 @@ def _require_pytorch(job: SourceJob) -> None:
     release = source_checks_io.find_other_release(tree, job.release)
     if job.kind != "path" and release:
         print_warning(
-            f"the {source_checks_io.VERSION_FILE} of this tree says {release}, but torch.version "
-            f"is {job.release}: torchyard builds and names the wheel as {job.release}. "
-            f'Set torch.version: "{release}"'
+            f"torch.version is {job.release}, but {source_checks_io.VERSION_FILE} of this tree "
+            f"says {release}. The wheel gets the version {job.release}. To change this, "
+            f'set torch.version: "{release}"'
         )
 
 

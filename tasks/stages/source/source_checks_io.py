@@ -170,7 +170,7 @@ def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
     if tree and (tree_version := find_other_release(tree, version)):
         yield (
             f"{tree / VERSION_FILE} says {tree_version}, but {_VERSION_KEY} is {version} "
-            f"({loaded.origin.get(_VERSION_KEY, '')}): torchyard builds and names the wheel as "
+            f"({loaded.origin.get(_VERSION_KEY, '')}): the wheel gets the version "
             f"{version}. Remove {_VERSION_KEY} to use the version of the tree"
         )
 

@@ -185,7 +185,7 @@ def require_release(found: InstalledTorch, release: str, cuda: str | None) -> No
         actual, planned = (f"CUDA {one}" if one else "no CUDA" for one in (found.cuda, cuda))
         key = f'toolkit.version: "{found.cuda}"'
         raise BadArtifactError(
-            f"the installed torch {found.version} has {actual}; the plan has {planned}",
+            f"the installed torch {found.version} has {actual} instead of {planned}",
             location=found.folder,
             hint=f"set {key}" if found.cuda else "choose another torch.index",
         )
@@ -216,7 +216,10 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
             job, deps, packed.wheel, packed.recorded, packed.portable.promised
         )
         if job.cuda and not job.by_packages and needs_toolkit_libraries(libraries):
-            print_line("wheel.cuda: packages makes a wheel that needs the driver and no toolkit")
+            print_line(
+                "this wheel needs an installed CUDA toolkit; "
+                "for one that needs no toolkit, set wheel.cuda: packages"
+            )
         manifests.remove_manifests(job.content, job.libraries)
         site = environments.find_site_packages(deps.python)
         _install_or_restore(job, deps, packed.wheel, site, last)
@@ -334,8 +337,8 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
         raise BadArtifactError(
             f"torch {version} was installed but does not import: {result.problem}",
             location=result.error.location,
-            hint="read the traceback in that log and remove the cause. Then run the same command "
-            "again: torch is then installed and imported again",
+            hint="read the traceback in that log and remove the cause, then run the same command "
+            "again",
         ) from result.error
     elif version not in result.lines:  # the output may contain warnings, too
         raise BadArtifactError(

@@ -163,7 +163,7 @@ def test_optional_extension_with_unresolvable_ref_keeps_its_lock_entry(
         lock.run(of(yard), update=True)
     write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
     lock.run(of(yard), update=True)
-    assert "far is optional; its entry in torchyard.lock is kept" in heard.text
+    assert "far, so its entry in torchyard.lock is kept" in heard.text
     assert locked(yard) == text
 
 

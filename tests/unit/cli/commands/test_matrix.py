@@ -160,7 +160,7 @@ def test_unfinished_entries_are_listed_with_hints() -> None:
             ]
         )
     assert str(told.value) == (
-        "matrix: 3 of 4 builds of the matrix are not done: b, c, d\n"
+        "matrix: 3 of 4 builds of the matrix are not finished: b, c, d\n"
         "  → doit diagnose profile=p@b; add the impossible builds to matrix.exclude; "
         "doit publish profile=p@d"
     )

@@ -67,7 +67,7 @@ def test_save_error_is_reported_once(
     opening(monkeypatch, pragma)
     bench.inputs = {"flag": "x" * 9999}
     assert bench.doit() == 0
-    assert bench.out.getvalue().count("cannot save which tasks are up to date") == 1
+    assert bench.out.getvalue().count("cannot save the state of the tasks") == 1
 
 
 def test_database_that_cannot_be_opened_is_only_a_warning(

@@ -323,7 +323,7 @@ def test_archs_unknown_to_torch_are_passed_to_extensions() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "what"),
     [
-        ({"torch": "2.5.1"}, "torch.version", "the CMake of torch 2.5.1 does not accept 12.0"),
+        ({"torch": "2.5.1"}, "torch.version", "the CMake code of torch 2.5.1 does not accept 12.0"),
         ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX for 9.0a"),
     ],
 )

@@ -161,7 +161,7 @@ def test_unreachable_sdist_fails_build_unless_optional(
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
-        assert "toy was NOT built: no such thing" in "\n".join(heard)
+        assert "toy was not built: no such thing" in "\n".join(heard)
     else:
         with pytest.raises(FetchError, match="no such thing"):
             run(job)
@@ -196,7 +196,7 @@ def test_offline_build_does_not_contact_host_of_optional_extension(
     monkeypatch.setattr(git, "is_reachable", asked)
     (built,) = run(job)
     assert built.status == "unreachable"
-    assert f"toy was NOT built: {url} is not in the bundle" in heard
+    assert f"toy was not built: {url} is not in the bundle" in heard
     with pytest.raises(AssertionError, match=r"toy\.git"):  # the bundle has a mirror
         run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
 

@@ -443,4 +443,4 @@ def test_archive_of_other_release_is_reported_with_setting(
 ) -> None:
     given = dataclasses.replace(job(tmp_path, "tarball", packed(tree)), release=release)
     run(given)
-    assert any('Set torch.version: "2.9.0a0"' in line for line in heard) == warned
+    assert any('set torch.version: "2.9.0a0"' in line for line in heard) == warned

@@ -112,13 +112,13 @@ def test_expected_torch_is_accepted() -> None:
         (FOUND, "2.14.1", "13.2",
          "/s/torch: torch 2.15.0+cu132 was installed instead of 2.14.1"),
         (FOUND, "2.15.0", "13.0",
-         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2; the plan has CUDA 13.0\n"
+         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2 instead of CUDA 13.0\n"
          '  → set toolkit.version: "13.2"')),
         (FOUND, "2.15.0", None,
-         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2; the plan has no CUDA\n"
+         ("/s/torch: the installed torch 2.15.0+cu132 has CUDA 13.2 instead of no CUDA\n"
          '  → set toolkit.version: "13.2"')),
         (InstalledTorch("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
-         ("/s/torch: the installed torch 2.15.0+cpu has no CUDA; the plan has CUDA 13.2\n"
+         ("/s/torch: the installed torch 2.15.0+cpu has no CUDA instead of CUDA 13.2\n"
          "  → choose another torch.index")),
     ],
 )  # fmt: skip
