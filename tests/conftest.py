@@ -1,4 +1,4 @@
-"""Which tiers run: unit and short integration tests always, long and real ones if switched on."""
+"""Test tiers: unit and short integration tests always run, long and real ones if enabled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tasks.cli.running.doit_adapter import list_exit_signals
 from tasks.system import output
 
-# The marker of a tier, the variable that switches it on, and what it takes
+# The marker of a tier, the variable that enables it, and its cost
 TIERS = {
     "long": ("TORCHYARD_TEST_LONG", "minutes: random moments, SIGKILL in every stage, full disks"),
     "real": ("TORCHYARD_TEST_REAL", "the CUDA torch of the index, nvcc, some GB and minutes"),
@@ -24,10 +24,10 @@ _LEFT_OUT: pytest.StashKey[dict[str, int]] = pytest.StashKey()
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell has us ignore INT, and so would all that tests start.
+    """Handle SIGINT even in the background, where a shell makes processes ignore it.
 
-    Hypothesis measures no time: how long a value takes depends on what else the machine does.
-    Python writes bytecode: without, each program of each environment is compiled again.
+    Hypothesis has no deadline: durations depend on the load of the machine.
+    Python writes bytecode: otherwise each environment would compile every program again.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     slow = [hypothesis.HealthCheck.too_slow]
@@ -38,7 +38,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests whose program is not installed, deselect the tiers that are not switched on."""
+    """Skip tests whose program is not installed, and deselect the tiers that are not enabled."""
     for item in items:
         programs = [name for mark in item.iter_markers("needs") for name in mark.args]
         for name in [name for name in programs if not shutil.which(name)][:1]:
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker of pytest-xdist left out; each collects the same tests."""
+    """Take over the deselected tests of a pytest-xdist worker; each collects the same tests."""
     left_out = getattr(node, "workeroutput", {}).get("left_out")
     if left_out:
         node.config.stash[_LEFT_OUT] = left_out
@@ -64,7 +64,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Restore what a test replaces for the whole process: listener and signals."""
+    """Restore process-wide state that a test replaces: listener and signals."""
     listener = output._active_listener[0]
     handlers = {number: signal.getsignal(number) for number in list_exit_signals()}
     yield

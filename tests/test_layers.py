@@ -1,4 +1,4 @@
-"""The rules of the house that a reader cannot see at a glance, held by looking at the imports."""
+"""Architecture rules, checked through the imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.rows import each_row
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
-# What only `system/`, `cli/`, a stage's fixed effectful modules and `*_io.py` may import or call
+# Only `system/`, `cli/`, a stage's fixed effectful modules and `*_io.py` may import or call these
 EFFECTS = frozenset(
     {
         *("subprocess", "socket", "shutil", "os", "time", "random", "tempfile", "threading"),
@@ -28,8 +28,8 @@ FILE_METHODS = frozenset(
     }
 )
 EFFECTFUL_NAMES = {"run.py", "up_to_date.py", "explain_changes.py"}
-EXPANDS_USER = "tasks.settings.values"  # `~` in a path of the settings
-# Each may import those before it (docs/architecture.md)
+EXPANDS_USER = "tasks.settings.values"  # expands `~` in paths of the settings
+# Each package may import those before it (docs/architecture.md)
 PACKAGES = (
     *("core", "knowledge", "settings", "diagnosis", "system", "runlog", "compiler_cache"),
     *("jobs", "wheels", "stages", "planning", "lock", "doctor", "cli"),
@@ -50,7 +50,7 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Every module that `path` imports, at any depth; `from a import b` counts as a and a.b."""
+    """Return every module that `path` imports at any depth; `from a import b` counts as a and a.b."""
     return tuple(_imports(path))
 
 
@@ -89,7 +89,7 @@ def is_effectful(path: Path) -> bool:
 
 
 def run_time_imports(path: Path) -> set[str]:
-    """Every module that `path` imports at run time, at any depth."""
+    """Return every module that `path` imports at run time, at any depth."""
     tree = parsed(path)
     blocks = [
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
@@ -108,9 +108,7 @@ def run_time_imports(path: Path) -> set[str]:
 
 
 def test_effects_are_only_in_modules_named_for_them() -> None:
-    """An effect may not be reached through another module either: a pure module imports only pure
-    modules, so that each of them is checked for itself.
-    """
+    """A pure module imports only pure modules, so that no effect is reached indirectly."""
     wrong = []
     for name, path in BY_NAME.items():
         if is_effectful(path):
@@ -203,8 +201,8 @@ def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
         "tasks.stages.install.target_interpreter_io",
         "tasks.core.ninja_progress",
         "tasks.doctor.host_facts",
-        "tasks.wheels.library_linkage",  # what is made, and no plan's
-        "tasks.knowledge.costs",  # what a build takes is asked by init, explain and doctor
+        "tasks.wheels.library_linkage",  # build outputs, not part of a plan
+        "tasks.knowledge.costs",  # init, explain and doctor need the cost of a build
         "tasks.knowledge.costs",
         "packaging.specifiers",
         "packaging.tags",  # with logging
@@ -224,14 +222,14 @@ def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
 
 
 def has_driver() -> bool:
-    """Where the driver's library is, cards are asked for until they are pinned."""
+    """Return True if the driver's library is present; GPUs are then queried until they are pinned."""
     from tasks.system.hardware import nvidia  # noqa: PLC0415
 
     return nvidia._has_nvml()
 
 
 def test_no_settings_model_uses_string_annotations() -> None:
-    """pydantic would compile each of them anew in every run."""
+    """pydantic would compile each of them again in every run."""
     for path in sorted((ROOT / "tasks" / "settings").glob("*.py")):
         classes = [
             n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.ClassDef)

@@ -1,4 +1,4 @@
-"""What reports are tried on."""
+"""Fixtures for tests of reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def heard() -> Iterator[Heard]:
 
 @pytest.fixture
 def yard(tmp_path: Path) -> Path:
-    """A checkout with the profile mine, which the test writes."""
+    """Return a checkout with the profile `mine`, which the test writes."""
     shutil.copytree(ROOT / "config" / "knowledge", tmp_path / "config" / "knowledge")
     (tmp_path / "config" / "profiles").mkdir()
     shutil.copy(ROOT / "config" / "default.yaml", tmp_path / "config")
@@ -35,13 +35,13 @@ def yard(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def on_system(monkeypatch: pytest.MonkeyPatch) -> OnSystem:
-    """Has remedies be for the system of these names: `fedora`, or `ubuntu` and `debian`."""
+    """Make remedies apply to the system of these names: `fedora`, or `ubuntu` and `debian`."""
     return lambda *names: monkeypatch.setattr(operating_system, "list_system_names", lambda: names)
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal of 100 columns and 24 rows where nobody is away."""
+    """Simulate a terminal of 100 columns and 24 rows."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")

@@ -1,4 +1,4 @@
-"""What is typed after a command: files are meant from the folder where doit was started."""
+"""Arguments of commands: file paths are relative to the invocation directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILES = [
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder where doit was started; `doit -f` works in that of dodo.py."""
+    """Return the invocation directory; `doit -f` works in that of dodo.py."""
     monkeypatch.setattr(doit_tasks, "get_initial_workdir", lambda: str(tmp_path))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Windows' Python lacks modules that Linux has: none of them is needed to load, or to build."""
+"""Modules that Python lacks on Windows are needed neither to load nor to build."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 from tests.support.checkout import ROOT
 
-# Of the library reference those with "Availability: Unix", and the ones that a module of the
-# standard library itself only tries
+# Modules with "Availability: Unix" in the library reference, and those that a module of the
+# standard library imports optionally
 POSIX = (
     *("fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"),
     *("curses", "crypt", "nis", "ossaudiodev", "spwd", "_posixsubprocess", "_posixshmem"),
 )
-# As on Windows: `sys.platform` and `os.name` are asked at load, and these modules are not there.
-# What a platform's own branch imports then comes from the machine that this runs on, so that only
+# Simulate Windows: `sys.platform` and `os.name` are read at load, and these modules are missing.
+# Imports in platform-specific branches come from the real machine, so that only
 # our modules are loaded under that name.
 LOAD = """
 import ctypes, importlib, multiprocessing.process, os, pathlib, pkgutil, signal, subprocess, sys

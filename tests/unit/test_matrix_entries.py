@@ -1,4 +1,4 @@
-"""A matrix as GitHub expands one, and a cell as one more layer of the settings."""
+"""A matrix expands as on GitHub, and an entry is another layer of the settings."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_include_that_matches_no_entry_adds_one() -> None:
 
 
 def test_github_example_expands_as_on_github() -> None:
-    """docs.github.com, "Expanding or adding matrix configurations", in our axes: what was added by
-    one entry can be changed by the next, and what is an axis cannot.
+    """The example of docs.github.com, "Expanding or adding matrix configurations", with our axes: a
+    later include can change values added by an earlier one, but no axis.
     """
     found = names(
         torch=["1.0.0", "2.0.0"],

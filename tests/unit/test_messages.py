@@ -1,4 +1,4 @@
-"""One voice: what messages have in common, held over all of the source."""
+"""Rules for messages, checked over the whole source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY = re.compile(r"\b(please|sorry|oops|successfully|invalid|unfortunately)\b"
 
 
 def calls(path: Path) -> Iterator[ast.Call]:
-    """Where an error for people is made."""
+    """Yield the calls that create an error for users."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if (
             isinstance(node, ast.Call)
@@ -36,7 +36,7 @@ def calls(path: Path) -> Iterator[ast.Call]:
 
 
 def text(node: ast.expr | None) -> str:
-    """What of it is fixed; X where a value stands."""
+    """Return the fixed text, with X in place of values."""
     match node:
         case ast.Constant(value=str(told)):
             return told
@@ -49,7 +49,7 @@ def text(node: ast.expr | None) -> str:
 
 @cache
 def sentences() -> list[tuple[str, str, str]]:
-    """The place, the message and the advice of every error that the source makes."""
+    """Return location, message and hint of every error in the source."""
     return list(_sentences())
 
 
@@ -67,8 +67,8 @@ def test_source_has_messages_to_check() -> None:
 
 @pytest.mark.parametrize("part", [1, 2], ids=["what", "todo"])
 def test_message_is_a_plain_clause(part: int) -> None:
-    """It goes between a place and an arrow: no full stop, no exclamation, no capital that is no
-    name, and nothing that only sounds.
+    """It stands between a location and an arrow: no full stop, no exclamation mark, capitals only in
+    names, and no filler words.
     """
     for place, *told in sentences():
         said = told[part - 1]

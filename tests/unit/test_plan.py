@@ -1,4 +1,4 @@
-"""The plan: which stages a strategy has, what they rerun for, and the same on every system."""
+"""The plan: the stages of each strategy, what causes a rerun, and equality on all systems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHIPPED = [name for name in list_profiles(CONFIG) if not name.startswith("local-
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Settings]:
-    """Every profile as it ships, whatever a local.yaml says here."""
+    """Load every profile as shipped, without local.yaml."""
     config = tmp_path_factory.mktemp("yard") / "config"
     (config / "profiles").mkdir(parents=True)
     for name in ("default", *(f"profiles/{name}" for name in SHIPPED)):
@@ -119,7 +119,7 @@ def test_extensions_require_torch_for_python() -> None:
     ("asked", "instead"),
     [
         ({"strategy": "source"}, "built here"),
-        ({"strategy": "auto"}, "built here"),  # no wheel has a flag of ours
+        ({"strategy": "auto"}, "built here"),  # no official wheel has custom flags
         ({"strategy": "existing"}, "the one of the Python in python"),
     ],
 )
@@ -184,7 +184,7 @@ def test_cuda_profiles_are_refused_on_macos(shipped: dict[str, Settings], name: 
 
 
 def assert_within(plan: Plan, root: PurePath) -> None:
-    """Every manifest is a path of that system, in the profile's own folder."""
+    """Require that every manifest is a path of that system in the profile's directory."""
     for stage in every_stage(plan):
         for path in (*stage.outputs, *stage.extra_outputs, *stage.inputs):
             assert type(path) is type(root)

@@ -1,4 +1,4 @@
-"""A plan that is made names no arch that nvcc, or a reader of its list, would refuse."""
+"""No plan has an arch that nvcc, or a reader of its arch list, would refuse."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_plan_has_only_archs_supported_by_toolkit_and_torch(
 
 
 def require_made(choice: Resolution, lists: ArchLists, *, ptx: bool, extended: bool) -> None:
-    """nvcc makes all of it, and each reader's list reaches every target, with PTX if asked for."""
+    """Require that nvcc supports all archs and each arch list covers every target, with PTX if requested."""
     if choice.toolkit.provider == "none":
         assert (choice.strategy, extended) == ("prebuilt", False), "nothing is compiled"
         return

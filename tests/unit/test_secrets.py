@@ -1,4 +1,4 @@
-"""What opens an index or a repository is in nothing that is shown or kept for people to read."""
+"""Credentials of an index or repository are never shown or stored in readable files."""
 
 from __future__ import annotations
 

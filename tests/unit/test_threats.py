@@ -1,5 +1,5 @@
-"""What somebody could try who writes a repository, a folder or a variable that a build reads.
-docs/security.md lists all of it; what has its tests elsewhere is named there.
+"""Attacks through a repository, directory or variable that a build reads.
+docs/security.md lists all threats and names those tested elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs ar
 
 @pytest.fixture
 def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is there once a command was run; git's own settings would let it be."""
+    """Return a file that exists once an injected command has run; git's settings would allow it."""
     monkeypatch.setattr(network_access, "RETRY_PAUSES", (0.0, 0.0))
     allowing = tmp_path / "gitconfig"
     allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
@@ -74,7 +74,7 @@ def test_mirror_url_runs_no_command(tmp_path: Path, pwned: Path) -> None:
 @posix
 @needs_git
 def test_git_hook_of_a_repository_is_not_run(tmp_path: Path, pwned: Path) -> None:
-    """A checkout brings none; one in its files is only a file."""
+    """A clone contains no hooks; one among its files is only a file."""
     there = repository(tmp_path / "upstream")
     hooks = there / "hooks"
     hooks.mkdir()
@@ -127,7 +127,7 @@ def test_build_requirement_on_torch_fails_the_build(
 
 @pytest.fixture
 def laid(yard: Path) -> Path:
-    """A checkout whose config/local.yaml names programs that leave a file `ran` when they run."""
+    """Create a checkout whose config/local.yaml names programs that create a file `ran`."""
     for program in ("env/bin/python", "cuda/bin/nvcc"):
         path = yard / program
         path.parent.mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_read_only_commands_run_no_program_from_the_settings(laid: Path, words: 
     "words", ["explain", "list --status", "list -qs", "settings build", "settings x --json y"]
 )
 def test_planning_commands_run_programs_from_the_settings(laid: Path, words: str) -> None:
-    """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
+    """docs/security.md documents it; no other command lets a stage run with incomplete facts."""
     with contextlib.suppress(TorchyardError):
         open_session(laid, "mine", {}, words.split())
     assert (laid / "ran").exists()
@@ -170,7 +170,7 @@ def test_planning_commands_run_programs_from_the_settings(laid: Path, words: str
 
 @posix
 def test_help_option_builds_nothing(laid: Path, heard: Heard) -> None:
-    """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
+    """doit reads --help in `doit -o --help deps` as a file name, and would run deps."""
     opened = open_session(laid, "mine", {}, ["-o", "--help", "deps"])
     (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
     execute, (yard, stage) = deps["actions"][0]

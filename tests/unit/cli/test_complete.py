@@ -1,4 +1,4 @@
-"""Completion: what may come next, and real shells that put it in."""
+"""Shell completion: the candidates, and real shells that insert them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if sys.platform != "win32":
 
 ROOT = Path(__file__).parents[3]
 COMPLETION = ROOT / "templates"
-PATIENCE = 60  # seconds until a shell that says nothing is given up
+PATIENCE = 60  # seconds to wait for output of a shell
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="not run: there is no bash")
 needs_zsh = pytest.mark.needs("zsh")
 
@@ -71,7 +71,7 @@ def test_file_names_are_left_to_the_shell() -> None:
 
 
 def test_broken_profile_completes_silently(tmp_path: Path) -> None:
-    """The profile that is being edited, for instance."""
+    """The user may be editing the profile."""
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
     (tmp_path / "config" / "profiles").mkdir(parents=True)
     (tmp_path / "config" / "profiles" / "quickstart.yaml").write_text("extensions: [", "utf-8")
@@ -84,7 +84,7 @@ def test_broken_profile_completes_silently(tmp_path: Path) -> None:
 
 
 def test_completion_imports_no_slow_modules() -> None:
-    """Whoever presses Tab waits for it."""
+    """The user waits for it after pressing Tab."""
     heavy = (
         "pydantic",
         "doit",
@@ -104,7 +104,7 @@ def test_completion_imports_no_slow_modules() -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A doit on PATH, beside the Python of these tests."""
+    """Return an environment with doit on PATH, next to the Python of these tests."""
     (folder / "doit").write_text("#!/bin/sh\n", encoding="utf-8")
     (folder / "doit").chmod(0o755)
     (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
@@ -115,7 +115,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Shell:
-    """A shell in a terminal of its own, somebody typing."""
+    """An interactive shell in a pseudo-terminal."""
 
     def __init__(self, argv: list[str], env: dict[str, str], cwd: Path) -> None:
         self.master, slave = pty.openpty()
@@ -125,7 +125,7 @@ class Shell:
         os.close(slave)
 
     def type(self, text: str, until: str) -> str:
-        """What came up to `until`, a regular expression."""
+        """Type the text; return the output up to a match of the regular expression `until`."""
         os.write(self.master, text.encode())
         said, begun = "", time.monotonic()
         while not re.search(until, said):
@@ -165,7 +165,7 @@ def test_real_shell_completes_typed_words(
         shell.type(f"{before}source templates/completion.{name}; echo re''ady\n", r"ready\r")
         for typed, whole in TYPED:
             shell.type(typed, re.escape(whole))
-            shell.type("\x15", "")  # ^U, the line away
+            shell.type("\x15", "")  # ^U deletes the line
     finally:
         shell.close()
 
@@ -173,7 +173,7 @@ def test_real_shell_completes_typed_words(
 @posix_only
 @needs_bash
 def test_bash_outside_a_checkout_gets_no_completions(tmp_path: Path) -> None:
-    """Another project's doit, say: its own completion would have to be loaded for it."""
+    """doit of another project would need its own completion."""
     script = (
         f"source '{COMPLETION / 'completion.bash'}'; cd '{tmp_path}'; COMP_LINE='doit bui' "
         "COMP_POINT=8 COMP_WORDS=(doit bui) COMP_CWORD=1; _torchyard_doit; echo ${#COMPREPLY[@]}"

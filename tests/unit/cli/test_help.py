@@ -1,4 +1,4 @@
-"""doit help and doit list: every task is told, truly, and fits."""
+"""`doit help` and `doit list` describe every task correctly and fit the terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCE = (
 
 @pytest.fixture
 def stages(yard: Path) -> dict[str, Stage]:
-    """All there can be, by room."""
+    """Return all possible stages by kind."""
     write(yard, SOURCE)
     plan = opened(yard).require_profile().plan
     return {stage.kind: stage for stage in (*plan.stages, plan.validate)}

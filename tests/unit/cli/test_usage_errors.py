@@ -1,4 +1,4 @@
-"""A command line that means nothing is told with what was meant, in our words."""
+"""An invalid command line is explained with a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/architecture.md lists the packages in their order, and names files that exist."""
+"""docs/architecture.md lists the packages in order and names only existing files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def section(title: str) -> str:
 
 
 def first_cells(text: str) -> Iterator[list[str]]:
-    """What stands in backticks in the first cell of each row."""
+    """Return the code spans in the first cell of each row."""
     for line in text.splitlines():
         if line.startswith("| ") and not line.startswith(("| where", "| package")):
             yield re.findall(r"`([^`]+)`", line.split("|")[1])
 
 
 def paths(group: str) -> list[str]:
-    """`tasks/a.py b.py` are two files of one folder."""
+    """Return the paths of a text; `tasks/a.py b.py` are two files of one directory."""
     first, *others = group.split()
     folder = first.rstrip("/").rpartition("/")[0]
     return [first, *(f"{folder}/{name}" for name in others)]

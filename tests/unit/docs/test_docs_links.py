@@ -1,5 +1,5 @@
-"""Links of the documentation: to pages and titles that are there, in the site and on GitHub, and to
-addresses that can be ones. Nothing is fetched.
+"""Links of the documentation lead to existing pages and headings, in the site and on GitHub, and to
+valid addresses. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.rows import each_row
 from tests.support.snippets import ROOT, anchors, links, name_of, pages
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-# Hosts that pages of the documentation send a person to
+# Hosts that the documentation links to
 HOSTS = {
     *("github.com", "gitlab.inria.fr", "peps.python.org", "pypi.org", "slsa.dev"),
     *("ui.perfetto.dev", "www.nvidia.com", "keepachangelog.com", "semver.org"),
@@ -45,7 +45,7 @@ def test_external_links_use_https_and_known_hosts(page: Path) -> None:
 
 @each_row("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
 def test_site_pages_do_not_link_outside_the_site(page: Path) -> None:
-    """What lies elsewhere in the checkout is named, and no link: the site does not have it."""
+    """Other files of the checkout are named without a link: the site does not contain them."""
     docs = (ROOT / "docs").resolve()
     for link in links(page):
         if not urlsplit(link).scheme and (address := link.partition("#")[0]):
@@ -55,7 +55,7 @@ def test_site_pages_do_not_link_outside_the_site(page: Path) -> None:
 
 
 def listed(node: Any) -> list[str]:
-    """The pages of the navigation."""
+    """Return the pages of the navigation."""
     if isinstance(node, str):
         return [node]
     parts = node if isinstance(node, list) else list(node.values())

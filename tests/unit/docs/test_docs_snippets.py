@@ -1,5 +1,5 @@
-"""Every command and setting that the documentation shows can be meant: it is run by a test, or says
-why not; YAML is taken by the settings, shells can read what is for them, `doit` has what is named.
+"""Documented commands and settings are valid: a test runs each command, or its marker explains why
+not; YAML parses as settings, shell blocks parse, and `doit` has the named tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def where(snippet: Snippet) -> str:
 
 
 def missing(snippet: Snippet) -> str:
-    """What the mark of a block lacks; "" where it is a whole one."""
+    """Return what the marker of a block lacks; "" if it is complete."""
     mark = snippet.mark
     if mark is None or mark.kind == "not settings":
         return "say before it <!-- run by FILE --> or <!-- not run: REASON -->"
@@ -61,7 +61,7 @@ def missing(snippet: Snippet) -> str:
 
 
 def run_by(file: Path) -> set[str]:
-    """The whole commands that a file of tests has as strings, or a script as lines."""
+    """Return the complete commands in the strings of a test file or the lines of a script."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".py":
         return {one for literal in literals(text) for one in commands(literal)}
@@ -70,7 +70,7 @@ def run_by(file: Path) -> set[str]:
 
 
 def literals(code: str) -> Iterator[str]:
-    """The strings of a module in Python, without what says something about it."""
+    """Return the strings of a Python module, without docstrings."""
     nodes = list(ast.walk(ast.parse(code)))
     said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
@@ -128,7 +128,7 @@ def test_documented_doit_commands_exist(page: Path) -> None:
 
 @each_row("page", pages(), ids=name_of)
 def test_modules_and_files_named_in_docs_exist(page: Path) -> None:
-    """Of the checkout: those of a build, and names that stand for others, are not."""
+    """Only files of the checkout count: build outputs and placeholders are skipped."""
     for code in (*inline(page), *(one.text for one in snippets(page))):
         for module in re.findall(r"python -m (tasks\.[\w.]+|tests(?:\.[\w.]+)?)", code):
             path = ROOT / module.replace(".", "/")

@@ -1,4 +1,4 @@
-"""docs/stages: a page for each stage, which names all that the plan knows of it."""
+"""docs/stages has a page for each stage that covers all facts of the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the READMEs say of cards is what the knowledge says."""
+"""GPU facts in the READMEs match the knowledge base."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KNOWLEDGE = load_knowledge(CHECKOUT / "config" / "knowledge")
 
 
 def cards(readme: str) -> Iterator[tuple[list[str], str, str]]:
-    """Of each line of the table of cards: capabilities, driver, CUDA."""
+    """Return capabilities, driver and CUDA of each row of the GPU table."""
     for line in (CHECKOUT / readme).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 5 and re.fullmatch(r"\d+\.\d(, \d+\.\d)*", cells[1]):
@@ -56,6 +56,6 @@ def test_both_languages_have_same_commands_links_and_numbers() -> None:
 
 
 def _commands(text: str) -> list[str]:
-    """The blocks of code, without what is said beside them."""
+    """Return the code blocks without their comments."""
     blocks = re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [re.sub(r" *#.*", "", block) for block in blocks]

@@ -1,5 +1,5 @@
-"""What stands around the code: workflow and issue forms by GitHub's own schemas, the recipes of
-CONTRIBUTING, the hooks before a commit, and one version.
+"""Repository files: workflow and issue forms by GitHub's schemas, the recipes of CONTRIBUTING, the
+pre-commit hooks, and the version.
 """
 
 from __future__ import annotations

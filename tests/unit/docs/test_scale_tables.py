@@ -1,4 +1,4 @@
-"""docs/scale.md: its tables are those of the model, and the model is what it says."""
+"""The tables in docs/scale.md match the model, and the model behaves as described."""
 
 from __future__ import annotations
 

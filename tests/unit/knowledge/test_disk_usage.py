@@ -1,4 +1,4 @@
-"""The room that a build takes: one answer, told by init, explain, doctor and install alike."""
+"""Disk usage of a build: init, explain, doctor and install use the same estimate."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_doctor_uses_the_same_estimates_as_explain_and_init() -> None:
 def test_full_temporary_disk_stops_a_build_on_another_disk(
     free: int, level: str, begun: bool
 ) -> None:
-    """Caches may be there already, what compilers write into TMPDIR is not."""
+    """Caches may exist already; the compilers' files in TMPDIR do not."""
     apart = (
         Disk(ALL_PLACES[:-1], "/a", 10**6),
         Disk(("caches", "temporary files"), "/home/me/.cache", free),
@@ -135,7 +135,7 @@ def test_complete_environment_needs_no_more_disk_space(tmp_path: Path) -> None:
 
 
 def order(tmp_path: Path, uv: str | None = "uv") -> Any:
-    """For a torch of 300 MiB and cuDNN, into tmp_path/env."""
+    """Return an install order for a torch of 300 MiB and cuDNN into tmp_path/env."""
     build = tmp_path / "build" / "mine"
     site = build / "venv" / "site-packages"
     site.mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_files_shared_with_uv_cache_are_not_counted_twice(tmp_path: Path) -> Non
     info = Path(one.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
     info.mkdir()
     (info / "METADATA").touch()
-    assert run.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may not have it
+    assert run.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may lack it
     (tmp_path / "cached").hardlink_to(info / "METADATA")
     assert run.estimate_unpacked_mib(one) == 300
     one.installer.uv = None

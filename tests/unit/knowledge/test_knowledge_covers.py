@@ -1,4 +1,4 @@
-"""Which machine code runs where: the rules by example, and what holds for every fact."""
+"""Which machine code runs on which GPU: rules by example and properties of all facts."""
 
 from __future__ import annotations
 

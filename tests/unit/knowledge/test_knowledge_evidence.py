@@ -1,4 +1,4 @@
-"""Every fact keeps its evidence."""
+"""Every fact has evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "config" / "knowledge"
 KNOWLEDGE = load_knowledge(FOLDER)
 FILES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
-# Lists and tables whose every entry is a fact of its own.
+# Lists and tables in which every entry is a separate fact
 ENTRIES = {
     "gpus": ("names", "jetson_modules", "too_old", "traps", "contradictions_settled", "notes"),
     "toolkits": (
@@ -88,7 +88,7 @@ def test_nested_facts_have_evidence() -> None:
 
 
 def everywhere(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value below `value`, with its dotted key."""
+    """Yield every value below `value` with its dotted key."""
     yield at, value
     if isinstance(value, (dict, list)):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):

@@ -1,4 +1,4 @@
-"""The facts themselves: that none is lost."""
+"""The facts themselves: all of them are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_row_is_read() -> None:
 
 
 def test_no_two_rows_have_the_same_name() -> None:
-    """YAML keeps the last of two rows with one key, and says nothing."""
+    """YAML silently keeps the last of two rows with the same key."""
     for name in ("gpus", "toolkits", "pytorch"):
         text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
         keys = re.findall(r'^  ("[^"]+"):', text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What went wrong, told by what was printed: what tools really say, the cause not always last."""
+"""Causes identified from real tool output; the cause is not always the last line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.rows import each_row
 
 
 def said() -> Iterator[tuple[str, str]]:
-    """The texts of failures.txt, each with its cause."""
+    """Return the texts of failures.txt, each with its cause."""
     text = (ROOT / "tests" / "unit" / "failures.txt").read_text(encoding="utf-8")
     for section in text.split("\n== ")[1:]:
         slug, _, texts = section.partition("\n")

@@ -1,4 +1,4 @@
-"""Archs as text for each reader, and a person's own text as archs."""
+"""Archs formatted for each tool, and the user's arch lists parsed."""
 
 from __future__ import annotations
 

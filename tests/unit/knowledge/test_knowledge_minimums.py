@@ -1,4 +1,4 @@
-"""What is too old for a release of PyTorch, or for a toolkit."""
+"""Versions that are too old for a PyTorch release or a toolkit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = Combination(strategy="source")
 LINUX = Combination(system="linux", strategy="prebuilt", extensions=True)
 WINDOWS = Combination(system="windows", strategy="prebuilt", extensions=True)
 
-# What is too old, and the neighbour that is not.
+# A version that is too old, and its neighbour that is not
 CASES = {
     "gcc-min": (
         replace(SOURCE, torch="2.6.0", gcc="9.2.1"),

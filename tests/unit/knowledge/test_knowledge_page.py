@@ -1,4 +1,4 @@
-"""docs/knowledge.md: made of the facts, and all of them."""
+"""docs/knowledge.md is generated from all facts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAGE = render_page(KNOWLEDGE)
 
 
 def folded(arch: Arch) -> str:
-    """The cards of a capability."""
+    """Return the GPUs of a capability."""
     found = re.search(rf"<summary>{arch}: .*?</summary>\n\n(.*?)\n\n</details>", PAGE, re.DOTALL)
     return found[1] if found else ""
 
 
 def row(arch: Arch) -> list[str]:
-    """The cells of a capability's row."""
+    """Return the cells of a capability's row."""
     (found,) = re.findall(rf"^\| (\*\*{arch}\*\* `.*) \|$", PAGE, re.MULTILINE)
     cells: list[str] = found.split(" | ")
     return cells

@@ -1,4 +1,4 @@
-"""config/knowledge against its schema, and what a person reads who mistypes a fact."""
+"""config/knowledge matches its schema, and errors in facts are reported clearly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, check_schema, l
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The facts, to be spoiled."""
+    """Return a copy of the facts for a test to break."""
     shutil.copytree(KNOWLEDGE_FOLDER, tmp_path, dirs_exist_ok=True)
     return tmp_path
 

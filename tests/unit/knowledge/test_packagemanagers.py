@@ -1,4 +1,4 @@
-"""The command that adds what is missing, on any system."""
+"""The install command for missing programs on any system."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def test_doctor_shows_install_command_only_if_known(on_system: OnSystem) -> None
 
 
 def test_only_remedies_of_the_table_name_a_package_manager() -> None:
-    """One that is written out is told on every Linux."""
+    """A hard-coded command would be shown on every Linux distribution."""
     facts = yaml.safe_load((ROOT / "config/knowledge/packagemanagers.yaml").read_text("utf-8"))
     commands = [row["command"] for row in facts["managers"].values()]
     linux = [one.removeprefix("sudo ") for one in commands if one.startswith("sudo ")]
     told = {path.name: path.read_text("utf-8") for path in (ROOT / "tasks").rglob("*.py")}
     told["failures.yaml"] = (ROOT / "config/knowledge/failures.yaml").read_text("utf-8")
-    del told["package_managers.py"]  # the piece itself
+    del told["package_managers.py"]  # the table itself
     found = {(name, one) for name, text in told.items() for one in linux if f"{one} " in text}
     assert found == set()

@@ -1,4 +1,4 @@
-"""The reader of facts: what PyYAML makes of the same text, and its own errors."""
+"""The reader of facts: same results as PyYAML, and its own errors."""
 
 from __future__ import annotations
 

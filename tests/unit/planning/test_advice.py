@@ -1,5 +1,5 @@
-"""What a refusal names is applied here, and planned: no line leads nowhere, and where a combination
-of torch, CUDA and Python works, one is named.
+"""Every suggestion of a refusal can be planned, and there is one if any combination of torch, CUDA
+and Python works.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SYSTEMS: tuple[tuple[System, str], ...] = (
     ("windows", "AMD64"),
     ("linux", "aarch64"),
 )
-REPORTED = [  # each was refused with advice that was refused in turn, or with none
+REPORTED = [  # each once had a suggestion that was refused too, or none
     (["RTX 5090"], "2.15.0", "auto", "auto", "path", "3.12.4", "13.6.1"),
     (["V100", "11.0"], "2.15.0", "auto", "auto", "auto", "3.16.0", ""),
     (["RTX 4090"], "2.99.0", "prebuilt", "13.5", "path", "3.7.9", "11.8.89"),
@@ -72,7 +72,7 @@ def sampled(count: int) -> Iterator[tuple[Given, Host]]:
 
 
 def plans(asked: Given, on: Host) -> bool:
-    """Whether it is planned, and not known to fail."""
+    """Return True if it can be planned and is not known to fail."""
     settings = parse_settings(asked)
     try:
         choice = resolve_without_suggestions(settings, on, KNOWLEDGE)
@@ -82,7 +82,7 @@ def plans(asked: Given, on: Host) -> bool:
 
 
 def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
-    """The settings and the machine of one alternative; [] where it names none."""
+    """Return settings and host of each alternative; [] if there is none."""
     line = line.partition(", or set toolkit.path to it")[0]
     changed: Given = {key: dict(part) for key, part in asked.items() if key != "extensions"}
     changed["extensions"] = asked.get("extensions", [])
@@ -122,7 +122,7 @@ def spanned(text: str) -> list[str]:
 
 
 def any_combination(asked: Given, on: Host) -> bool:
-    """Whether any torch, CUDA and Python would do here. Every release is for Python 3.11."""
+    """Return True if any torch, CUDA and Python works here. Every release supports Python 3.11."""
     provider = asked["toolkit"]["provider"]
     every = tuple(InstalledToolkit(f"/k{cuda}", f"{cuda}.1") for cuda in CUDAS)
     kits = [on.toolkits]

@@ -1,4 +1,4 @@
-"""What follows from a choice alone."""
+"""What follows from a resolution alone."""
 
 from __future__ import annotations
 

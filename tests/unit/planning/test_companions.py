@@ -1,4 +1,4 @@
-"""torchvision, torchaudio and triton: fetched or built, for every torch and each way to one."""
+"""torchvision, torchaudio and triton: fetched or built, for every torch and strategy."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def refused(on: Host, name: str, **asked: Any) -> str:
 
 
 def prebuilt(patch: str) -> dict[str, Any]:
-    """An official wheel with code for a card that every release knows."""
+    """Return settings for an official wheel and a GPU that every release supports."""
     return {"torch": {"strategy": "prebuilt", "version": patch}, "target": {"gpus": ["8.0"]}}
 
 
 def source(patch: str, **tree: Any) -> dict[str, Any]:
-    """A build of a release, with a toolkit that PyPI has."""
+    """Return settings for a source build with a toolkit from PyPI."""
     torch = {"strategy": "source", "version": patch}
     return {"torch": torch, "target": {"gpus": ["8.0"]}, "source": tree, **CUDA_13}
 

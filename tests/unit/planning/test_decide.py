@@ -1,4 +1,4 @@
-"""What settings mean on a host: values in, a choice or one clear message out."""
+"""What settings resolve to on a host: a resolution or one clear message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archs that what compiles cannot be told of are refused at load, wherever they are written."""
+"""Archs that the compiling tool cannot express are refused at load, wherever they are set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Over all facts: what is advised works, and what is planned can be made."""
+"""For all facts: suggestions work, and plans can be built."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.settings.schema import Settings, parse_settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
 
-# A wheel that was fetched and lacks code → what is said to be taken instead on a machine with 5090
+# A fetched wheel that lacks code → the suggested replacement on a machine with an RTX 5090
 INSTEAD: list[tuple[dict[str, Any], str]] = [
     (
         {"version": "2.15.9", "index": "/wheels", "local": "mine"},
@@ -57,7 +57,7 @@ ALL_TOOLKITS = tuple(InstalledToolkit(f"/cuda-{cuda}", f"{cuda}.1") for cuda in 
 
 
 def asking(torch: str, gpus: list[str], strategy: str, **more: Any) -> Settings:
-    """A Python that the release has wheels for is `python_of`."""
+    """`python_of` is a Python that the release has wheels for."""
     given = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}, **more}
     return parse_settings(given)
 
@@ -67,7 +67,7 @@ def python_of(torch: str) -> str:
 
 
 def tried(settings: Settings, on: Host) -> tuple[Resolution | None, str]:
-    """The choice, or why there is none."""
+    """Return the resolution, or the reason why there is none."""
     try:
         return resolve_without_suggestions(settings, on, KNOWLEDGE), ""
     except SettingsError as error:

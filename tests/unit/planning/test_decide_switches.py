@@ -1,4 +1,4 @@
-"""A torch with CUDA for the CPU, or without it for cards, is refused before it is built."""
+"""torch with CUDA for the CPU, or without CUDA for GPUs, is refused before a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit compiles, and what is told where it cannot."""
+"""Which CUDA toolkit is selected, and what is reported if none works."""
 
 from __future__ import annotations
 

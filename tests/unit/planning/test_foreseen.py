@@ -1,4 +1,4 @@
-"""What is known to fail is said before a source build, and only before one."""
+"""Known failures are reported before a source build, and only then."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ NOBODY = replace(HOST, gpus=())
         ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
         ('["10.7"]', "10.7 is Rubin; "),
         ('["8.8"]', "8.8 is no known GPU; "),
-        ('["12.0"]', ""),  # what auto assumes
-        ('["9.0a"]', ""),  # nobody has a suffix by mistake
-        ('["8.9", "12.0"]', ""),  # a list is written on purpose
+        ('["12.0"]', ""),  # the assumption of auto
+        ('["9.0a"]', ""),  # a suffix is intended
+        ('["8.9", "12.0"]', ""),  # an explicit list is intended
         ('["RTX 4090"]', ""),
         ("[]", ""),
         ("auto", ""),

@@ -1,4 +1,4 @@
-"""Versions before a release: where their wheels are, and which ref of the sources they are."""
+"""Prereleases: where their wheels are published and which source ref they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another Python is advised where the release is not for the one that is meant, and only there."""
+"""Another Python is suggested only if the release does not support the current one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_nearest_supported_python_is_suggested_with_install_command(
 
 
 def test_install_target_with_old_python_suggests_another_environment() -> None:
-    """`python:` alone would be refused next: what it makes does not go into that environment."""
+    """`python:` alone would be refused next: its wheel does not fit that environment."""
     into = {"into": "/envs/gs/bin/python"}
     told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
     assert "\n  → create an environment with Python 3.11 (conda create -n NAME " in told

@@ -1,4 +1,4 @@
-"""What is advised where the toolkit is one's own, or could have been installed since."""
+"""Suggestions for a configured toolkit, and for one that may have been installed since."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_toolkit_path_alone_is_not_suggested_for_provider_pypi() -> None:
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
 @pytest.mark.parametrize("versions", [KITS[::4], pytest.param(KITS, marks=pytest.mark.long)])
 def test_no_toolkit_path_suggestion_is_known_bad(strategy: str, versions: list[str]) -> None:
-    """Over cards of every toolkit, with extensions and without."""
+    """Checked for GPUs of every toolkit, with and without extensions."""
     cards = ("7.0", "9.0", "12.0")
     for version, card, torch, more in itertools.product(
         versions, cards, ("2.6.0", "2.15.0"), ({}, EXTENSION)

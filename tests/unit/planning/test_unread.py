@@ -1,4 +1,4 @@
-"""What somebody set and nothing reads is told once, with where it stands."""
+"""An unused setting is reported once, with its location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three ways side by side, and what each takes."""
+"""Comparison of the three strategies and their cost."""
 
 from __future__ import annotations
 

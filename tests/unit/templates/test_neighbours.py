@@ -1,4 +1,4 @@
-"""What simple-knn is held against, on points whose neighbours are known."""
+"""The reference for simple-knn, on points with known neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rasterizer is held against, held against closed forms, symmetries and its own slopes."""
+"""The reference rasterizer, compared with closed forms, symmetries and its own gradients."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def its() -> Iterator[SimpleNamespace]:
 
 
 def camera(its: SimpleNamespace, size: int = 33, **changed: Any) -> Any:
-    """At the origin, looking along z, 45 degrees to each side."""
+    """Return a camera at the origin, looking along z, 45 degrees to each side."""
     made = its.projection.Camera(size, size, (1.0, 1.0), np.eye(3), np.zeros(3))
     return replace(made, **changed)
 
 
 def some(its: SimpleNamespace, *rows: tuple[Any, ...]) -> Any:
-    """Gaussians of (mean, scales, opacity, colour), not turned."""
+    """Return unrotated Gaussians of (mean, scales, opacity, colour)."""
     means, scales, opacities, colours = (
         np.array(column, float) for column in zip(*rows, strict=True)
     )
@@ -77,7 +77,7 @@ def test_common_rigid_motion_of_world_and_camera_changes_nothing(its: SimpleName
 
 
 def product(a: Any, b: Any) -> Any:
-    """Of quaternions: Hamilton's."""
+    """Return the Hamilton product of two quaternions."""
     w = a[0] * b[0] - a[1:] @ b[1:]
     return np.array([w, *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
 
@@ -105,7 +105,7 @@ def test_opaque_gaussian_hides_those_behind_but_alpha_stays_below_one(
     scene = some(its, ((0, 0, 2.9), (2.0,) * 3, 0.5, (1, 0, 0)), *front, behind)
     hidden = image(its, scene, np.array([0, 0, 1.0]), tiles=False)
     assert hidden.drawn[:, 16, 16].tolist() == [True, True, False, False]
-    assert hidden.pixels[2, 16, 16] == pytest.approx(0.005)  # the background alone shines through
+    assert hidden.pixels[2, 16, 16] == pytest.approx(0.005)  # only the background is visible
 
 
 def test_tiling_changes_only_pixels_beyond_three_sigma(its: SimpleNamespace) -> None:
@@ -125,8 +125,8 @@ def test_tiling_changes_only_pixels_beyond_three_sigma(its: SimpleNamespace) -> 
 
 
 def test_projection_jacobian_is_correct(its: SimpleNamespace) -> None:
-    """Its Jacobian is that of the perspective, by differences; of a far and small Gaussian the
-    footprint is the covariance of points that are projected one by one.
+    """The Jacobian matches finite differences of the perspective. The footprint of a far and small
+    Gaussian matches the covariance of individually projected points.
     """
     projection, seen_from = its.projection, its.scene.camera()
     points = RANDOM.uniform(-1, 1, size=(9, 3)) + np.array([0, 0, 3])
@@ -170,8 +170,8 @@ def test_spherical_harmonics_are_orthonormal_and_constant_one_is_a_colour(
 
 
 def test_gradients_match_known_derivatives(its: SimpleNamespace) -> None:
-    """One Gaussian on the axis: of a pixel d from its middle, alpha = o exp(-d²/2v), v = (fs/z)² +
-    0.3 across and along.
+    """One Gaussian on the axis: at distance d from its centre, alpha = o exp(-d²/2v) with
+    v = (fs/z)² + 0.3 in both directions.
     """
     scene = some(its, ((0, 0, 4), (0.5, 0.5, 0.5), 0.8, (1, 0.5, 0.25)))
     weights = np.zeros((3, 33, 33))
@@ -201,7 +201,7 @@ def test_scene_has_required_cases_and_is_robust_to_rounding(its: SimpleNamespace
     stack = shown.drawn[5:8].all(axis=0)
     hidden = its.splatting.in_tiles(seen_from, found)[8] & ~shown.drawn[8]
     strength = its.splatting.strengths(seen_from, found)
-    assert (hidden & (strength[8] > 0.01)).any()  # the stack in front of it is opaque there
+    assert (hidden & (strength[8] > 0.01)).any()  # the stack in front is opaque there
     assert stack.any()
     assert np.diff(np.sort(found.depths[in_front])).min() > 1e-2
     middles, radii = found.centres[in_front], found.radii[in_front, None]

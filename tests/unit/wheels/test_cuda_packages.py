@@ -1,4 +1,4 @@
-"""NVIDIA's packages by the names of libraries, and what a wheel is to get so that they serve it."""
+"""NVIDIA's packages by library name, and what a wheel needs to use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An installation is trusted while its RECORD, names, sizes and times say that it may be."""
+"""An installation is trusted if its RECORD, names, sizes and times are unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
 
 
 def installation(site: Path, version: str = "1.0", ending: str = "\n") -> str:
-    """Leave `demo` in `site`; returns the digest of its RECORD."""
+    """Install `demo` into `site` and return the digest of its RECORD."""
     info = f"demo-{version}.dist-info"
     rows = [RecordRow(f"{info}/RECORD"), RecordRow("demo/__pycache__/__init__.cpython-312.pyc")]
     for name, data in FILES.items():
@@ -48,7 +48,7 @@ def longer(site: Path) -> None:
 
 
 def edited(site: Path) -> None:
-    """The same size, and a time after the install."""
+    """Edit a file: same size, modified after the installation."""
     path = site / "demo" / "__init__.py"
     path.write_bytes(b"x = 2\n")
     os.utime(path, (time.time() + 1, time.time() + 1))

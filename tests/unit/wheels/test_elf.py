@@ -1,4 +1,4 @@
-"""What libraries say of themselves, and what the system's loader says of them."""
+"""Dynamic linkage of libraries, and the listing of the system's loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More files in a wheel's dist-info: listed in RECORD, all else as it was, the same bytes twice."""
+"""Adding files to a wheel's dist-info: listed in RECORD, otherwise unchanged, reproducible."""
 
 from __future__ import annotations
 

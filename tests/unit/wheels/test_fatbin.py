@@ -1,4 +1,4 @@
-"""Machine code read from a library's own headers; with nvcc it is compared in test_fatbin_nvcc."""
+"""Machine code read from library headers; test_fatbin_nvcc compares it with nvcc's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.fatbins import fatbin as container
 
 
 def held(*images: str) -> MachineCodeImages:
-    """What a library of these images holds."""
+    """Return the machine code of a library with these images."""
     cubins = [Arch.parse_capability(text) for text in images if not text.endswith("+PTX")]
     ptx = [Arch.parse_capability(text[:-4]) for text in images if text.endswith("+PTX")]
     return MachineCodeImages(Counter(cubins), Counter(ptx))
@@ -70,7 +70,7 @@ def test_file_without_device_code_has_no_images(tmp_path: Path) -> None:
 
 def test_other_image_kinds_are_not_counted_as_code(tmp_path: Path) -> None:
     section = bytearray(container("9.0", "9.0"))
-    section[16] = 8  # LTO's own
+    section[16] = 8  # LTO
     assert read(tmp_path, elf({".nv_fatbin": bytes(section)})) == held("9.0")
 
 
@@ -84,7 +84,7 @@ def test_other_image_kinds_are_not_counted_as_code(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_format_is_refused(tmp_path: Path, place: int, value: int, told: str) -> None:
-    """The container's version, its size, an image's header, both suffixes at once."""
+    """Container version, container size, image header, and both suffixes at once."""
     section = bytearray(container("9.0"))
     section[place] = value
     with pytest.raises(BadArtifactError, match=told) as caught:

@@ -26,7 +26,7 @@ def archs(text: str) -> frozenset[Arch]:
 
 
 def cuobjdump(folder: Path, script: str) -> str:
-    """A stand-in that prints what the real one was seen to print."""
+    """Create a fake cuobjdump that prints recorded output."""
     program = folder / "cuobjdump"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

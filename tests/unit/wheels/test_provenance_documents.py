@@ -1,4 +1,4 @@
-"""The two documents of a wheel: the same inputs give the same bytes, nothing leaks into them."""
+"""The two documents of a wheel are reproducible and leak no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wheel under another version: what is installed, and what pip and uv read, is the same wheel."""
+"""A wheel under another version stays the same for pip, uv and the installation."""
 
 from __future__ import annotations
 

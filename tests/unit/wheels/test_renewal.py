@@ -1,4 +1,4 @@
-"""Only what changed is written, and what is there then is what pip, or uv, would have left."""
+"""A renewal writes only what changed, and the result equals that of pip or uv."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["uv", "pip"])
 def venv(folder: Path, request: pytest.FixtureRequest) -> Iterator[Venv]:
-    """Empty before and after: an uninstall takes everything away that a test leaves."""
+    """Empty before and after each test: uninstalling removes everything."""
     found = Venv(folder, request.param)
     empty = found.tree()
     yield found
@@ -39,7 +39,7 @@ def venv(folder: Path, request: pytest.FixtureRequest) -> Iterator[Venv]:
 
 
 def renewal(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> WheelUpdate | None:
-    """As the wheel stage does it, with the RECORD that is there now."""
+    """Plan a renewal as the wheel stage does, with the current RECORD."""
     digest = installed_wheel_io.hash_installed_record(venv.site, "demo")
     here = installed_wheel_io.find_unmodified_wheel(venv.site, "demo", digest)
     files.create_owned_folder(tmp_path / "ours")
@@ -62,7 +62,7 @@ def renewed(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> int | None
 def test_renewal_equals_a_full_install(venv: Venv, version: str, tmp_path: Path) -> None:
     before = torchwheels.make(tmp_path / "before", "1.0+g1")
     wheel = torchwheels.make(tmp_path / "new", version, NEWER)
-    wheel.chmod(0o600)  # which moves its ctime, and not its mtime
+    wheel.chmod(0o600)  # which changes its ctime, but not its mtime
     empty = venv.tree()
     venv.install(before)
     venv.run(venv.python, "-c", "import demo, demo.old.gone, top")
@@ -108,7 +108,7 @@ def test_changed_files_are_replaced_atomically_and_others_untouched(
     wheel = torchwheels.make(tmp_path / "new", "1.0+g2", NEWER)
     venv.install(before)
     changed, same = venv.site / "demo/lib/lib,c10.so", venv.site / "demo/lib/libtorch.so"
-    mapped = tmp_path / "mapped"  # as a running Python, or uv's cache, holds it
+    mapped = tmp_path / "mapped"  # a hard link, as a running Python or uv's cache has it
     os.link(changed, mapped)
     inode = same.stat().st_ino
     renewed(venv, before, wheel, tmp_path)
@@ -134,20 +134,20 @@ def test_bytecode_of_replaced_files_is_removed(venv: Venv, tmp_path: Path) -> No
     found = {path.name: path.read_bytes() for path in cached.glob("__init__.*.pyc")}
     assert held not in found.values()
     assert "__init__.cpython-99.opt-1.pyc" not in found
-    assert bool(found) == (venv.installer == "pip")  # which compiles, and lists it
+    assert bool(found) == (venv.installer == "pip")  # which compiles it and lists the bytecode
 
 
 def listed(venv: Venv) -> dict[str, bytes]:
-    """Without folders: an empty one can stay, of which no RECORD knows."""
+    """List files without directories: an empty directory that no RECORD lists may remain."""
     return {name: data for name, data in venv.tree().items() if not name.endswith("/")}
 
 
 class Cut(BaseException):
-    """A kill, as far as what was written is concerned."""
+    """Simulates SIGKILL between two writes."""
 
 
 def cut_after(count: int, patch: pytest.MonkeyPatch) -> None:
-    """Raise at the call after `count` calls that change what is installed."""
+    """Raise at the call after `count` calls that change the installation."""
     left = [count]
 
     def guard(real: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A wheel compressed with the help of the one before: what is taken, and nothing else comes in."""
+"""A wheel is compressed with reused data of the previous one, and contains nothing else of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHEN = (2026, 11, 21, 10, 30, 2)
 
 
 def stored(folder: Path, content: Mapping[str, bytes] = FILES, record: str | None = None) -> Path:
-    """A wheel as bdist_wheel --compression=stored leaves it: times, modes and order of its own."""
+    """Create a wheel as `bdist_wheel --compression=stored` does, with its times, modes and order."""
     folder.mkdir(exist_ok=True)
     path = folder / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -39,7 +39,7 @@ def listed(wheel: Path) -> list[tuple[object, ...]]:
 
 
 def compressed(wheel: Path, name: str) -> bytes:
-    """The bytes of a member as they lie in the archive."""
+    """Return the compressed bytes of a member."""
     with zipfile.ZipFile(wheel) as archive, wheel.open("rb") as stream:
         member = archive.getinfo(name)
         stream.seek(member.header_offset + 30 + len(name))
@@ -79,7 +79,7 @@ def test_compressed_wheel_equals_zipfile_output_byte_for_byte(tmp_path: Path) ->
     assert whole == other.read_bytes()
     wheel_rewrite_io.compress_wheel(
         stored(tmp_path / "one", content), other
-    )  # and all of it taken from there
+    )  # with all data reused
     assert wheel.read_bytes() == whole
 
 
@@ -98,7 +98,7 @@ def test_compressed_data_of_unchanged_members_is_reused(tmp_path: Path) -> None:
     assert recorded == wheel_archive_io.verify_wheel(wheel, PYTHON)
     taken = compressed(before, "demo/words.txt")
     assert compressed(wheel, "demo/words.txt") == taken
-    assert compressed(wheel, "demo/new.txt") != taken  # level 6 is another stream
+    assert compressed(wheel, "demo/new.txt") != taken  # level 6 gives another stream
 
 
 def test_member_of_same_name_and_size_but_other_bytes_is_not_reused(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_member_of_same_name_and_size_but_other_bytes_is_not_reused(tmp_path: Pa
 
 
 def test_wrong_record_of_previous_wheel_gives_no_bytes(tmp_path: Path) -> None:
-    """Its RECORD says what the new one says, its archive another thing."""
+    """The previous RECORD matches the new one, but its archive does not."""
     false = {**FILES, "demo/_C.so": b"\x7fELF, another"}
     before = stored(tmp_path / "before", false, record_of(FILES))
     with zipfile.ZipFile(before) as archive:
@@ -163,7 +163,7 @@ def test_truncated_wheel_is_refused(tmp_path: Path) -> None:
 
 
 def test_members_beyond_4_gib_use_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 GiB in a test: by making the limit a small one."""
+    """The limit of 4 GiB is lowered for the test."""
     content = {**FILES, "demo/words.txt": TEXT, "demo/noise.bin": os.urandom(9000)}
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 5000)
     before = good(tmp_path / "before", content)

@@ -1,4 +1,4 @@
-"""What libraries export: ELF by its dynamic symbols, Windows by an import library's list."""
+"""Exported symbols: from ELF dynamic symbols or a Windows import library."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ NAMED = ["?say@c10@@YAXXZ", "__imp_?say@c10@@YAXXZ", "__imp_?data@c10@@3HA", "?f
 
 
 def archive(names: list[str], claimed: int | None = None) -> bytes:
-    """As lib.exe writes it: the first linker member, and none of the objects."""
+    """Create an import library like lib.exe: the first linker member, without objects."""
     text = b"".join(name.encode() + b"\0" for name in names)
     member = struct.pack(f">I{len(names)}I", claimed or len(names), *range(len(names))) + text
     header = f"{'/':<16}{'-1':<12}{'':<12}{'0':<8}{len(member):<10}`\n"

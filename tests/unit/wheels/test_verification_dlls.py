@@ -1,4 +1,4 @@
-"""What a wheel for Windows needs from outside, read from its DLLs and judged by name."""
+"""External dependencies of a Windows wheel, read from its DLLs and checked by name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_cuda_dll_comes_with_torch_or_is_missing() -> None:
     assert alone.by.startswith("nvidia-cuda-runtime has it")
     assert one("c10.dll").status == "failed"
     told = one("cudart64_12.dll", "nvidia-cuda-runtime-cu12")
-    assert told.status == "not run"  # no RPATH leads there
+    assert told.status == "not run"  # no RPATH reaches it
 
 
 def test_visual_c_runtime_is_available_only_with_torch() -> None:

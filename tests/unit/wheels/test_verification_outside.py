@@ -1,5 +1,5 @@
-"""What a wheel needs from outside, against what it declares: by the rules of the loader, and
-nothing of this machine counts.
+"""External dependencies of a wheel compared with its declared ones, by the loader's rules and
+independent of this machine.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_undeclared_package_is_reported_with_its_users() -> None:
     [
         ("libcublas.so.12", "nvidia-cublas-cu12", True),
         ("libcublas.so.12", "nvidia-cublas-cu11", False),
-        ("libcublas.so.12", "nvidia-cublas", False),  # that is of CUDA 13
+        ("libcublas.so.12", "nvidia-cublas", False),  # which belongs to CUDA 13
         ("libcublas.so.13", "nvidia-cublas-cu12", False),
         ("libcublas.so.13", "nvidia-cublas==13.4.0.1", True),
         ("libcublas.so.12", 'nvidia-cublas-cu12; platform_system == "Windows"', False),
@@ -88,7 +88,7 @@ def test_undeclared_package_is_reported_with_its_users() -> None:
         ("libcublas.so.13", "cuda-toolkit[all]", True),
         ("libcublas.so.12", "cuda-toolkit[all]==13.*", False),
         ("libcublas.so.12", "cuda-toolkit[cublas]>=13.0.1", False),
-        ("libcudnn.so.9", "cuda-toolkit[all]", False),  # it is not of the toolkit
+        ("libcudnn.so.9", "cuda-toolkit[all]", False),  # not part of the toolkit
     ],
 )
 def test_package_counts_only_for_its_cuda_and_marker(

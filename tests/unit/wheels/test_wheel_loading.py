@@ -1,4 +1,4 @@
-"""The order in which the loader looks, as values: ld.so(8) is what is checked against."""
+"""The search order of the loader, as documented in ld.so(8)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gets(
     cache: Mapping[str, tuple[str, ...]] | None = None,
     by: Linkage | None = None,
 ) -> dict[str, str | None]:
-    """What /w/lib/liba.so gets for each name that it, or what comes with it, needs."""
+    """Return the library that /w/lib/liba.so gets for each direct and transitive dependency."""
     search = LibrarySearch(path, cache or {}, ("/lib",), files.get)
     first = [LoadedLibrary("/py/bin/python", by)] if by else []
     libraries = [*first, LoadedLibrary("/w/lib/liba.so", library, first[0] if first else None)]

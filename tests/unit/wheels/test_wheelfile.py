@@ -1,4 +1,4 @@
-"""Wheels made by the test: what is good, and each way to be bad, named by its member."""
+"""Valid wheels and every kind of invalid one, reported with the member."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_member_missing_from_record_is_named(tmp_path: Path, row: str) -> None:
     "name",
     [
         *("../evil.py", "/etc/evil", "demo/../../evil"),
-        pytest.param("demo\\evil.py", marks=posix_only),  # which zipfile reads as demo/evil.py
+        pytest.param("demo\\evil.py", marks=posix_only),  # zipfile reads it as demo/evil.py
     ],
 )
 def test_member_outside_the_root_is_named(tmp_path: Path, name: str) -> None:

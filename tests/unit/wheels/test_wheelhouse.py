@@ -1,4 +1,4 @@
-"""The wheelhouse: what is kept, with where it is from, and what is taken again."""
+"""The wheelhouse: stored wheels, their origins, and their reuse."""
 
 from __future__ import annotations
 

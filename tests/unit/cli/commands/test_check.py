@@ -1,4 +1,4 @@
-"""`doit check`: each tool in turn, the site where it can be built; the first failure ends it."""
+"""`doit check` runs each tool and the site build in turn and stops at the first failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUBJECT = SelectedProfile(ROOT, "mine", None)
 
 
 def ran(mocker: MockerFixture, *lacks: str, ends: TorchyardError | None = None) -> list[str]:
-    """The tools of a run on a machine that has all modules but these."""
+    """Return the tools that ran on a machine that lacks the given modules."""
     found = mocker.patch("tasks.cli.commands.check.importlib.util.find_spec")
     found.side_effect = lambda name: name not in lacks or None
     run = mocker.patch.object(shell, "run_command", autospec=True, side_effect=ends)

@@ -1,4 +1,4 @@
-"""What explain tells of the decisions, by values."""
+"""How explain describes the decisions of a plan."""
 
 from __future__ import annotations
 

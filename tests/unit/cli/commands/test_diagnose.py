@@ -1,4 +1,4 @@
-"""`doit diagnose`, on a log from anywhere and on the last failure."""
+"""`doit diagnose` for a given log and for the last failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: 
 
 @pytest.fixture(autouse=True)
 def gate(monkeypatch: pytest.MonkeyPatch) -> list[CheckResult]:
-    """What the doctor finds, nothing at first."""
+    """Findings of the doctor; initially none."""
     found: list[CheckResult] = []
     monkeypatch.setattr(doctor, "run_host_checks", lambda *_: tuple(found))
     return found
@@ -105,7 +105,7 @@ def test_uncertain_cause_is_reported_as_uncertain(
 
 
 def subject_of(root: Path, *named: tuple[str, str]) -> SelectedProfile:
-    """A profile whose stages have these names and logs."""
+    """Return a profile whose stages have these names and logs."""
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("local*"))
     write(root, "target: {gpus: ['12.0']}\n", "p")
     subject = opened(root, "p")
@@ -153,7 +153,7 @@ def test_default_log_of_broken_profile_is_the_newest(
 
 
 def recorded(build: Path, *stages: dict[str, Any]) -> None:
-    """The newest run, which failed in these."""
+    """Write the record of the newest run, in which these stages failed."""
     lines = [{"event": "begin", "schema": 1, "when": "2026-11-22T03:40:27+00:00", "pid": 4_000_000}]
     lines += [{"event": "done", "at": 1.0, "outcome": "failed", **one} for one in stages]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -247,7 +247,7 @@ def test_recorded_memory_facts_show_who_killed_the_compiler(
     assert "the kernel killed 2 programs for lack of memory" in said
     assert "in config/profiles/p.yaml: 8 jobs ran at once with" in said
     log.write_text("FAILED: a.o\nKilled\nKilled\n", encoding="utf-8")
-    diagnose.run(subject)  # they are of another log now
+    diagnose.run(subject)  # the facts belong to another log now
     assert "only the log, which" in capsys.readouterr().out
 
 

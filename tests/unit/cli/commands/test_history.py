@@ -1,4 +1,4 @@
-"""`doit history`: a line for each run."""
+"""`doit history` lists one run per line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHEN = datetime.datetime(2026, 11, 22, 3, 40, 27, tzinfo=datetime.UTC)
 
 
 def put(root: Path, minute: int, *events: dict[str, Any], **begin: Any) -> None:
-    """A record of the profile mine."""
+    """Write a run record of the profile `mine`."""
     pid = begin.get("pid", 4_000_000)
     when = WHEN + datetime.timedelta(minutes=minute)
     head = {"event": "begin", "schema": 1, "when": when.isoformat(), "command": ["build"]}
@@ -44,7 +44,7 @@ def end(outcome: str, at: float, code: int = 0) -> dict[str, Any]:
 
 @pytest.fixture
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
-    """A broken profile: its history is there all the same."""
+    """Return a broken profile; its history is still available."""
     monkeypatch.setenv("COLUMNS", "80")
     return SelectedProfile(
         tmp_path, "mine", None, TorchyardError("it is broken", location="config")

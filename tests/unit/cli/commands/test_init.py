@@ -1,4 +1,4 @@
-"""doit init: what is asked and taken, what is written, and what is left alone."""
+"""`doit init`: its questions and defaults, what it writes, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NEW = Gpu("NVIDIA GeForce RTX 7090", "12.0")
 
 @pytest.fixture
 def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
-    """Of a profile that leaves all four open, on a machine without a card."""
+    """Return a profile that leaves all four questions open, on a machine without a GPU."""
     write(yard, "{}\n")
     for name in list(os.environ):
         if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
@@ -67,7 +67,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Somebody is there, and types this."""
+    """Simulate a terminal where a user types these answers."""
 
     def typed(text: str) -> None:
         monkeypatch.setattr(init, "is_interactive", lambda: True)
@@ -123,7 +123,7 @@ def a_python(
     release: str = "3.12.9",
     has: tuple[str, ...] = (),
 ) -> str:
-    """One that lies there, is of that release and has these packages."""
+    """Create an interpreter of that release with these packages."""
     site = folder / "theirs" / "site-packages"
     for name in has:
         (site / name).mkdir(parents=True)
@@ -399,7 +399,7 @@ def test_gpus_of_profile_are_kept_by_default(subject: SelectedProfile, heard: He
     assert written(subject.root) == {}
 
 
-@linux_only  # elsewhere it is another wheel
+@linux_only  # other platforms get another wheel
 def test_strategy_question_shows_default_and_reason(
     subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:

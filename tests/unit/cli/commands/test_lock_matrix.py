@@ -1,4 +1,4 @@
-"""`doit lock` of a profile with a matrix: a section for each build, and each by itself."""
+"""`doit lock` of a profile with a matrix: one section per build, each locked separately."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ torch: {strategy: prebuilt}
 """
 NEW, OLD = "mine@torch2.15.0-cpu", "mine@torch2.6.0-cpu"
 CUDA = "mine@torch2.15.0-sm120"
-IMPOSSIBLE = "mine@torch2.6.0-sm120"  # that torch has no code for the card
+IMPOSSIBLE = "mine@torch2.6.0-sm120"  # that torch has no code for the GPU
 
 
 @pytest.fixture
 def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The profiles that are built, and what each is built of."""
+    """The built profiles and their build inputs."""
     write(yard, MATRIX)
     names = {NEW, OLD, CUDA}
 

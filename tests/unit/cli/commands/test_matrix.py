@@ -1,4 +1,4 @@
-"""`doit matrix` lists: each cell planned by itself, and what has been built of it."""
+"""`doit matrix` lists every entry with its own plan and build state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def first_stage(yard: Path, profile: str) -> Stage:
 
 
 def finished(stage: Stage) -> None:
-    """As if it had run."""
+    """Write the manifests as if the stage had run."""
     for path in stage.outputs:
         manifests.write_manifest(path, {"came": "out"})
     for path in map(Path, stage.extra_outputs):

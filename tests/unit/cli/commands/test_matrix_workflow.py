@@ -1,4 +1,4 @@
-"""The matrix for GitHub Actions and for Slurm, judged by their own checkers, and run."""
+"""The matrix as a GitHub Actions workflow and a Slurm script: checked with linters, and run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_workflow_builds_every_entry_with_its_python(checkout: Path, heard: Hear
     listed = job["strategy"]["matrix"]["include"]
     assert [one["cell"] for one in listed] == CELLS
     assert [one["profile"] for one in listed] == [f"mine@{cell}" for cell in CELLS]
-    # torchyard runs on 3.11 and later: the last that is set up is the one called python
+    # torchyard requires 3.11 or later: `python` is the version that is set up last
     assert [one["python"] for one in listed] == ["3.10\n3.12"] * 3 + ["3.12"] * 3
     assert found["permissions"] == {"contents": "read"}
     assert job["strategy"]["fail-fast"] is False
@@ -136,7 +136,7 @@ def test_slurm_script_passes_bash_and_shellcheck(checkout: Path, heard: Heard) -
 
 
 def task(script: Path, number: str | None) -> subprocess.CompletedProcess[str]:
-    """The script as Slurm starts it: a copy, elsewhere; `python` says what it was given."""
+    """Run a copy of the script elsewhere, as Slurm does; `python` prints its arguments."""
     stand_in = script.parent / "bin" / "python"
     stand_in.parent.mkdir(exist_ok=True)
     stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\n', encoding="utf-8")

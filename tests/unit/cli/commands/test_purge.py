@@ -1,4 +1,4 @@
-"""What purge takes, and what it must leave."""
+"""What purge removes and what it must keep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.systems import needs_git
 
 
 def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") -> Path:
-    """A build folder whose manifest names a wheel, and that wheel with its origin."""
+    """Create a build directory whose manifest names a wheel, and that wheel with its origin."""
     build = files.create_owned_folder(Layout(yard, profile, yard / "wheelhouse").build)
     artifact = Artifact(wheel, "a" * 64, 3)
     torch = Wheel("2.15.0", "2.15.0", None, "/s/torch", "/p", "wheel", artifact)
@@ -86,7 +86,7 @@ def test_purge_removes_only_managed_files(yard: Path, heard: Heard) -> None:
         "wheelhouse/torch-2.whl.json",
         "wheelhouse/torch-2.whl.provenance.json",
     ]
-    purge.run(opened(yard), yes=True)  # nothing left is nothing to do
+    purge.run(opened(yard), yes=True)  # nothing is left to remove
 
 
 def test_purge_keeps_wheel_used_by_another_profile(yard: Path, heard: Heard) -> None:
@@ -131,7 +131,7 @@ def test_purge_of_broken_profile_reports_the_error(yard: Path, heard: Heard) -> 
 
 
 def replaced(yard: Path) -> Path:
-    """What install.into replaced, and is still replaced."""
+    """Create the backup of packages that install.into has replaced."""
     stamp = yard / "build" / "mine" / "replaced" / "1"
     part = DistributionChange("2.5.1", "", "2.6.0", "", "")
     record = InstallRecord("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {})

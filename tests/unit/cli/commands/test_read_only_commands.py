@@ -1,4 +1,4 @@
-"""What reports look like: on terminals of every width, in pipes, and where signs are lacking."""
+"""How reports look on terminals of every width, in pipes, and with limited encodings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Window(io.TextIOWrapper):
-    """A terminal, or with `tty` False a pipe, that knows an encoding."""
+    """A terminal (a pipe if `tty` is False) with an encoding."""
 
     def __init__(self, encoding: str = "utf-8", *, tty: bool = True) -> None:
         super().__init__(io.BytesIO(), encoding=encoding, newline="\n", write_through=True)
@@ -68,7 +68,7 @@ class Window(io.TextIOWrapper):
 
 @pytest.fixture
 def window(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Window]:
-    """Standard output, and who speaks to it, as it is in a run of doit."""
+    """Set up standard output and its listener as in a run of doit."""
     for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -85,7 +85,7 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Window]:
 
 @pytest.fixture
 def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
-    """A source build that has run once and failed."""
+    """Return a source build that has run once and failed."""
     write(yard, PROFILE)
     found: list[CheckResult] = [
         report_ok("settings", "mine"),
@@ -124,7 +124,7 @@ def record(folder: Path) -> None:
 
 
 def told(act: Callable[[], object]) -> None:
-    """As a run tells it: with its failure, where it has one."""
+    """Return the output as a run shows it, with its failure if there is one."""
     try:
         act()
     except TorchyardError as error:
@@ -190,7 +190,7 @@ REPORTS: Mapping[str, Callable[[SelectedProfile], object]] = {
 
 
 def too_wide(lines: list[str], width: int) -> Iterator[str]:
-    """Lines that a terminal would break, but for a path or a command, which stay in one piece."""
+    """Return lines wider than the terminal, except paths and commands, which are never wrapped."""
     for line in lines:
         word = re.sub(r"^(\s|→|->)*", "", line)
         path = max((len(one) for one in word.split() if {"/", "\\"} & set(one)), default=0)

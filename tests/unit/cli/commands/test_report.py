@@ -1,4 +1,4 @@
-"""`doit report`: the three files, from records that were written as a build writes them."""
+"""`doit report`: its three files, from records like those of a build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FETCHED = {"src", "href", "srcset", "action", "data", "poster", "background", "x
 
 
 class Reader(HTMLParser):
-    """Tags that are closed as they were opened, links, and the text of each kind of tag."""
+    """Check that tags are balanced; collect links and the text of each kind of tag."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout with this one's templates."""
+    """Return a checkout with the templates of this one."""
     (tmp_path / "templates").mkdir()
     for path in (ROOT / "templates").glob("report*"):
         for file in [path] if path.is_file() else path.iterdir():
@@ -68,7 +68,7 @@ def record(root: Path, *made: dict[str, Any], **told: Any) -> None:
 
 
 def report_of(root: Path, **params: str) -> tuple[str, Any, str]:
-    """The page, the trace and the text."""
+    """Return the page, the trace and the text."""
     report.run(SelectedProfile(root, "trial", None), **params)
     folder = Path(params.get("out", root / "build" / "trial" / "report"))
     page, trace, text = (

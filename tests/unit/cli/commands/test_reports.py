@@ -1,4 +1,4 @@
-"""settings and doctor on a checkout in miniature; what they say is caught by a listener."""
+"""settings and doctor on a miniature checkout; a listener captures their output."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_settings_that_cannot_be_planned_are_still_shown(yard: Path, heard: Hear
 
 
 def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset[CheckId]]:
-    """A machine that does not exist, and the checks that it was looked at for."""
+    """Simulate a host; return the checks that were requested of it."""
     wanted: list[frozenset[CheckId]] = []
 
     def look(asked: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
@@ -170,7 +170,7 @@ def test_build_gate_lists_problems_with_hints(yard: Path, monkeypatch: pytest.Mo
         "    → sudo apt install build-essential",
         "  disk: 100 MiB free for the build (/home/me); it needs at least 6.2 GiB",
         "    → free disk space, or move the checkout to a larger disk",
-        "  → fix this, and check again: doit doctor",  # nothing goes on without a compiler
+        "  → fix this, and check again: doit doctor",  # nothing works without a compiler
     ]
     assert wanted == [GATE_CHECK_IDS]
     look_nowhere(monkeypatch, disks=small, uv=Tool())
@@ -238,7 +238,7 @@ def test_table_fits_the_terminal_without_breaking_commands(
     assert "sudo apt install build-essential" in text
     room = max(min(columns, 120), 58)
     for line in heard:
-        whole = len(line[28:].split()) == 1 or "sudo" in line  # a path, an address, a command
+        whole = len(line[28:].split()) == 1 or "sudo" in line  # a path, a URL, a command
         assert len(line) <= room or whole
         assert line[26:28].strip() == ""
 
@@ -328,7 +328,7 @@ def test_explain_refuses_what_build_refuses_and_suggests_alternatives(
     monkeypatch: pytest.MonkeyPatch,
     report: Callable[[SelectedProfile], None],
 ) -> None:
-    """By the facts alone: what this machine lacks is for the gate."""
+    """Only the facts count here: the gate checks what this machine lacks."""
     monkeypatch.setattr(doctor, "GATE_CHECK_IDS", frozenset({"known-bad"}))
     torch = "torch: {strategy: source, version: '2.2.2'}\n"
     write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")

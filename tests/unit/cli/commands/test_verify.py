@@ -1,4 +1,4 @@
-"""`doit verify` on small wheels: what each change of one byte, or of one record, is told as."""
+"""`doit verify` on small wheels: how each changed byte or record is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CODE = elf({".text": b"\xc3", ".nv_fatbin": fatbin("12.0", "9.0+PTX")})
 
 @dataclass(frozen=True)
 class Documented:
-    """A wheel with both documents."""
+    """A wheel with SBOM and statement."""
 
     wheel: Path
 
@@ -56,7 +56,7 @@ class Documented:
         return {name: check.status for name, check in self.told(recorded).items()}
 
     def rewrite(self, **changes: Any) -> None:
-        """Say another thing in the statement."""
+        """Replace a text in the statement."""
         told = json.loads(self.statement.read_text(encoding="utf-8"))
         self.statement.write_text(json.dumps({**told, **changes}), encoding="utf-8")
 
@@ -70,7 +70,7 @@ def make(
     beside: BuildInputs | None = MADE,
     archs: Sequence[str] = ("12.0",),
 ) -> Documented:
-    """`inside` is what its SBOM says, `beside` the statement; none where that is None."""
+    """`inside` is the content of its SBOM, `beside` of the statement; None omits the document."""
     made = small_wheel(folder, "toy", "1.0", content or {"toy/_C.so": CODE}, requires)
     if inside:
         add_dist_info_files(made, {SBOM_PATH: build_sbom(inside).encode()})

@@ -1,4 +1,4 @@
-"""doit's database on a disk that is full, or read-only, or not there: no run ends for it."""
+"""A full, read-only or missing disk for doit's database does not fail a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.checkout import write
 from tests.support.plugins import PLUGINS
 from tests.unit.cli.running.test_graph import Bench
 
-FULL = "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # no more than there is
+FULL = "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # the limit is the file's size
 READ_ONLY = "pragma query_only = 1"
 
 
@@ -32,7 +32,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
-    """Whoever opens doit's database next finds it so."""
+    """Replace what the next opening of doit's database finds."""
     connect = database.connect
 
     def opened(name: str) -> sqlite3.Connection:
@@ -51,7 +51,7 @@ def test_failure_is_reported_if_database_cannot_be_saved(
         raise TorchyardError("nvcc is not there", location="deps.log")
 
     opening(monkeypatch, pragma)
-    assert bench.doit() == 0  # what it made is there, and only not saved
+    assert bench.doit() == 0  # its output exists, only the state was not saved
     bench.inputs, bench.acts["deps"] = {"flag": "x" * 9999}, fail
     assert bench.doit() == 1
     out = bench.out.getvalue()

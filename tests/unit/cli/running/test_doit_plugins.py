@@ -1,4 +1,4 @@
-"""doit is adapted by plugins: nothing private of it is used, and elsewhere it is as it was."""
+"""Plugins adapt doit without private API, and doit is unchanged outside a checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.test_layers import KNOWS_DOIT, ROOT, parsed, within
 
 
 def private_uses(tree: ast.Module) -> Iterator[str]:
-    """Yield private attributes that are read, and attributes of doit's classes that are set."""
+    """Yield private attributes that are read and attributes of doit's classes that are set."""
     of_doit = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -59,7 +59,7 @@ def test_every_plugin_is_registered() -> None:
         ({"dodoFile": "docs/dodo.py", "seek_file": False}, False),
         ({"dodoFile": "docs/dodo.py", "seek_file": True}, True),
         ({"dodoFile": "other.py", "seek_file": False}, False),
-        ({}, False),  # a loader that is no file
+        ({}, False),  # a loader that is not a file
     ],
 )
 def test_custom_commands_require_the_dodo_file_of_a_checkout(

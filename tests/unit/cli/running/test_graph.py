@@ -1,4 +1,4 @@
-"""The graph through doit itself: what bites in doit 0.37 must not bite here."""
+"""The graph as run by doit itself, including the pitfalls of doit 0.37."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.support.plugins import PLUGINS
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage of these tests leaves."""
+    """Output of a stage in these tests."""
 
     value: str
 
 
 class Bench:
-    """A plan of two stages, one reading the other, whose actions the test gives."""
+    """A plan of two dependent stages whose actions come from the test."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.layout = Layout(folder, "trial", folder / "wheelhouse")
@@ -371,7 +371,7 @@ def test_extensions_group_is_built_and_cleaned_together(bench: Bench) -> None:
     bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
     assert bench.doit("extensions") == 0
     assert bench.ran[:2] == ["deps", "wheel"]
-    assert set(bench.ran[2:]) == {"extensions:a", "extensions:b"}  # doit keeps no order of theirs
+    assert set(bench.ran[2:]) == {"extensions:a", "extensions:b"}  # doit does not keep their order
     assert bench.doit("clean", "extensions") == 0
     assert not Path(bench.layout.compute_manifest_path("extensions:a")).exists()
     assert Path(bench.layout.compute_manifest_path("wheel")).exists()

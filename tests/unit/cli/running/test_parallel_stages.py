@@ -1,4 +1,4 @@
-"""Stages side by side, through doit itself: who runs with whom, who waits, what a failure costs."""
+"""Parallel stages as run by doit itself: concurrency, dependencies and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.system.hardware import capacity
 from tasks.system.output import print_line
 from tests.unit.cli.running.test_graph import Bench
 
-PATIENCE = 120.0  # seconds until it is a hang
+PATIENCE = 120.0  # seconds until a hang is assumed
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def extensions(bench: Bench, *names: str, after: dict[str, str] | None = None) -
 
 
 def meeting(*names: str) -> dict[str, Callable[[], str]]:
-    """Actions that end only where all of them are at work at once."""
+    """Return actions that finish only if all of them run at the same time."""
     there = threading.Barrier(len(names))
 
     def act() -> str:
@@ -81,7 +81,7 @@ def test_dependent_extension_finds_outputs_of_its_dependency(bench: Bench) -> No
 
 def test_dependent_extension_starts_as_soon_as_its_dependency_ends(bench: Bench) -> None:
     extensions(bench, "a", "slow", "b", after={"b": "a"})
-    bench.acts = meeting("slow", "b")  # doit comes to b only when slow is over
+    bench.acts = meeting("slow", "b")  # doit reaches b only after slow has finished
     assert bench.doit() == 0
 
 
@@ -151,7 +151,7 @@ def test_internal_error_in_one_extension_exits_2_and_others_finish(bench: Bench)
 
 @dataclass
 class Interrupt:
-    """A run of two commands that a person ends while both are at work."""
+    """A run of two commands that the user interrupts while both are running."""
 
     stopped: bool = False
 

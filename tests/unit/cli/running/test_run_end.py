@@ -1,4 +1,4 @@
-"""Who is told when a build is over."""
+"""Notifications at the end of a build."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_hanging_notify_command_is_terminated(
 
 
 def ring_of(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *argv: str) -> str:
-    """What a run adds to what `out` shows."""
+    """Return what a run adds to `out`."""
     monkeypatch.setattr("tests.unit.cli.running.test_graph.io.StringIO", lambda: out)
     before = len(out.getvalue())
     bench.doit(*argv)

@@ -1,4 +1,4 @@
-"""What is known of a run before it begins."""
+"""The run header: what is known before a run starts."""
 
 from __future__ import annotations
 
