@@ -50,7 +50,7 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Return every module that `path` imports at any depth; `from a import b` counts as a and a.b."""
+    """Return all modules that `path` imports at any depth; `from a import b` means a and a.b."""
     return tuple(_imports(path))
 
 
@@ -222,7 +222,7 @@ def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
 
 
 def has_driver() -> bool:
-    """Return True if the driver's library is present; GPUs are then queried until they are pinned."""
+    """Return True if the driver library is present; GPUs are then queried until they are pinned."""
     from tasks.system.hardware import nvidia  # noqa: PLC0415
 
     return nvidia._has_nvml()

@@ -145,9 +145,9 @@ def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
 )
 def test_unknown_entry_is_refused(yard: Path, profile: str, what: str) -> None:
     write(yard, MATRIX)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_settings(yard / "config", profile, {})
-    assert what in str(told.value)
+    assert what in str(error.value)
 
 
 def test_profile_without_matrix_has_no_entries(yard: Path) -> None:
@@ -162,9 +162,9 @@ HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x 
 @each_row("axis", ["torch", "python", "cuda", "gpus"])
 def test_shell_syntax_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
     write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_settings(yard / "config", "mine", {})
-    assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(told.value)
+    assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(error.value)
 
 
 def test_empty_matrix_entry_is_refused(yard: Path) -> None:

@@ -67,13 +67,13 @@ def test_source_has_messages_to_check() -> None:
 
 @pytest.mark.parametrize("part", [1, 2], ids=["what", "todo"])
 def test_message_is_a_plain_clause(part: int) -> None:
-    """It stands between a location and an arrow: no full stop, no exclamation mark, capitals only in
-    names, and no filler words.
+    """It stands between a location and an arrow: no full stop, no exclamation mark, capitals only
+    in names, and no filler words.
     """
-    for place, *told in sentences():
-        said = told[part - 1]
-        assert not said.endswith((".", "!", " ")) or said.endswith("…"), f"{place}: {said}"
-        assert not EMPTY.search(said), f"{place}: {said}"
+    for place, *result in sentences():
+        actual = result[part - 1]
+        assert not actual.endswith((".", "!", " ")) or actual.endswith("…"), f"{place}: {actual}"
+        assert not EMPTY.search(actual), f"{place}: {actual}"
 
 
 def test_message_has_a_location_or_a_hint() -> None:
@@ -93,6 +93,6 @@ def test_commands_named_in_messages_exist() -> None:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in docs:
                 continue
-            said = text(node)
-            for command in COMMAND.findall(said):
+            result = text(node)
+            for command in COMMAND.findall(result):
                 assert command in known, f"{path}: doit {command}"

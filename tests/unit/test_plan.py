@@ -44,8 +44,8 @@ def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Resolutio
     return make_plan(settings, on, KNOWLEDGE, layout)
 
 
-def plan_of(on: Host, **asked: Any) -> Plan:
-    return planned(on, parse_settings(asked))[1]
+def plan_of(on: Host, **settings: Any) -> Plan:
+    return planned(on, parse_settings(settings))[1]
 
 
 def names(plan: Plan) -> list[str]:
@@ -116,18 +116,18 @@ def test_extensions_require_torch_for_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "instead"),
+    ("requested", "instead"),
     [
         ({"strategy": "source"}, "built here"),
         ({"strategy": "auto"}, "built here"),  # no official wheel has custom flags
         ({"strategy": "existing"}, "the one of the Python in python"),
     ],
 )
-def test_local_version_requires_a_source_build(asked: dict[str, str], instead: str) -> None:
+def test_local_version_requires_a_source_build(requested: dict[str, str], instead: str) -> None:
     on = existing("2.15.0", "13.0")
-    settings: dict[str, Any] = {"torch": asked, "build": {"flags": {"USE_NCCL": False}}}
+    settings: dict[str, Any] = {"torch": requested, "build": {"flags": {"USE_NCCL": False}}}
     assert plan_of(on, **settings)
-    settings["torch"] = {**asked, "local": "cu124.sm90"}
+    settings["torch"] = {**requested, "local": "cu124.sm90"}
     with pytest.raises(SettingsError, match=rf"^torch.local: .* this torch is {instead}\n"):
         plan_of(on, **settings)
 
@@ -143,11 +143,11 @@ def test_headline_states_what_why_and_where() -> None:
     )
 
 
-def test_headline_of_cpu_build_has_no_gpu_facts() -> None:
-    told = dict(plan_of(host(), target={"gpus": []}).headline)
-    assert told["target"] == "CPU: target.gpus is empty"
-    assert told["torch"] == "2.15.0 (CPU)"
-    assert told["toolkit"] == "none: a CPU build needs none"
+def test_headline_of_cpu_build_has_no_toolkit() -> None:
+    result = dict(plan_of(host(), target={"gpus": []}).headline)
+    assert result["target"] == "CPU: target.gpus is empty"
+    assert result["torch"] == "2.15.0 (CPU)"
+    assert result["toolkit"] == "none: a CPU build needs none"
 
 
 @pytest.mark.parametrize("system", ["linux", "windows", "macos"])
@@ -217,18 +217,18 @@ def test_fingerprints_are_json_and_reproducible(shipped: dict[str, Settings], na
         assert stage.fingerprint["recipe"]
 
 
-def inputs(**asked: Any) -> dict[str, Any]:
+def inputs(**settings: Any) -> dict[str, Any]:
     base = {
         "target": {"gpus": ["12.0"]},
         "torch": {"strategy": "source"},
         "extensions": [SMOKE, {"name": "far", "git": "https://a.org/far.git", "optional": True}],
     }
-    plan = plan_of(host(), **{**base, **asked})
+    plan = plan_of(host(), **{**base, **settings})
     return {stage.name: convert_to_json(stage.fingerprint) for stage in every_stage(plan)}
 
 
-def changed(**asked: Any) -> set[str]:
-    before, after = inputs(), inputs(**asked)
+def changed(**settings: Any) -> set[str]:
+    before, after = inputs(), inputs(**settings)
     return {name for name in before if before[name] != after[name]}
 
 
@@ -259,15 +259,15 @@ def inputs_far() -> dict[str, Any]:
 
 
 def test_gpu_and_driver_changes_cause_no_rerun_with_named_targets() -> None:
-    asked = parse_settings({"target": {"gpus": ["12.0"]}})
-    assert planned(host(), asked)[1] == planned(host(H200), asked)[1]
+    settings = parse_settings({"target": {"gpus": ["12.0"]}})
+    assert planned(host(), settings)[1] == planned(host(H200), settings)[1]
 
 
 def test_source_build_names_its_source_tree() -> None:
-    asked = {"torch": {"strategy": "source"}, "target": {"gpus": []}}
+    settings = {"torch": {"strategy": "source"}, "target": {"gpus": []}}
     git = {"git": "https://example.org/t.git", "ref": "v1", "patches": ["a.patch", "b.patch"]}
-    told = dict(plan_of(host(), **asked, source=git).headline)
-    assert told["source"] == "https://example.org/t.git at v1, with 2 patches"
-    told = dict(plan_of(host(), **asked, source={"path": "/src/pytorch"}).headline)
-    assert told["source"] == "/src/pytorch"
+    result = dict(plan_of(host(), **settings, source=git).headline)
+    assert result["source"] == "https://example.org/t.git at v1, with 2 patches"
+    result = dict(plan_of(host(), **settings, source={"path": "/src/pytorch"}).headline)
+    assert result["source"] == "/src/pytorch"
     assert "source" not in dict(plan_of(host(), target={"gpus": []}).headline)

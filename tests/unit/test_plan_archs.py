@@ -38,13 +38,15 @@ def planned(
     extended: bool,
     machine: str = HOST.machine,
 ) -> tuple[Resolution, Plan]:
-    asked = {
+    settings = {
         "torch": torch,
         "target": target,
         "toolkit": {"version": cuda},
         "extensions": [EXTENSION] * extended,
     }
-    return make_plan(parse_settings(asked), replace(EVERYTHING, machine=machine), KNOWLEDGE, LAYOUT)
+    return make_plan(
+        parse_settings(settings), replace(EVERYTHING, machine=machine), KNOWLEDGE, LAYOUT
+    )
 
 
 def archs_of(plan: Plan) -> ArchLists:
@@ -80,7 +82,7 @@ def test_plan_has_only_archs_supported_by_toolkit_and_torch(
 
 
 def require_made(choice: Resolution, lists: ArchLists, *, ptx: bool, extended: bool) -> None:
-    """Require that nvcc supports all archs and each arch list covers every target, with PTX if requested."""
+    """Require that nvcc supports all archs and lists reach all targets, with PTX if needed."""
     if choice.toolkit.provider == "none":
         assert (choice.strategy, extended) == ("prebuilt", False), "nothing is compiled"
         return

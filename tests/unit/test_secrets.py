@@ -163,9 +163,9 @@ def test_no_report_shows_the_secret(subject: SelectedProfile, heard: Heard, tmp_
     shown = Path(out).read_text(encoding="utf-8")
     explain.run(subject, json=out)
     shown += Path(out).read_text(encoding="utf-8")
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         doctor.run(subject, json=out)
-    shown += Path(out).read_text(encoding="utf-8") + str(told.value) + heard.text
+    shown += Path(out).read_text(encoding="utf-8") + str(error.value) + heard.text
     assert "index.example" in shown
     assert "hunter2" not in shown
 
@@ -202,9 +202,9 @@ def test_log_redacts_secrets_in_command_and_output(
     shell.run_command(
         Command((sys.executable, "-c", code, index), shell.build_host_env(), "ask", log=log)
     )
-    with pytest.raises(FetchError) as told:
+    with pytest.raises(FetchError) as error:
         download.download_file(nobody, tmp_path / "a", None, log)
-    shown = log.read_text(encoding="utf-8") + str(told.value)
+    shown = log.read_text(encoding="utf-8") + str(error.value)
     assert "looking in https://" in shown
     assert "hunter2" not in shown
 

@@ -97,9 +97,9 @@ def test_program_in_working_directory_is_not_run(
         (folder / "uname").chmod(0o755)
     monkeypatch.setenv("PATH", f"{entry}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    told = shell.capture_output(Command(("uname",), shell.build_host_env(), "look", cwd=tmp_path))
-    assert told.strip() == "Linux" or sys.platform != "linux"
-    assert "theirs" not in told
+    result = shell.capture_output(Command(("uname",), shell.build_host_env(), "look", cwd=tmp_path))
+    assert result.strip() == "Linux" or sys.platform != "linux"
+    assert "theirs" not in result
 
 
 def test_build_requirement_on_torch_fails_the_build(
@@ -111,9 +111,9 @@ def test_build_requirement_on_torch_fails_the_build(
     monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
-    asked = parse_settings({"extensions": [extension]})
+    settings = parse_settings({"extensions": [extension]})
     layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
-    job = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     none = Program("", "")
     deps = DepsManifest(
         sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None

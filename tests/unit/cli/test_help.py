@@ -93,9 +93,9 @@ def test_commands_shown_in_help_are_valid() -> None:
 
 
 def test_docs_page_of_commands_lists_every_command() -> None:
-    told = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    result = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     for one in COMMAND_PAGES:
-        assert f"doit {one.name}" in told, one.name
+        assert f"doit {one.name}" in result, one.name
 
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
@@ -110,20 +110,20 @@ def test_help_pages_fit_the_terminal(room: int) -> None:
 
 
 def test_stage_help_describes_the_stage_in_this_profile() -> None:
-    told = list(render_page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
-    assert "here       fetch the official wheel" in told
-    assert "log        build/mine.cu128/logs/wheel.log" in told
+    result = list(render_page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
+    assert "here       fetch the official wheel" in result
+    assert "log        build/mine.cu128/logs/wheel.log" in result
 
 
 def test_help_commands_name_directory_and_profile_in_use() -> None:
-    told = " ".join(" ".join(render_overview(200, "quickstart")).split())
-    assert "build/quickstart/run python … run any" in told
-    assert "the default is quickstart." in told
+    result = " ".join(" ".join(render_overview(200, "quickstart")).split())
+    assert "build/quickstart/run python … run any" in result
+    assert "the default is quickstart." in result
 
 
 def test_subtask_help_shows_its_group() -> None:
-    told = list(render_page("extensions:simple-knn", "", 80, "mine") or ())
-    assert told[0].startswith("extensions: ")
+    result = list(render_page("extensions:simple-knn", "", 80, "mine") or ())
+    assert result[0].startswith("extensions: ")
 
 
 def test_unknown_task_has_no_help_page() -> None:
@@ -133,8 +133,8 @@ def test_unknown_task_has_no_help_page() -> None:
 def test_task_list_shows_stages_in_order_with_subtasks_below() -> None:
     names = ["validate", "wheel", "extensions:b", "build", "extensions", "extensions:a", "purge"]
     lines = list(render_task_list([TaskRow(name, "what it does") for name in names], 80))
-    told = " ".join(line.split()[0] for line in lines if line.startswith(" "))
-    assert told == "build wheel extensions extensions:b extensions:a validate purge"
+    result = " ".join(line.split()[0] for line in lines if line.startswith(" "))
+    assert result == "build wheel extensions extensions:b extensions:a validate purge"
 
 
 def test_unknown_task_is_listed_under_others() -> None:

@@ -21,7 +21,7 @@ def line(*words: str) -> CommandLine:
 
 
 @each_row(
-    ("words", "stray", "told"),
+    ("words", "stray", "message"),
     [
         ("biuld", "biuld", 'there is no task "biuld"; did you mean "build"?\n  → doit build;'),
         ("buidl profile=mine", "buidl", "→ doit build profile=mine;"),
@@ -47,12 +47,12 @@ def line(*words: str) -> CommandLine:
         ("diagnose b.log", "b.log", "→ show its arguments: doit help diagnose; list the tasks"),
     ],
 )
-def test_unknown_task_is_explained(words: str, stray: str, told: str) -> None:
-    assert told in str(explain_unknown_word(line(*words.split()), stray))
+def test_unknown_task_is_explained(words: str, stray: str, message: str) -> None:
+    assert message in str(explain_unknown_word(line(*words.split()), stray))
 
 
 @each_row(
-    ("words", "name", "told"),
+    ("words", "name", "message"),
     [
         ("build --profile mine", "profile", "--profile is not an option: choose a profile with"),
         ("build --profile mine", "profile", "→ doit build profile=mine"),
@@ -76,9 +76,9 @@ def test_unknown_task_is_explained(words: str, stray: str, told: str) -> None:
         ),
     ],
 )
-def test_unknown_option_is_explained(words: str, name: str, told: str) -> None:
-    said = f"option {name} not recognized"
-    assert told in str(explain_rejected_option(line(*words.split()), name, said))
+def test_unknown_option_is_explained(words: str, name: str, message: str) -> None:
+    result = f"option {name} not recognized"
+    assert message in str(explain_rejected_option(line(*words.split()), name, result))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,15 @@ def test_help_option_shows_page_of_preceding_task(words: str, name: str, page: s
 
 
 def test_option_without_value_shows_the_parser_error() -> None:
-    told = str(
+    message = str(
         explain_rejected_option(line("init", "--card"), "card", "option --card requires argument")
     )
     assert (
-        told == "doit init: option --card requires argument\n  → show its arguments: doit help init"
+        message
+        == "doit init: option --card requires argument\n  → show its arguments: doit help init"
     )
 
 
 def test_argument_with_space_is_quoted() -> None:
-    told = str(explain_unknown_word(line("int", "--card", "RTX 5090"), "int"))
-    assert '→ doit init --card "RTX 5090";' in told
+    message = str(explain_unknown_word(line("int", "--card", "RTX 5090"), "int"))
+    assert '→ doit init --card "RTX 5090";' in message

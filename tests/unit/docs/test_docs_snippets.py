@@ -72,9 +72,13 @@ def run_by(file: Path) -> set[str]:
 def literals(code: str) -> Iterator[str]:
     """Return the strings of a Python module, without docstrings."""
     nodes = list(ast.walk(ast.parse(code)))
-    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    result = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in result
+        ):
             yield node.value
 
 
@@ -139,7 +143,7 @@ def test_modules_and_files_named_in_docs_exist(page: Path) -> None:
 
 
 @each_row(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("```sh\nls\n```", "say before it"),
         ("<!-- not run: why -->\n```sh\nls\n```", "give the reason"),
@@ -152,10 +156,10 @@ def test_modules_and_files_named_in_docs_exist(page: Path) -> None:
         (f"<!-- run by {RUNNER} -->\n```bat\ndir\n```", "runs sh alone"),
     ],
 )
-def test_block_without_complete_marker_is_found(text: str, told: str) -> None:
+def test_block_without_complete_marker_is_found(text: str, message: str) -> None:
     (found,) = snippets(ROOT / "README.md", text)
-    assert told in missing(found)
-    assert bool(told) == bool(missing(found))
+    assert message in missing(found)
+    assert bool(message) == bool(missing(found))
 
 
 def test_command_in_a_comment_or_longer_command_is_not_run() -> None:

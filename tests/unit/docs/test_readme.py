@@ -26,10 +26,10 @@ def cards(readme: str) -> Iterator[tuple[list[str], str, str]]:
 
 @pytest.mark.parametrize("readme", READMES)
 def test_gpu_table_names_first_cuda_and_its_driver(readme: str) -> None:
-    told = {archs[0]: (driver, cuda) for archs, driver, cuda in cards(readme)}
+    result = {archs[0]: (driver, cuda) for archs, driver, cuda in cards(readme)}
     first = KNOWLEDGE.toolkit_notes["first_toolkit"]
     for arch in ("12.0", "12.1", "11.0", "10.3", "10.0", "9.0", "8.9"):
-        driver, cuda = told[arch]
+        driver, cuda = result[arch]
         known = KNOWLEDGE.toolkit_notes["releases"][first[arch]["cuda"]]["driver"]
         assert re.findall(r"[\d.]+", cuda)[0] == first[arch]["cuda"], arch
         assert driver.split(",")[0] == known["linux"], arch

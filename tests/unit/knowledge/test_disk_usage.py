@@ -64,21 +64,21 @@ def test_each_disk_is_reported_with_its_contents() -> None:
 
 
 def test_doctor_uses_the_same_estimates_as_explain_and_init() -> None:
-    asked = {"install": {"into": "/home/me/env/bin/python"}}
-    profile = profile_on(LINUX, **asked)
+    settings = {"install": {"into": "/home/me/env/bin/python"}}
+    profile = profile_on(LINUX, **settings)
     room = profile.cost.disk_usage
     assert room
     apart = (Disk(ALL_PLACES, "/a", 10**6), Disk(("install.into",), "/b", 100))
-    said = {
+    result = {
         one.subject: one.seen
         for one in check_host(replace(LINUX, disks=apart), profile, KNOWLEDGE)
         if one.id == "disk"
     }
     least, most = room.sum_places(ALL_PLACES)
-    assert format_size_range(least, most) in said["build"]
+    assert format_size_range(least, most) in result["build"]
     assert (
         f"up to about {format_size_range(*room.sum_places(('install.into',)))}"
-        in said["install.into"]
+        in result["install.into"]
     )
     assert format_size_range(least, most) in format_disk_usage(apart, room)
 
@@ -94,9 +94,9 @@ def test_full_temporary_disk_stops_a_build_on_another_disk(
         Disk(("caches", "temporary files"), "/home/me/.cache", free),
     )
     there = replace(LINUX, disks=apart, begun=begun)
-    told = {one.subject: one for one in check_host(there, profile_on(LINUX), KNOWLEDGE)}
-    assert told["caches"].level == level
-    assert ("set TMPDIR" in told["caches"].todo) == (level == "problem")
+    result = {one.subject: one for one in check_host(there, profile_on(LINUX), KNOWLEDGE)}
+    assert result["caches"].level == level
+    assert ("set TMPDIR" in result["caches"].todo) == (level == "problem")
 
 
 def test_known_package_sizes_add_up_to_size_of_cuda_torch() -> None:
@@ -120,15 +120,15 @@ def test_complete_environment_needs_no_more_disk_space(tmp_path: Path) -> None:
     python.parent.mkdir(parents=True)
     python.touch()
     done = tmp_path / "install.json"
-    asked = ProbeRequest(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
+    requested = ProbeRequest(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
     assert "install.into" in {
-        place for disk in folder_facts_io.list_disks(asked) for place in disk.holds
+        place for disk in folder_facts_io.list_disks(requested) for place in disk.holds
     }
     done.touch()
     assert "install.into" not in {
-        place for disk in folder_facts_io.list_disks(asked) for place in disk.holds
+        place for disk in folder_facts_io.list_disks(requested) for place in disk.holds
     }
-    gone = replace(asked, into=str(tmp_path / "gone"), installed=None)
+    gone = replace(requested, into=str(tmp_path / "gone"), installed=None)
     assert "install.into" not in {
         place for disk in folder_facts_io.list_disks(gone) for place in disk.holds
     }
@@ -178,22 +178,22 @@ def test_install_disk_space_error_names_the_environment_as_configured(
 ) -> None:
     one = order(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
-    with pytest.raises(NoSpaceError) as said:
+    with pytest.raises(NoSpaceError) as error:
         run._unpack_packages(one)
-    assert str(said.value).startswith("install.into: ~/env/python: unpacking the packages ")
-    assert f"for {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(said.value)
-    assert "replaced" not in str(said.value)
+    assert str(error.value).startswith("install.into: ~/env/python: unpacking the packages ")
+    assert f"for {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(error.value)
+    assert "replaced" not in str(error.value)
     monkeypatch.setattr(run, "is_same_disk", lambda *_: False)
-    with pytest.raises(NoSpaceError) as said:
+    with pytest.raises(NoSpaceError) as error:
         run._unpack_packages(one)
-    assert str(said.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")
+    assert str(error.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")
 
 
 def test_disk_space_error_shows_required_and_available_space(tmp_path: Path) -> None:
     files.require_disk_space(tmp_path / "not" / "yet", 1, "torch")
-    with pytest.raises(NoSpaceError) as told:
+    with pytest.raises(NoSpaceError) as error:
         files.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
-    message = str(told.value)
+    message = str(error.value)
     assert "torch needs 976,562,500 GiB and the disk has " in message
     assert message.endswith("→ free some room, or put the checkout on a larger disk")
 

@@ -183,17 +183,19 @@ def test_torch_2_6_cmake_accepts_blackwell_but_cpp_extension_does_not() -> None:
 def test_first_release_published_with_cuda_13_is_first_to_build_with_it(
     release: str,
 ) -> None:
-    asked = Combination(strategy="source", torch=release, cuda="13.0")
+    requested = Combination(strategy="source", torch=release, cuda="13.0")
     published = any(cuda.startswith("13.") for cuda in KNOWLEDGE.releases[release].cudas_built)
-    assert ("sources-cuda-13" in ids(asked)) is not published
-    assert "sources-cuda-13" not in ids(replace(asked, cuda="12.9"))
-    assert "sources-cuda-13" not in ids(replace(asked, strategy="prebuilt"))
+    assert ("sources-cuda-13" in ids(requested)) is not published
+    assert "sources-cuda-13" not in ids(replace(requested, cuda="12.9"))
+    assert "sources-cuda-13" not in ids(replace(requested, strategy="prebuilt"))
 
 
 def test_known_bad_archs_match_the_tables() -> None:
     for release in KNOWLEDGE.releases:
-        asked = Combination(strategy="source", torch=release, archs=(Arch(12, 0),), extensions=True)
-        found = ids(asked)
+        requested = Combination(
+            strategy="source", torch=release, archs=(Arch(12, 0),), extensions=True
+        )
+        found = ids(requested)
         taken = is_extension_arch_supported(KNOWLEDGE, release, Arch(12, 0))
         assert ("torch26-blackwell" in found) is not taken
         taken = is_cmake_arch_supported(KNOWLEDGE, release, Arch(12, 0))
@@ -223,16 +225,16 @@ def test_every_gcc_limit_matches_the_toolkits() -> None:
 def test_every_clang_limit_matches_the_toolkits() -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         for clang in range(10, 24):
-            asked = Combination(system="linux", clang=f"{clang}.1", cuda=cuda)
-            assert ("clang-old-cuda" in ids(asked)) is (clang > kit.clang_max), (cuda, clang)
+            settings = Combination(system="linux", clang=f"{clang}.1", cuda=cuda)
+            assert ("clang-old-cuda" in ids(settings)) is (clang > kit.clang_max), (cuda, clang)
 
 
 def test_oldest_cuda_of_sources_matches_the_releases() -> None:
     for minor, release in KNOWLEDGE.releases.items():
         for cuda in KNOWLEDGE.toolkits:
-            asked = Combination(strategy="source", torch=minor, cuda=cuda)
+            requested = Combination(strategy="source", torch=minor, cuda=cuda)
             older = Version(cuda) < Version(release.min_cuda_cmake)
-            assert ("min-cuda-vs-torch" in ids(asked)) is older, (minor, cuda)
+            assert ("min-cuda-vs-torch" in ids(requested)) is older, (minor, cuda)
 
 
 def test_every_msvc_limit_matches_the_toolkits() -> None:
@@ -273,7 +275,7 @@ def test_current_combination_has_no_findings() -> None:
 def test_every_condition_is_a_list_or_a_specifier() -> None:
     for bad in KNOWLEDGE.known_bad:
         for condition in bad.when:
-            for key, wanted in condition.items():
-                assert isinstance(wanted, list) is (key in {"system", "strategy"})
-                assert isinstance(wanted, bool) is (key == "extensions")
-                assert isinstance(wanted, list | bool) or SpecifierSet(wanted)
+            for key, expected in condition.items():
+                assert isinstance(expected, list) is (key in {"system", "strategy"})
+                assert isinstance(expected, bool) is (key == "extensions")
+                assert isinstance(expected, list | bool) or SpecifierSet(expected)

@@ -12,7 +12,7 @@ from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
 
-def said() -> Iterator[tuple[str, str]]:
+def sample_texts() -> Iterator[tuple[str, str]]:
     """Return the texts of failures.txt, each with its cause."""
     text = (ROOT / "tests" / "unit" / "failures.txt").read_text(encoding="utf-8")
     for section in text.split("\n== ")[1:]:
@@ -20,7 +20,7 @@ def said() -> Iterator[tuple[str, str]]:
         yield from ((slug, one) for one in texts.split("\n--\n"))
 
 
-SAID = list(said())
+SAID = list(sample_texts())
 
 
 @each_row(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])

@@ -164,9 +164,9 @@ def test_gcc_refused_by_deps_is_an_error_here() -> None:
 def test_compiler_is_accepted_or_refused_with_reason(
     cuda: str | None, torch: str | None, compiler: HostCompiler, why: str
 ) -> None:
-    told = explain_compiler_rejection(find_compiler_limits(KNOWLEDGE, cuda, torch), compiler)
-    assert why in told
-    assert bool(told) is bool(why)
+    result = explain_compiler_rejection(find_compiler_limits(KNOWLEDGE, cuda, torch), compiler)
+    assert why in result
+    assert bool(result) is bool(why)
 
 
 def test_msvc_toolset_version_is_not_its_msc_ver() -> None:

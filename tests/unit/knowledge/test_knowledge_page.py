@@ -30,7 +30,7 @@ def row(arch: Arch) -> list[str]:
     return cells
 
 
-def test_knowledge_page_is_up_to_date() -> None:
+def test_knowledge_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
     assert kept == PAGE, "python -m tasks.cli.generated_files"
 

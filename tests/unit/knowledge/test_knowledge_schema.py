@@ -132,8 +132,8 @@ def test_error_at_load_names_file_and_key(  # noqa: PLR0917  (a table)
     folder: Path, name: str, right: str, wrong: str, at: str, what: str
 ) -> None:
     spoil(folder, name, right, wrong)
-    with pytest.raises(KnowledgeError) as told:
+    with pytest.raises(KnowledgeError) as error:
         getattr(load_knowledge(folder), KINDS[name])
-    assert told.value.location == f"{folder / name}.yaml: {at}"
-    assert what in told.value.message
-    assert "tasks.knowledge.knowledge_files_io" in told.value.hint
+    assert error.value.location == f"{folder / name}.yaml: {at}"
+    assert what in error.value.message
+    assert "tasks.knowledge.knowledge_files_io" in error.value.hint

@@ -106,9 +106,9 @@ def test_refusal_suggests_a_toolkit_for_all_archs() -> None:
 def test_release_builds_with_cuda_it_is_published_with(
     torch: str, archs: str, cudas: tuple[str, ...]
 ) -> None:
-    wanted = [Arch.parse_capability(arch) for arch in archs.split()]
+    expected = [Arch.parse_capability(arch) for arch in archs.split()]
     found = find_release(KNOWLEDGE, torch)
-    assert list_published_toolkits(KNOWLEDGE, found, wanted, "linux") == cudas
+    assert list_published_toolkits(KNOWLEDGE, found, expected, "linux") == cudas
 
 
 @each_row("torch", KNOWLEDGE.releases)

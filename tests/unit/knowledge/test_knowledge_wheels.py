@@ -194,10 +194,10 @@ def test_wheel_supports_certain_pythons(
 
 
 def test_every_failed_condition_is_reported() -> None:
-    told = explain_missing_wheel(
+    result = explain_missing_wheel(
         KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0"
     )
-    assert told == (
+    assert result == (
         "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
         "no official wheel of torch 2.6.0 is for Python 3.14 (supported: 3.9 to 3.13)"
     )
@@ -233,9 +233,11 @@ def test_nightly_is_never_reported_as_certain() -> None:
 
 def test_refusal_names_both_platforms_if_another_has_the_code() -> None:
     thor = [Arch(11, 0)]
-    told = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
-    assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
-    assert told.endswith("; the wheel for Linux aarch64 does")
+    result = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
+    assert result.startswith(
+        "no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0"
+    )
+    assert result.endswith("; the wheel for Linux aarch64 does")
     assert "for Linux" not in explain_missing_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
 
 
@@ -261,17 +263,17 @@ def test_refusal_names_both_platforms_if_another_has_the_code() -> None:
 def test_wheel_supports_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
     version: str, targets: str, system: str, machine: str, python: str, index: str | None
 ) -> None:
-    asked = (KNOWLEDGE, version, archs(targets), system, machine, None, python)
-    found = select_official_wheel(*asked)
+    requested = (KNOWLEDGE, version, archs(targets), system, machine, None, python)
+    found = select_official_wheel(*requested)
     assert (found.index if found else None) == index
-    assert bool(found) or "no official wheel of torch" in explain_missing_wheel(*asked)
+    assert bool(found) or "no official wheel of torch" in explain_missing_wheel(*requested)
 
 
 def test_refused_python_names_the_platform_and_its_range() -> None:
-    told = explain_missing_wheel(
+    result = explain_missing_wheel(
         KNOWLEDGE, "2.5.1", archs("8.9"), "windows", "AMD64", None, "3.13.1"
     )
-    assert told == (
+    assert result == (
         "no official wheel of torch 2.5.1 is for Python 3.13 on Windows x86_64 "
         "(supported: 3.9 to 3.12)"
     )

@@ -21,7 +21,7 @@ ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse",
 
 
 @each_row(
-    ("systems", "asked", "told"),
+    ("systems", "requested", "message"),
     [
         (("debian",), "compiler", "sudo apt install build-essential"),
         (("debian-13", "debian"), "newest-gcc", "sudo apt install gcc-14 g++-14"),
@@ -48,9 +48,9 @@ ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse",
     ],
 )
 def test_install_command_uses_the_system_package_manager(
-    systems: tuple[str, ...], asked: str, told: str
+    systems: tuple[str, ...], requested: str, message: str
 ) -> None:
-    assert format_install_hint(KNOWLEDGE, systems, asked, python="3.12", gcc="14") == told
+    assert format_install_hint(KNOWLEDGE, systems, requested, python="3.12", gcc="14") == message
 
 
 def test_package_name_without_version_gives_no_command() -> None:
@@ -66,7 +66,7 @@ def test_every_row_has_plain_names_and_systems_are_unique() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "systems"),
+    ("message", "systems"),
     [
         ({"ID": "debian", "NAME": "x"}, ("debian",)),
         ({"ID": "debian", "VERSION_ID": "12"}, ("debian-12", "debian")),
@@ -74,10 +74,10 @@ def test_every_row_has_plain_names_and_systems_are_unique() -> None:
     ],
 )
 def test_linux_distribution_comes_from_os_release(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, str], systems: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, message: dict[str, str], systems: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: told)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: message)
     assert operating_system.list_system_names() == systems
 
 
@@ -91,7 +91,7 @@ def test_linux_without_os_release_has_no_name(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_doctor_shows_install_command_only_if_known(on_system: OnSystem) -> None:
-    def told(*systems: str) -> str:
+    def hint_on(*systems: str) -> str:
         there = replace(LINUX, git=Tool(), systems=systems)
         return next(
             one.todo
@@ -99,8 +99,8 @@ def test_doctor_shows_install_command_only_if_known(on_system: OnSystem) -> None
             if one.id == "git"
         )
 
-    assert told("fedora") == "  sudo dnf install git"
-    assert told("gentoo") == "install git with your package manager"
+    assert hint_on("fedora") == "  sudo dnf install git"
+    assert hint_on("gentoo") == "install git with your package manager"
     on_system("gentoo")
     assert operating_system.format_install_command("git") == "install git with your package manager"
 
@@ -110,8 +110,8 @@ def test_only_remedies_of_the_table_name_a_package_manager() -> None:
     facts = yaml.safe_load((ROOT / "config/knowledge/packagemanagers.yaml").read_text("utf-8"))
     commands = [row["command"] for row in facts["managers"].values()]
     linux = [one.removeprefix("sudo ") for one in commands if one.startswith("sudo ")]
-    told = {path.name: path.read_text("utf-8") for path in (ROOT / "tasks").rglob("*.py")}
-    told["failures.yaml"] = (ROOT / "config/knowledge/failures.yaml").read_text("utf-8")
-    del told["package_managers.py"]  # the table itself
-    found = {(name, one) for name, text in told.items() for one in linux if f"{one} " in text}
+    result = {path.name: path.read_text("utf-8") for path in (ROOT / "tasks").rglob("*.py")}
+    result["failures.yaml"] = (ROOT / "config/knowledge/failures.yaml").read_text("utf-8")
+    del result["package_managers.py"]  # the table itself
+    found = {(name, one) for name, text in result.items() for one in linux if f"{one} " in text}
     assert found == set()

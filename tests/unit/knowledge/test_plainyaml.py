@@ -42,14 +42,14 @@ def test_facts_are_parsed_as_by_pyyaml(path: Path) -> None:
 @each_row("text", TEXTS)
 def test_any_valid_yaml_is_parsed_as_by_pyyaml(text: str) -> None:
     try:
-        wanted = yaml.safe_load(text)
+        expected = yaml.safe_load(text)
     except yaml.YAMLError:
         with pytest.raises(yaml.YAMLError):
             knowledge_files.parse_yaml(text)
         return
     found = knowledge_files.parse_yaml(text)
-    assert found == wanted
-    assert repr(found) == repr(wanted), "of the same types, too"
+    assert found == expected
+    assert repr(found) == repr(expected), "of the same types, too"
 
 
 def test_date_is_parsed_as_a_date() -> None:
@@ -58,17 +58,17 @@ def test_date_is_parsed_as_a_date() -> None:
 
 @pytest.mark.parametrize("text", ["a: [1\nb: 2", "a: 1\n b: 2", "a: 'x", "--- a\n--- b", "a: @x"])
 def test_syntax_error_is_reported_with_its_line(text: str) -> None:
-    with pytest.raises(yaml.YAMLError) as told:
+    with pytest.raises(yaml.YAMLError) as error:
         knowledge_files.parse_yaml(text)
-    assert "line " in str(told.value)
+    assert "line " in str(error.value)
 
 
 def test_syntax_error_in_facts_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gpus.yaml").write_text("gpus:\n  - a: 1\n  b: 2\n", encoding="utf-8")
-    with pytest.raises(KnowledgeError, match="not valid YAML") as told:
+    with pytest.raises(KnowledgeError, match="not valid YAML") as error:
         _ = load_knowledge(tmp_path).gpus
-    assert told.value.location == str(tmp_path / "gpus.yaml")
-    assert "line 3" in told.value.hint
+    assert error.value.location == str(tmp_path / "gpus.yaml")
+    assert "line 3" in error.value.hint
 
 
 def test_result_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:

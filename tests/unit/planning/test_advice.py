@@ -49,14 +49,14 @@ def situation(  # noqa: PLR0917 - all that is asked for
     if provider == "path":
         toolkit["path"] = "/opt/cuda"
         kits = (InstalledToolkit("/opt/cuda", own, asked=True),)
-    asked = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}}
-    return {**asked, "toolkit": toolkit}, host(python=python, toolkits=kits)
+    settings = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}}
+    return {**settings, "toolkit": toolkit}, host(python=python, toolkits=kits)
 
 
 def sampled(count: int) -> Iterator[tuple[Given, Host]]:
     pick = random.Random(19).choice
     for _ in range(count):
-        asked, on = situation(
+        requested, on = situation(
             pick(LISTS),
             pick(["2.0.1", "2.2.2", "2.5.1", "2.6.0", "2.9.1", "2.13.0", "2.15.0", "2.99.0"]),
             pick(["auto", "prebuilt", "source"]),
@@ -68,7 +68,7 @@ def sampled(count: int) -> Iterator[tuple[Given, Host]]:
         system, machine = pick(SYSTEMS)
         kits = on.toolkits or pick([(), (CUDA_124,), (CUDA_132,)])
         there = replace(on, system=system, machine=machine, toolkits=kits)
-        yield {**asked, "extensions": pick(EXTENSIONS)}, there
+        yield {**requested, "extensions": pick(EXTENSIONS)}, there
 
 
 def plans(asked: Given, on: Host) -> bool:
@@ -149,18 +149,22 @@ def any_combination(asked: Given, on: Host) -> bool:
     )
 
 
-@pytest.mark.parametrize(("asked", "on"), [*(situation(*one) for one in REPORTED), *sampled(24)])
-def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(asked: Given, on: Host) -> None:
-    told = ""
+@pytest.mark.parametrize(
+    ("requested", "on"), [*(situation(*one) for one in REPORTED), *sampled(24)]
+)
+def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(
+    requested: Given, on: Host
+) -> None:
+    result = ""
     try:
-        resolve_settings(parse_settings(asked), on, KNOWLEDGE)
+        resolve_settings(parse_settings(requested), on, KNOWLEDGE)
     except SettingsError as error:
-        told = error.hint
-    if not told:
+        result = error.hint
+    if not result:
         return
-    lines = [line for line in told.split("; or ") if "doctor --accept" not in line]
-    tries = {line: applied(line, asked, on) for line in lines}
+    lines = [line for line in result.split("; or ") if "doctor --accept" not in line]
+    tries = {line: applied(line, requested, on) for line in lines}
     for line, tried in tries.items():
         assert all(plans(*one) for one in tried), line
-    if not any(tries.values()) and "profiles" not in told:
-        assert not any_combination(asked, on), told
+    if not any(tries.values()) and "profiles" not in result:
+        assert not any_combination(requested, on), result

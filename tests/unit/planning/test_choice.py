@@ -34,7 +34,7 @@ def test_toolkit_from_packages_is_known_by_its_release() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "extended"),
+    ("requested", "extended"),
     [
         (SMOKE, True),
         ({}, False),
@@ -43,6 +43,6 @@ def test_toolkit_from_packages_is_known_by_its_release() -> None:
     ],
 )
 def test_extensions_are_built_only_if_torch_is_available_for_them(
-    asked: dict[str, Any], extended: bool
+    requested: dict[str, Any], extended: bool
 ) -> None:
-    assert chosen(host(RTX_5090), **asked).extensions is extended
+    assert chosen(host(RTX_5090), **requested).extensions is extended

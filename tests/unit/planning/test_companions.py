@@ -21,20 +21,20 @@ ENDED = tuple(found for found in RELEASES if not found.torchaudio)
 CUDA_13 = {"toolkit": {"provider": "pypi", "version": "13.0"}}
 
 
-def of(on: Host, *names: str, **asked: Any) -> tuple[Companion, ...]:
-    settings = parse_settings({"companions": list(names), **asked})
+def of(on: Host, *names: str, **requested: Any) -> tuple[Companion, ...]:
+    settings = parse_settings({"companions": list(names), **requested})
     return resolve_companions(settings, resolve_settings(settings, on, KNOWLEDGE), KNOWLEDGE)
 
 
-def one(on: Host, name: str, **asked: Any) -> Companion:
-    (found,) = of(on, name, **asked)
+def resolve_companion(on: Host, name: str, **settings: Any) -> Companion:
+    (found,) = of(on, name, **settings)
     return found
 
 
-def refused(on: Host, name: str, **asked: Any) -> str:
-    with pytest.raises(SettingsError) as told:
-        of(on, name, **asked)
-    return str(told.value)
+def refused(on: Host, name: str, **settings: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        of(on, name, **settings)
+    return str(error.value)
 
 
 def prebuilt(patch: str) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
 @each_row("release", RELEASES, ids=lambda found: found.minor)
 def test_official_torch_has_fetched_companions(release: Any) -> None:
     on = host(python=python_of(release))
-    asked = prebuilt(release.patch)
-    settings = parse_settings({"companions": ["torchvision"], **asked})
+    requested = prebuilt(release.patch)
+    settings = parse_settings({"companions": ["torchvision"], **requested})
     index = resolve_settings(settings, on, KNOWLEDGE).index
-    vision, triton = of(on, "torchvision", "triton", **asked)
+    vision, triton = of(on, "torchvision", "triton", **requested)
     assert (vision.strategy, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
     assert vision.index == index
     assert triton.strategy == "with torch"
@@ -88,8 +88,8 @@ def test_built_torch_has_built_libraries_and_fetched_triton(release: Any) -> Non
 def test_existing_official_torch_has_fetched_companions(release: Any) -> None:
     digits = release.pypi_cuda.replace(".", "")
     on = there(f"{release.patch}+cu{digits}", release.pypi_cuda, python=python_of(release))
-    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["8.0"]}}
-    vision, triton = of(on, "torchvision", "triton", **asked)
+    settings = {"torch": {"strategy": "existing"}, "target": {"gpus": ["8.0"]}}
+    vision, triton = of(on, "torchvision", "triton", **settings)
     assert (vision.strategy, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
     assert vision.index == ""
     assert triton.strategy == "with torch"
@@ -98,17 +98,17 @@ def test_existing_official_torch_has_fetched_companions(release: Any) -> None:
 @each_row("release", ALIVE, ids=lambda found: found.minor)
 def test_torchaudio_is_found_for_every_torch_that_has_one(release: Any) -> None:
     on = host(python=python_of(release))
-    fetched = one(on, "torchaudio", **prebuilt(release.patch))
+    fetched = resolve_companion(on, "torchaudio", **prebuilt(release.patch))
     assert (fetched.strategy, fetched.requirement) == ("wheel", f"torchaudio{release.torchaudio}")
-    built = one(on, "torchaudio", **source(release.patch))
+    built = resolve_companion(on, "torchaudio", **source(release.patch))
     assert (built.strategy, built.ref) == ("git", f"v{release.torchaudio.removeprefix('==')}")
 
 
 @each_row("release", ENDED, ids=lambda found: found.minor)
-@each_row("asked", [prebuilt, source])
-def test_discontinued_torchaudio_is_refused_at_load(release: Any, asked: Any) -> None:
-    told = refused(host(python=python_of(release)), "torchaudio", **asked(release.patch))
-    assert told == (
+@each_row("requested", [prebuilt, source])
+def test_discontinued_torchaudio_is_refused_at_load(release: Any, requested: Any) -> None:
+    message = refused(host(python=python_of(release)), "torchaudio", **requested(release.patch))
+    assert message == (
         "companions: torchaudio 2.11.0 is the last release and supports torch 2.11, not torch "
         f'{release.patch}\n  → remove torchaudio from companions, or set torch.version: "2.11.0"'
     )
@@ -128,9 +128,9 @@ def test_older_patch_release_has_its_own_companion_versions(
 ) -> None:
     on = host(python="3.11.4")
     found = of(on, "torchvision", "torchaudio", **prebuilt(torch))
-    asked = [f"torchvision{vision}", f"torchaudio{audio}"]
-    assert [each.requirement for each in found] == asked
-    assert one(on, "triton", **source(torch)).requirement == f"triton{triton}"
+    settings = [f"torchvision{vision}", f"torchaudio{audio}"]
+    assert [each.requirement for each in found] == settings
+    assert resolve_companion(on, "triton", **source(torch)).requirement == f"triton{triton}"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_older_patch_release_has_its_own_companion_versions(
 def test_existing_official_torch_is_recognized_by_its_version(
     version: str, cuda: str | None, index: str
 ) -> None:
-    found = one(there(version, cuda), "torchvision", torch={"strategy": "existing"})
+    found = resolve_companion(there(version, cuda), "torchvision", torch={"strategy": "existing"})
     assert (found.strategy, found.index) == ("wheel", index)
 
 
@@ -160,16 +160,18 @@ def test_existing_official_torch_is_recognized_by_its_version(
     ],
 )
 def test_companion_of_unofficial_existing_torch_is_built(version: str) -> None:
-    asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
-    found = one(there(version), "torchvision", **asked, **CUDA_13)
+    requested: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
+    found = resolve_companion(there(version), "torchvision", **requested, **CUDA_13)
     assert found.strategy == "git"
     assert found.why.startswith(("torch 2.", "which torchvision"))
 
 
 def test_torch_without_known_companion_is_reported() -> None:
     on = there("1.13.1+cu117", "11.7", python="3.10.4")
-    told = refused(on, "torchvision", torch={"strategy": "existing"}, target={"gpus": []})
-    assert told.startswith("companions: no version of torchvision is known for torch 1.13.1+cu117")
+    message = refused(on, "torchvision", torch={"strategy": "existing"}, target={"gpus": []})
+    assert message.startswith(
+        "companions: no version of torchvision is known for torch 1.13.1+cu117"
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,19 +187,19 @@ def test_torch_without_known_companion_is_reported() -> None:
 def test_stable_abi_wheel_is_used_if_it_has_code_for_every_gpu(
     gpus: list[str], cuda: str, way: str
 ) -> None:
-    asked = {
+    settings = {
         "torch": {"strategy": "source", "version": "2.15.0"},
         "target": {"gpus": gpus},
         "toolkit": {"provider": "path", "version": cuda, "path": "/cuda"},
     }
     on = host(toolkits=(InstalledToolkit("/cuda", f"{cuda}.1", asked=True),))
-    assert one(on, "torchvision", **asked).strategy == way
+    assert resolve_companion(on, "torchvision", **settings).strategy == way
 
 
 def test_unsupported_machine_type_builds_the_companion() -> None:
-    asked = source("2.15.0")
-    assert one(host(machine="aarch64"), "torchvision", **asked).strategy == "git"
-    assert one(host(machine="x86_64"), "torchvision", **asked).strategy == "wheel"
+    requested = source("2.15.0")
+    assert resolve_companion(host(machine="aarch64"), "torchvision", **requested).strategy == "git"
+    assert resolve_companion(host(machine="x86_64"), "torchvision", **requested).strategy == "wheel"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_unsupported_machine_type_builds_the_companion() -> None:
     ],
 )
 def test_untagged_source_tree_pins_its_own_triton(tree: dict[str, Any], pinned: bool) -> None:
-    found = one(host(), "triton", **source("2.15.0", **tree))
+    found = resolve_companion(host(), "triton", **source("2.15.0", **tree))
     assert found.pinned == pinned
     assert found.requirement == ("triton" if pinned else "triton~=3.9.0")
 
@@ -222,37 +224,43 @@ def test_torch_newer_than_the_facts_uses_triton_pinned_by_its_tree() -> None:
     vision, triton = of(host(), "torchvision", "triton", **source("2.16.0a0", ref="main"))
     assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
     assert (triton.pinned, triton.index) == (True, "https://download.pytorch.org/whl/nightly/")
-    built = one(host(machine="aarch64"), "torchvision", **source("2.16.0a0", ref="main"))
+    built = resolve_companion(
+        host(machine="aarch64"), "torchvision", **source("2.16.0a0", ref="main")
+    )
     assert (built.strategy, built.ref, built.version) == ("git", "main", "")
 
 
 def test_alpha_of_a_published_release_counts_as_that_release() -> None:
-    built = one(host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch"))
+    built = resolve_companion(
+        host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch")
+    )
     assert (built.strategy, built.ref) == ("git", "v0.24.1")
 
 
 def test_windows_uses_third_party_triton_and_macos_has_none() -> None:
-    windows = one(host(system="windows"), "triton", **prebuilt("2.14.1"))
+    windows = resolve_companion(host(system="windows"), "triton", **prebuilt("2.14.1"))
     assert (windows.strategy, windows.requirement) == ("wheel", "triton-windows==3.8.*")
     assert "not verified" in windows.why
     mac = host(system="macos", machine="arm64")
-    told = refused(mac, "triton", torch={"strategy": "prebuilt"})
-    assert told == "companions: triton has no package for macos\n  → remove triton from companions"
+    message = refused(mac, "triton", torch={"strategy": "prebuilt"})
+    assert (
+        message == "companions: triton has no package for macos\n  → remove triton from companions"
+    )
 
 
 def test_cpu_torch_requires_no_triton() -> None:
-    found = one(host(), "triton", target={"gpus": []}, torch={"strategy": "prebuilt"})
+    found = resolve_companion(host(), "triton", target={"gpus": []}, torch={"strategy": "prebuilt"})
     assert (found.strategy, found.requirement) == ("wheel", "triton~=3.9.0")
 
 
 def test_custom_index_is_used_for_torch_and_companions() -> None:
-    asked = {"torch": {"strategy": "prebuilt", "index": "/wheels"}}
-    vision, triton = of(host(), "torchvision", "triton", **asked)
+    settings = {"torch": {"strategy": "prebuilt", "index": "/wheels"}}
+    vision, triton = of(host(), "torchvision", "triton", **settings)
     assert (vision.index, triton.strategy) == ("/wheels", "wheel")
 
 
-def stages(on: Host, *names: str, **asked: Any) -> dict[str, Stage]:
-    plan = plan_of(on, companions=list(names), **asked)
+def stages(on: Host, *names: str, **settings: Any) -> dict[str, Stage]:
+    plan = plan_of(on, companions=list(names), **settings)
     return {stage.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
@@ -273,10 +281,10 @@ def test_each_companion_has_an_extension_stage_and_import_check() -> None:
 
 
 def test_torchaudio_uses_its_own_cuda_variables() -> None:
-    asked = source("2.11.0")
-    job = stages(host(), "torchaudio", **asked)["extensions:torchaudio"].job
+    requested = source("2.11.0")
+    job = stages(host(), "torchaudio", **requested)["extensions:torchaudio"].job
     assert (job.env["USE_CUDA"], job.env["BUILD_VERSION"]) == ("1", "2.11.0")
-    on_cpu = stages(host(), "torchaudio", **{**asked, "target": {"gpus": []}, "toolkit": {}})
+    on_cpu = stages(host(), "torchaudio", **{**requested, "target": {"gpus": []}, "toolkit": {}})
     assert "USE_CUDA" not in on_cpu["extensions:torchaudio"].job.env
 
 
@@ -300,16 +308,16 @@ def test_validate_checks_only_companions_that_have_a_stage() -> None:
 
 
 def test_built_companion_requires_compilers_and_git() -> None:
-    asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
+    requested: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     on = there("2.6.0", "13.0")
-    settings = parse_settings({**asked, **CUDA_13, "companions": ["torchvision"]})
+    settings = parse_settings({**requested, **CUDA_13, "companions": ["torchvision"]})
     assert resolve_settings(settings, on, KNOWLEDGE).needs_compiler
-    deps = plan_of(on, **asked, **CUDA_13, companions=["torchvision"]).stages[0]
+    deps = plan_of(on, **requested, **CUDA_13, companions=["torchvision"]).stages[0]
     assert deps.job.git_needed == "to fetch the extension torchvision"
     official = there("2.6.0+cu126", "12.6")
-    asked["target"] = {"gpus": []}
+    requested["target"] = {"gpus": []}
     assert not resolve_settings(
-        parse_settings({**asked, "companions": ["torchvision"]}), official, KNOWLEDGE
+        parse_settings({**requested, "companions": ["torchvision"]}), official, KNOWLEDGE
     ).needs_compiler
 
 
@@ -320,7 +328,7 @@ def test_duplicate_name_is_refused() -> None:
 
 
 def test_cpp_only_build_refuses_companions() -> None:
-    asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
-    with pytest.raises(SettingsError) as told:
-        plan_of(host(), companions=["triton"], **asked)
-    assert str(told.value).startswith("companions: backend cmake builds no torch for Python")
+    settings = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
+    with pytest.raises(SettingsError) as error:
+        plan_of(host(), companions=["triton"], **settings)
+    assert str(error.value).startswith("companions: backend cmake builds no torch for Python")

@@ -74,14 +74,16 @@ def tried(settings: Settings, on: Host) -> tuple[Resolution | None, str]:
         return None, error.message
 
 
-@pytest.mark.parametrize(("torch", "told"), INSTEAD)
+@pytest.mark.parametrize(("torch", "message"), INSTEAD)
 def test_suggestions_for_a_wheel_without_code_can_be_planned(
-    torch: dict[str, Any], told: str
+    torch: dict[str, Any], message: str
 ) -> None:
-    asked = parse_settings({"torch": torch, "target": {"gpus": ["12.0"]}})
+    settings = parse_settings({"torch": torch, "target": {"gpus": ["12.0"]}})
     on = host(toolkits=ALL_TOOLKITS)
-    assert format_wheel_alternatives(asked, on, KNOWLEDGE, resolve_without_suggestions) == told
-    for advice in told.split("; or "):
+    assert (
+        format_wheel_alternatives(settings, on, KNOWLEDGE, resolve_without_suggestions) == message
+    )
+    for advice in message.split("; or "):
         keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
         changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
         again = {"torch": {**torch, **changed}, "target": {"gpus": ["12.0"]}}
@@ -135,12 +137,12 @@ def test_no_suggestion_is_known_bad(torch: str, strategy: str, archs: list[str])
 def test_required_toolkit_is_suggested_before_one_that_needs_a_setting() -> None:
     on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
     settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
-    told = [
+    result = [
         remedy.hint
         for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
     ]
-    assert any(todo.startswith("install CUDA 12.4 ") for todo in told), told
-    assert not any("11.8" in todo for todo in told)
+    assert any(todo.startswith("install CUDA 12.4 ") for todo in result), result
+    assert not any("11.8" in todo for todo in result)
 
 
 def test_hint_omits_old_gpu_next_to_a_new_one() -> None:
@@ -149,11 +151,11 @@ def test_hint_omits_old_gpu_next_to_a_new_one() -> None:
     settings = parse_settings({"extensions": [SMOKE]})
     with pytest.raises(TorchyardError):
         resolve_without_suggestions(settings, on, KNOWLEDGE)
-    told = {
+    result = {
         remedy.hint: remedy.resolution
         for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
     }
-    choice = told['set target.gpus: ["12.0"], which leaves out 3.5']
+    choice = result['set target.gpus: ["12.0"], which leaves out 3.5']
     assert choice.strategy == "prebuilt"
 
 
@@ -164,9 +166,9 @@ def test_suggestions_are_filtered_by_known_bad_combinations() -> None:
 
 def test_torch_2_6_for_blackwell_never_suggests_cuda_13() -> None:
     for strategy in ("auto", "prebuilt", "source"):
-        told = refused(host(), torch={"version": "2.6.0", "strategy": strategy})
-        assert "toolkit.version" not in told
-        assert "install" not in told
+        message = refused(host(), torch={"version": "2.6.0", "strategy": strategy})
+        assert "toolkit.version" not in message
+        assert "install" not in message
 
 
 @each_row("cuda", KNOWLEDGE.toolkits)
@@ -258,6 +260,6 @@ def test_no_suggestion_for_any_settings_is_known_bad(
 def test_refusal_always_has_a_hint(torch: str) -> None:
     on = host(python=python_of(torch))
     for gpu in PLAIN:
-        asked = {"torch": {"version": torch}, "target": {"gpus": [gpu]}, "extensions": [SMOKE]}
-        if tried(parse_settings(asked), on)[0] is None:
-            assert "\n  → " in refused(on, **asked)
+        settings = {"torch": {"version": torch}, "target": {"gpus": [gpu]}, "extensions": [SMOKE]}
+        if tried(parse_settings(settings), on)[0] is None:
+            assert "\n  → " in refused(on, **settings)

@@ -31,8 +31,8 @@ def test_torch_without_cuda_is_refused_for_gpu_targets(build: dict[str, Any], wh
 
 
 def test_flag_that_implies_a_source_build_is_checked_too() -> None:
-    told = refused(host(), build={"flags": {"USE_CUDA": False}})
-    assert "target.gpus requires code for 12.0 (no NVIDIA GPU found, RTX 5090 assumed)" in told
+    message = refused(host(), build={"flags": {"USE_CUDA": False}})
+    assert "target.gpus requires code for 12.0 (no NVIDIA GPU found, RTX 5090 assumed)" in message
 
 
 def test_torch_with_cuda_is_refused_for_cpu_targets() -> None:

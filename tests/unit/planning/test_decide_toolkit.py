@@ -66,42 +66,42 @@ SOURCE_124: dict[str, Any] = {
 def test_missing_cuda_12_4_is_refused_with_all_alternatives(
     provider: str, also: str, path: str
 ) -> None:
-    asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
+    settings = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
     way = (
         "install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
         f"{also}, or set toolkit.path to it{path}"
     )
     newer = '; or set torch.version: "2.9.1" and toolkit.version: auto: it builds with CUDA 13.0'
     needed = "toolkit: CUDA 12.4 is needed and is not on this machine"
-    told = f"{needed} (found: none)\n  → {way}"
-    assert refused(host(), **asked) == told + (newer if provider != "system" else "")
+    result = f"{needed} (found: none)\n  → {way}"
+    assert refused(host(), **settings) == result + (newer if provider != "system" else "")
     here = "(found: 13.0.88 at /usr/local/cuda-13.0)"
-    assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
+    assert refused(host(toolkits=(CUDA_130,)), **settings) == f"{needed} {here}\n  → {way}{newer}"
 
 
 def test_hint_installs_the_toolkit_named_in_the_message() -> None:
     torch = {"strategy": "source", "version": "2.6.0"}
-    told = refused(host(toolkits=(CUDA_130,)), target={"gpus": ["H100"]}, torch=torch)
-    assert told.startswith("toolkit: CUDA 12.4 is needed")
-    assert "install CUDA 12.4 (" in told
+    message = refused(host(toolkits=(CUDA_130,)), target={"gpus": ["H100"]}, torch=torch)
+    assert message.startswith("toolkit: CUDA 12.4 is needed")
+    assert "install CUDA 12.4 (" in message
 
 
 def test_system_cuda_12_4_builds_torch_2_5() -> None:
-    asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
-    choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **asked)
+    settings = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
+    choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **settings)
     assert (choice.cuda, choice.toolkit.home) == ("12.4", "/usr/local/cuda-12.4")
 
 
 def test_unsupported_arch_is_refused_with_toolkits_that_support_it() -> None:
-    asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
-    assert refused(host(toolkits=(CUDA_124,)), **asked) == (
+    settings = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
+    assert refused(host(toolkits=(CUDA_124,)), **settings) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
         "  → set toolkit.version: auto (CUDA 13.2 from Python packages)"
     )
-    old = {**asked, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
-    told = refused(host(), **old)
-    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that supports it" in told
-    assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
+    old = {**settings, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
+    message = refused(host(), **old)
+    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that supports it" in message
+    assert "install CUDA 12.6" in message, "the one that 2.15 is published with"
 
 
 NONE_126 = "nothing is compiled, and CUDA 12.6 is not available here"
@@ -131,8 +131,8 @@ def test_existing_torch_without_extensions_requires_no_toolkit() -> None:
 
 
 def test_v100_with_extension_requires_toolkit_that_supports_it() -> None:
-    told = refused(host(), target={"gpus": ["V100"]}, **EXTENSION)
-    assert told == (
+    message = refused(host(), target={"gpus": ["V100"]}, **EXTENSION)
+    assert message == (
         "toolkit: CUDA 12.6 is needed and is not on this machine (found: none)\n"
         "  → install CUDA 12.6 (https://developer.nvidia.com/cuda-toolkit-archive), "
         "or set toolkit.path to it"
@@ -140,8 +140,8 @@ def test_v100_with_extension_requires_toolkit_that_supports_it() -> None:
 
 
 def test_requested_provider_does_not_disable_the_toolkit() -> None:
-    told = refused(host(), target={"gpus": ["V100"]}, toolkit={"provider": "system"})
-    assert told.startswith("toolkit: CUDA 12.6 is needed")
+    message = refused(host(), target={"gpus": ["V100"]}, toolkit={"provider": "system"})
+    assert message.startswith("toolkit: CUDA 12.6 is needed")
 
 
 def test_gpus_of_two_generations_get_last_torch_whose_wheel_has_both() -> None:
@@ -160,27 +160,29 @@ def test_gpus_of_two_generations_get_last_torch_whose_wheel_has_both() -> None:
 
 def test_toolkit_unusable_with_this_torch_is_not_suggested() -> None:
     on = existing("2.5.1+cu124", "12.4", toolkits=(CUDA_124,))
-    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
-    assert refused(on, **asked) == (
+    settings = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
+    assert refused(on, **settings) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
         "  → choose another torch, or other GPUs in target.gpus"
     )
 
 
 def test_unknown_toolkit_is_refused_with_known_ones() -> None:
-    told = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
-    assert told.startswith("toolkit.version: CUDA 11.7 is not known; the known releases are 11.8, ")
+    message = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
+    assert message.startswith(
+        "toolkit.version: CUDA 11.7 is not known; the known releases are 11.8, "
+    )
 
 
 def test_configured_toolkit_path_is_used() -> None:
-    asked = {"provider": "path", "path": "~/../opt/cuda"}
-    choice = chosen(host(toolkits=(OWN, CUDA_132)), toolkit=asked, torch={"strategy": "source"})
+    settings = {"provider": "path", "path": "~/../opt/cuda"}
+    choice = chosen(host(toolkits=(OWN, CUDA_132)), toolkit=settings, torch={"strategy": "source"})
     assert (choice.toolkit.provider, choice.toolkit.home) == ("path", "/opt/cuda")
     assert choice.cuda == "13.4", "a torch that is built has the CUDA of its toolkit"
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "message"),
+    ("requested", "found", "message"),
     [
         ({}, (), ("toolkit.path: provider path needs toolkit.path\n"
          "  → set toolkit.path to the folder that contains bin/nvcc")),
@@ -189,9 +191,9 @@ def test_configured_toolkit_path_is_used() -> None:
     ],
 )  # fmt: skip
 def test_invalid_toolkit_path_is_refused(
-    asked: dict[str, str], found: tuple[InstalledToolkit, ...], message: str
+    requested: dict[str, str], found: tuple[InstalledToolkit, ...], message: str
 ) -> None:
-    assert refused(host(toolkits=found), toolkit={"provider": "path", **asked}) == message
+    assert refused(host(toolkits=found), toolkit={"provider": "path", **requested}) == message
 
 
 def test_toolkit_of_other_cuda_major_than_torch_is_refused() -> None:

@@ -25,10 +25,10 @@ def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
 
 
 def test_release_that_fails_to_configure_with_toolkit_is_warned_about(yard: Path) -> None:
-    told = warnings(yard, "source", "2.6.0")
-    assert all(text.startswith("known not to work: ") for text in told)
-    assert [text for text in told if "nvToolsExt" in text and "To fix it: use torch 2.8" in text]
-    assert [text for text in told if "cub's Sum" in text]
+    result = warnings(yard, "source", "2.6.0")
+    assert all(text.startswith("known not to work: ") for text in result)
+    assert [text for text in result if "nvToolsExt" in text and "To fix it: use torch 2.8" in text]
+    assert [text for text in result if "cub's Sum" in text]
 
 
 @pytest.mark.parametrize(("strategy", "torch"), [("source", "2.15.0"), ("prebuilt", "2.9.1")])
@@ -43,9 +43,9 @@ def test_embedded_capability_on_other_machine_type_is_warned_about(
     write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
     profile = opened(yard).opened
     assert profile
-    (told,) = list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice)
-    assert told.startswith("8.7 exists only in aarch64 machines (Orin (nvgpu), Jetson AGX Orin, ")
-    assert told.endswith("and this one is Linux x86_64: a build from here does not run there")
+    (result,) = list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice)
+    assert result.startswith("8.7 exists only in aarch64 machines (Orin (nvgpu), Jetson AGX Orin, ")
+    assert result.endswith("and this one is Linux x86_64: a build from here does not run there")
     assert not list(
         list_known_bad_warnings(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice)
     )
@@ -55,7 +55,7 @@ NOBODY = replace(HOST, gpus=())
 
 
 @pytest.mark.parametrize(
-    ("gpus", "told"),
+    ("gpus", "message"),
     [
         ('["8.9"]', "8.9 is RTX 40 series, L4, L40, L40S and others; the RTX 50 series is 12.0"),
         ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
@@ -70,14 +70,14 @@ NOBODY = replace(HOST, gpus=())
     ],
 )
 def test_single_capability_without_visible_gpu_warns_with_its_gpus(
-    yard: Path, gpus: str, told: str
+    yard: Path, gpus: str, message: str
 ) -> None:
     write(yard, f"target: {{gpus: {gpus}}}\n")
     profile = opened(yard, on=NOBODY).opened
     assert profile
     warned = " ".join(list_capability_warnings(profile.loaded, NOBODY, KNOWLEDGE))
-    assert told in warned
-    assert bool(told) == bool(warned)
+    assert message in warned
+    assert bool(message) == bool(warned)
     assert not list(list_capability_warnings(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
     cell = replace(profile.loaded, profile="mine@cell")
     assert not list(list_capability_warnings(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"

@@ -67,9 +67,9 @@ def test_release_candidate_on_custom_index_keeps_its_version() -> None:
     ],
 )
 def test_untagged_version_requires_a_source_ref(version: str, ref: str) -> None:
-    told = refused(host(), torch={"version": version, **SOURCE})
-    assert told.startswith(f"source.ref: PyTorch's repository has no tag v{version}\n")
-    assert f"→ set source.ref: {ref}" in told
+    message = refused(host(), torch={"version": version, **SOURCE})
+    assert message.startswith(f"source.ref: PyTorch's repository has no tag v{version}\n")
+    assert f"→ set source.ref: {ref}" in message
     named = ref.split(maxsplit=1)[0].rstrip(",")
     choice = chosen(host(), torch={"version": version, **SOURCE}, source={"ref": named})
     assert (choice.strategy, choice.torch) == ("source", version)
@@ -82,8 +82,9 @@ def test_local_source_tree_requires_no_ref(source: dict[str, str]) -> None:
 
 
 def test_alpha_is_on_no_index() -> None:
-    told = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
+    message = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
     assert (
-        "torch 2.16.0a0 is not in any index: only a build from a branch has such a version" in told
+        "torch 2.16.0a0 is not in any index: only a build from a branch has such a version"
+        in message
     )
-    assert KNOWLEDGE.releases["2.15"].patch in told
+    assert KNOWLEDGE.releases["2.15"].patch in message

@@ -21,18 +21,18 @@ from tests.unit.planning.test_decide import KNOWLEDGE, host, refused
 def test_nearest_supported_python_is_suggested_with_install_command(
     python: str, torch: str, nearest: str
 ) -> None:
-    asked = {"torch": {"version": torch}, "target": {"gpus": ["9.0"]}}
+    settings = {"torch": {"version": torch}, "target": {"gpus": ["9.0"]}}
     way = f'set python: "{nearest}" (to install it: uv python install {nearest})'
-    assert f"\n  → {way}" in refused(host(python=python), **asked)
+    assert f"\n  → {way}" in refused(host(python=python), **settings)
 
 
 def test_install_target_with_old_python_suggests_another_environment() -> None:
     """`python:` alone would be refused next: its wheel does not fit that environment."""
     into = {"into": "/envs/gs/bin/python"}
-    told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
-    assert "\n  → create an environment with Python 3.11 (conda create -n NAME " in told
-    assert "set install.into and python to its Python" in told
-    assert 'set python: "3.11"' not in told
+    message = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
+    assert "\n  → create an environment with Python 3.11 (conda create -n NAME " in message
+    assert "set install.into and python to its Python" in message
+    assert 'set python: "3.11"' not in message
 
 
 def test_other_python_is_not_suggested_if_current_one_is_supported() -> None:
@@ -54,7 +54,7 @@ def test_other_python_is_not_suggested_if_current_one_is_supported() -> None:
 
 
 def test_python_and_toolkit_are_suggested_together_if_both_are_needed() -> None:
-    asked = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
-    told = refused(host(python="3.7.9"), **asked)
-    assert 'set python: "3.9" (to install it: uv python install 3.9)' in told
-    assert "install CUDA 12.4" in told
+    settings = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
+    message = refused(host(python="3.7.9"), **settings)
+    assert 'set python: "3.9" (to install it: uv python install 3.9)' in message
+    assert "install CUDA 12.4" in message

@@ -23,7 +23,7 @@ ACCEPT = "; or if you have installed what is missing, run: doit doctor --accept"
 ARCHIVE = "(https://developer.nvidia.com/cuda-toolkit-archive)"
 
 
-def own(version: str) -> InstalledToolkit:
+def toolkit(version: str) -> InstalledToolkit:
     return InstalledToolkit("/opt/cuda", version, asked=True)
 
 
@@ -36,40 +36,40 @@ def advised(told: str) -> str:
 
 
 def test_torch_for_configured_toolkit_is_suggested_before_other_releases() -> None:
-    on = host(toolkits=(own("12.6.85"),))
-    asked = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
-    assert advised(refused(on, **asked)).startswith(
+    on = host(toolkits=(toolkit("12.6.85"),))
+    settings = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
+    assert advised(refused(on, **settings)).startswith(
         'set toolkit.version: "12.6", the toolkit in toolkit.path: torch 2.15.0 of '
         "download.pytorch.org/whl/cu126 holds sm_90; or "
     )
-    choice = chosen(on, **{**asked, **at_path(version="12.6")})
+    choice = chosen(on, **{**settings, **at_path(version="12.6")})
     assert (choice.torch, choice.cuda, choice.toolkit.provider) == ("2.15.0", "12.6", "path")
 
 
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
 def test_toolkit_too_old_for_gpu_names_the_first_that_works(version: str) -> None:
-    assert advised(refused(host(toolkits=(own(version),)), **at_path())) == (
+    assert advised(refused(host(toolkits=(toolkit(version),)), **at_path())) == (
         "set toolkit.path to CUDA 13.0 to 13.5; "
         "or set toolkit.provider: auto (CUDA 13.2 from Python packages)"
     )
 
 
 def test_build_suggests_toolkits_the_release_is_published_with() -> None:
-    told = advised(refused(host(toolkits=(own("12.4.131"),)), **SOURCE, **at_path()))
-    assert told.startswith("set toolkit.path to CUDA 13.0, 13.2 or 13.4; or ")
+    message = advised(refused(host(toolkits=(toolkit("12.4.131"),)), **SOURCE, **at_path()))
+    assert message.startswith("set toolkit.path to CUDA 13.0, 13.2 or 13.4; or ")
 
 
 def test_toolkit_too_new_for_gpu_names_the_last_that_works() -> None:
-    asked = {"target": {"gpus": ["V100"]}, **at_path(), **EXTENSION}
-    told = advised(refused(host(toolkits=(own("13.0.88"),)), **asked))
-    assert told == "set toolkit.path to CUDA 12.0 to 12.9"
+    settings = {"target": {"gpus": ["V100"]}, **at_path(), **EXTENSION}
+    message = advised(refused(host(toolkits=(toolkit("13.0.88"),)), **settings))
+    assert message == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
 def test_version_mismatch_with_toolkit_path_has_a_hint() -> None:
-    asked = {**at_path(version="13.0"), **EXTENSION}
-    told = refused(host(toolkits=(own("13.4.59"),)), **asked)
-    assert told.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, but 13.0 is required")
-    assert advised(told) == (
+    settings = {**at_path(version="13.0"), **EXTENSION}
+    message = refused(host(toolkits=(toolkit("13.4.59"),)), **settings)
+    assert message.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, but 13.0 is required")
+    assert advised(message) == (
         'set toolkit.version: "13.4", the toolkit in toolkit.path: torch 2.15.0 of '
         "download.pytorch.org/whl/cu134 holds sm_120; "
         "or set toolkit.provider: auto (CUDA 13.0 from Python packages)"
@@ -77,23 +77,25 @@ def test_version_mismatch_with_toolkit_path_has_a_hint() -> None:
 
 
 def test_existing_torch_requires_same_cuda_major_in_toolkit_path() -> None:
-    on = existing("2.6.0+cu124", "12.4", toolkits=(own("13.0.88"),))
-    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}, **at_path()}
-    assert advised(refused(on, **asked, **EXTENSION)) == "set toolkit.path to CUDA 12.0 to 12.9"
+    on = existing("2.6.0+cu124", "12.4", toolkits=(toolkit("13.0.88"),))
+    settings = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}, **at_path()}
+    assert advised(refused(on, **settings, **EXTENSION)) == "set toolkit.path to CUDA 12.0 to 12.9"
 
 
 def test_toolkit_path_alone_is_not_suggested_for_provider_pypi() -> None:
-    asked = {"target": {"gpus": ["9.0"]}, "torch": {"strategy": "source", "version": "2.5.0"}}
-    told = refused(host(), **asked, toolkit={"version": "12.4", "provider": "pypi"})
+    settings = {"target": {"gpus": ["9.0"]}, "torch": {"strategy": "source", "version": "2.5.0"}}
+    message = refused(host(), **settings, toolkit={"version": "12.4", "provider": "pypi"})
     assert (
         f"install CUDA 12.4 {ARCHIVE} and set toolkit.provider: system, or set toolkit.path "
-        in told
+        in message
     )
-    assert "toolkit.path to it and toolkit.provider: path" in told
-    here = host(toolkits=(own("12.4.131"),))
+    assert "toolkit.path to it and toolkit.provider: path" in message
+    here = host(toolkits=(toolkit("12.4.131"),))
     with pytest.raises(SettingsError):
-        chosen(here, **asked, toolkit={"version": "12.4", "provider": "pypi", "path": "/opt/cuda"})
-    assert chosen(here, **asked, **at_path(version="12.4")).toolkit.home == "/opt/cuda"
+        chosen(
+            here, **settings, toolkit={"version": "12.4", "provider": "pypi", "path": "/opt/cuda"}
+        )
+    assert chosen(here, **settings, **at_path(version="12.4")).toolkit.home == "/opt/cuda"
 
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
@@ -104,7 +106,7 @@ def test_no_toolkit_path_suggestion_is_known_bad(strategy: str, versions: list[s
     for version, card, torch, more in itertools.product(
         versions, cards, ("2.6.0", "2.15.0"), ({}, EXTENSION)
     ):
-        on = host(toolkits=(own(f"{version}.1"),))
+        on = host(toolkits=(toolkit(f"{version}.1"),))
         given = {"torch": {"strategy": strategy, "version": torch}, "target": {"gpus": [card]}}
         settings = parse_settings({**given, **at_path(), **more})
         try:
@@ -117,16 +119,16 @@ def test_no_toolkit_path_suggestion_is_known_bad(strategy: str, versions: list[s
 
 
 def test_pinned_host_is_probed_again_for_new_installations() -> None:
-    asked = {"torch": {"strategy": "source", "version": "2.5.0"}, "target": {"gpus": ["9.0"]}}
+    settings = {"torch": {"strategy": "source", "version": "2.5.0"}, "target": {"gpus": ["9.0"]}}
     for on in (host(), host(toolkits=(CUDA_124,))):
-        told = refused(on, **asked, toolkit={"version": "12.6"})
-        assert ACCEPT not in told
-        pinned = refused(replace(on, pinned=True), **asked, toolkit={"version": "12.6"})
-        assert pinned == told + ACCEPT
+        message = refused(on, **settings, toolkit={"version": "12.6"})
+        assert ACCEPT not in message
+        pinned = refused(replace(on, pinned=True), **settings, toolkit={"version": "12.6"})
+        assert pinned == message + ACCEPT
 
 
 def test_toolkit_path_is_probed_again_if_toolkit_was_replaced() -> None:
-    on = replace(host(toolkits=(own("12.4.131"),)), pinned=True)
+    on = replace(host(toolkits=(toolkit("12.4.131"),)), pinned=True)
     assert refused(on, **at_path()).endswith(ACCEPT)
     assert ACCEPT not in refused(replace(on, pinned=False), **at_path())
 

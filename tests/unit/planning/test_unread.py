@@ -21,7 +21,7 @@ OWN = replace(
 )
 
 
-def told(yard: Path, text: str, on: Host = HOST, name: str = "mine") -> list[str]:
+def list_warnings(yard: Path, text: str, on: Host = HOST, name: str = "mine") -> list[str]:
     write(yard, text)
     profile = opened(yard, name, on).require_profile()
     found = list_unused_setting_warnings(profile.loaded, on, profile.choice)
@@ -75,12 +75,12 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
 def test_unused_setting_is_reported_with_location_and_reason(
     yard: Path, text: str, warning: str
 ) -> None:
-    assert told(yard, text) == [f"nothing reads {warning}"]
+    assert list_warnings(yard, text) == [f"nothing reads {warning}"]
 
 
 def test_existing_torch_leaves_most_settings_unused(yard: Path) -> None:
     text = f"torch: {{strategy: existing, version: 2.14.0, sha256: {'a' * 64}}}\nwheel: {{cuda: "
-    version, digest, wheel = told(yard, f"{text}toolkit}}", OWN)
+    version, digest, wheel = list_warnings(yard, f"{text}toolkit}}", OWN)
     assert version.endswith(": torch is the one of /own/python")
     assert "torch.sha256" in digest
     assert wheel.startswith("nothing reads wheel.cuda (mine:2): strategy exis")
@@ -100,13 +100,13 @@ def test_existing_torch_leaves_most_settings_unused(yard: Path) -> None:
 )
 def test_used_or_default_setting_is_not_reported(yard: Path, text: str) -> None:
     own = InstalledToolkit("/own", "13.2.86", asked=True)
-    assert told(yard, text, replace(HOST, toolkits=(own,))) == []
+    assert list_warnings(yard, text, replace(HOST, toolkits=(own,))) == []
 
 
 def test_settings_unused_by_only_one_matrix_entry_are_not_reported(yard: Path) -> None:
     text = "matrix: {gpus: [[], '12.0']}\ntarget: {ptx: true}"
-    assert told(yard, text, name="mine@cpu") == []
-    assert told(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
+    assert list_warnings(yard, text, name="mine@cpu") == []
+    assert list_warnings(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
 
 
 @each_row("name", list_profiles(ROOT / "config"))
@@ -136,4 +136,4 @@ def test_explain_reports_unused_settings(yard: Path, heard: Heard) -> None:
 def test_local_yaml_setting_may_be_unused_in_a_profile(yard: Path) -> None:
     text = "torch: {sha256: " + "a" * 64 + "}\ntoolkit: {path: /usr/local/cuda}\n"
     (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
-    assert told(yard, "torch: {strategy: source}") == []
+    assert list_warnings(yard, "torch: {strategy: source}") == []

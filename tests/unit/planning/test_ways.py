@@ -13,8 +13,10 @@ from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
 
-def told(on: Host, **asked: Any) -> dict[str, StrategyOption]:
-    return {way.strategy: way for way in compare_strategies(parse_settings(asked), on, KNOWLEDGE)}
+def list_options(on: Host, **settings: Any) -> dict[str, StrategyOption]:
+    return {
+        way.strategy: way for way in compare_strategies(parse_settings(settings), on, KNOWLEDGE)
+    }
 
 
 def everywhere(cost: Cost) -> tuple[int, int]:
@@ -23,7 +25,7 @@ def everywhere(cost: Cost) -> tuple[int, int]:
 
 
 def test_every_strategy_has_a_reason() -> None:
-    found = told(host(RTX_5090))
+    found = list_options(host(RTX_5090))
     assert list(found) == ["prebuilt", "source", "existing"]
     assert [(way.possible, way.chosen, way.why) for way in found.values()] == [
         (True, True, "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
@@ -33,7 +35,7 @@ def test_every_strategy_has_a_reason() -> None:
 
 
 def test_unavailable_strategy_names_what_is_missing() -> None:
-    found = told(host(), torch={"version": "2.6.0"})
+    found = list_options(host(), torch={"version": "2.6.0"})
     assert not any(way.possible or way.chosen for way in found.values())
     assert found["prebuilt"].why == (
         "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0"
@@ -42,20 +44,20 @@ def test_unavailable_strategy_names_what_is_missing() -> None:
 
 
 def test_build_settings_make_the_prebuilt_strategy_unavailable() -> None:
-    found = told(host(), source={"path": "/src"})
+    found = list_options(host(), source={"path": "/src"})
     assert (found["prebuilt"].possible, found["source"].chosen) == (False, True)
     assert found["prebuilt"].why == "source.path set: no official wheel has that"
     assert found["source"].why == found["prebuilt"].why
 
 
 def test_existing_strategy_is_offered_if_torch_is_installed() -> None:
-    found = told(existing("2.11.0+cu130", "13.0"))
+    found = list_options(existing("2.11.0+cu130", "13.0"))
     assert found["existing"].possible
     assert not found["existing"].chosen
 
 
 def test_partial_build_duration_is_unknown() -> None:
-    part = told(host(), build={"target": "c10"})["source"].cost
+    part = list_options(host(), build={"target": "c10"})["source"].cost
     assert part.seconds is None
     assert part.known.startswith("unverified")
     assert part.disk_usage == estimate_cost(KNOWLEDGE, "source", archs=1, extensions=0).disk_usage

@@ -77,7 +77,7 @@ def library(*needed: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] 
     return Linkage("EM_X86_64", needed=needed, rpath=rpath, runpath=runpath)
 
 
-def wanted(held: Mapping[str, Linkage], *beyond: LibraryNeed) -> CudaRequirements:
+def compute_requirements(held: Mapping[str, Linkage], *beyond: LibraryNeed) -> CudaRequirements:
     own = [
         LibraryNeed(name, one, f"{HOME}/lib64/{one}") for name in held for one in held[name].needed
     ]
@@ -96,7 +96,7 @@ def test_rpath_reaches_the_directories_each_library_needs() -> None:
         ),
         "torch/_C.so": library("libcudart.so.13"),
     }
-    found = wanted(held)
+    found = compute_requirements(held)
     assert found.paths == {
         "torch/lib/libtorch_cuda.so": (
             "$ORIGIN/../../nvidia/cu13/lib", "$ORIGIN/../../nvidia/cudnn/lib", "$ORIGIN",
@@ -110,7 +110,9 @@ def test_rpath_reaches_the_directories_each_library_needs() -> None:
 
 def test_transitive_nvidia_dependencies_are_declared_and_reachable() -> None:
     held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.13")}
-    found = wanted(held, LibraryNeed("/opt/cuda/lib64/libcudart.so.13", "libnvJitLink.so.13", "/x"))
+    found = compute_requirements(
+        held, LibraryNeed("/opt/cuda/lib64/libcudart.so.13", "libnvJitLink.so.13", "/x")
+    )
     assert found.requires == (CUDART.requirement, NVJITLINK.requirement)
     assert found.paths["torch/lib/libtorch_cuda.so"][-1] == "$ORIGIN/../../nvidia/other/lib"
 
@@ -132,7 +134,7 @@ def test_library_without_cuda_loses_only_its_toolkit_rpath() -> None:
 
 def test_library_in_no_package_keeps_its_toolkit_rpath() -> None:
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libnpp.so", rpath=(f"{HOME}/lib64",))}
-    found = wanted(held)
+    found = compute_requirements(held)
     assert found.unpackaged == ("libnpp.so",)
     assert found.paths["torch/lib/libx.so"][-1] == f"{HOME}/lib64"
 
@@ -140,11 +142,11 @@ def test_library_in_no_package_keeps_its_toolkit_rpath() -> None:
 def test_driver_adds_no_requirement_and_correct_rpath_is_kept() -> None:
     path = ("$ORIGIN/../../nvidia/cu13/lib", "$ORIGIN")
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libcuda.so.1", rpath=path)}
-    found = wanted(held)
+    found = compute_requirements(held)
     assert found.paths == {}
     assert found.unpackaged == ()
     assert found.requires == (CUDART.requirement,)
-    assert wanted({"torch/_C.so": library("libcuda.so.1")}) == NO_REQUIREMENTS
+    assert compute_requirements({"torch/_C.so": library("libcuda.so.1")}) == NO_REQUIREMENTS
 
 
 METADATA = """Metadata-Version: 2.1
@@ -159,16 +161,16 @@ Provides-Extra: optree
 
 
 def test_requirements_are_appended_and_existing_ones_kept() -> None:
-    told = add_requirements(METADATA, ["nvidia-cublas==13.4.0.1", "nvidia-cuda-runtime==13.2.75"])
+    result = add_requirements(METADATA, ["nvidia-cublas==13.4.0.1", "nvidia-cuda-runtime==13.2.75"])
     line = 'Requires-Dist: nvidia-cuda-runtime==13.2.75; platform_system == "Linux"\n'
-    assert told == METADATA.replace("Provides-Extra", f"{line}Provides-Extra")
-    assert add_requirements(told, ["nvidia-cuda-runtime==13.2.75"]) == told
+    assert result == METADATA.replace("Provides-Extra", f"{line}Provides-Extra")
+    assert add_requirements(result, ["nvidia-cuda-runtime==13.2.75"]) == result
 
 
 def test_metadata_without_requirements_and_description_gets_requirements() -> None:
-    told = add_requirements("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
+    result = add_requirements("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
     line = 'Requires-Dist: nvidia-nccl-cu13==2; platform_system == "Linux"\n'
-    assert told == f"Name: torch\nVersion: 1\n{line}"
+    assert result == f"Name: torch\nVersion: 1\n{line}"
 
 
 @pytest.mark.parametrize(
@@ -183,8 +185,8 @@ def test_metadata_without_requirements_and_description_gets_requirements() -> No
 )
 def test_requirement_for_other_cuda_or_platform_does_not_count(own: str) -> None:
     metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
-    told = add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
-    assert told.count("Requires-Dist: nvidia-cublas-cu12==12.4.5.8; ") == 1
+    result = add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
+    assert result.count("Requires-Dist: nvidia-cublas-cu12==12.4.5.8; ") == 1
 
 
 @pytest.mark.parametrize("own", ["nvidia-cublas-cu12>=12.4", "cuda-toolkit[all]==12.4.1"])

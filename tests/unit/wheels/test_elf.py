@@ -56,9 +56,9 @@ def test_non_elf_file_has_no_linkage(tmp_path: Path, content: bytes) -> None:
 def test_damaged_library_is_named(tmp_path: Path) -> None:
     path = make_library(tmp_path / "libone.so")
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(BadArtifactError, match="cannot be read") as told:
+    with pytest.raises(BadArtifactError, match="cannot be read") as error:
         dynamic_linkage_io.read_elf_linkage(path)
-    assert told.value.location == str(path)
+    assert error.value.location == str(path)
 
 
 def test_ldconfig_cache_keeps_files_of_a_name_in_order() -> None:

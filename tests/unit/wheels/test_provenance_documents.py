@@ -99,11 +99,11 @@ def test_extension_sbom_names_the_torch_it_was_built_against() -> None:
 
 
 def test_statement_is_in_toto_with_slsa_provenance() -> None:
-    told = build_statement(TORCH, Artifact("torch.whl", "ab" * 32, 1), HOW)
-    assert told["_type"] == "https://in-toto.io/Statement/v1"
-    assert told["predicateType"] == "https://slsa.dev/provenance/v1"
-    assert told["subject"] == [{"name": "torch.whl", "digest": {"sha256": "ab" * 32}}]
-    definition = told["predicate"]["buildDefinition"]
+    result = build_statement(TORCH, Artifact("torch.whl", "ab" * 32, 1), HOW)
+    assert result["_type"] == "https://in-toto.io/Statement/v1"
+    assert result["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert result["subject"] == [{"name": "torch.whl", "digest": {"sha256": "ab" * 32}}]
+    definition = result["predicate"]["buildDefinition"]
     assert definition["externalParameters"]["settings"] == {"torch": {"version": "2.6.0"}}
     assert definition["internalParameters"]["archs"] == ["12.0"]
     named = {one["name"]: one for one in definition["resolvedDependencies"]}
@@ -113,15 +113,15 @@ def test_statement_is_in_toto_with_slsa_provenance() -> None:
     names = [one["name"] for one in definition["resolvedDependencies"]]
     assert len(names) == len(set(names))
     assert "package:torch" not in named
-    details = told["predicate"]["runDetails"]
+    details = result["predicate"]["runDetails"]
     assert details["metadata"]["startedOn"] == HOW.began
     assert details["builder"]["id"].startswith("pkg:generic/torchyard@")
 
 
 def test_lock_digest_covers_build_inputs_but_not_outputs() -> None:
     def lock(installed: dict[str, str]) -> str:
-        told = build_statement(TORCH, Artifact("a", "b", 1), replace(HOW, installed=installed))
-        return str(told["predicate"]["buildDefinition"]["internalParameters"]["lock"])
+        result = build_statement(TORCH, Artifact("a", "b", 1), replace(HOW, installed=installed))
+        return str(result["predicate"]["buildDefinition"]["internalParameters"]["lock"])
 
     assert lock({"ninja": "1"}) == lock({"ninja": "1", "torch": "2.6.0"})
     assert lock({"ninja": "1"}) != lock({"ninja": "2"})
@@ -129,14 +129,14 @@ def test_lock_digest_covers_build_inputs_but_not_outputs() -> None:
 
 def test_documents_contain_no_secrets_or_local_paths() -> None:
     folders = {"/home/me": "~", "/home/me/yard": "{checkout}", "": "{nothing}"}
-    asked = {
+    settings = {
         "git": "https://me:hunter2@example.org/a.git",
         "env": {"MY_TOKEN": "hunter2", "LIKE": "-I/home/me/yard/x -L/home/me/y"},
         "list": ["/home/me/yard", 1, None],
     }
-    told = redact_json(asked, folders)
-    assert "hunter2" not in json.dumps(told)
-    assert told == {
+    result = redact_json(settings, folders)
+    assert "hunter2" not in json.dumps(result)
+    assert result == {
         "git": "https://***@example.org/a.git",
         "env": {"MY_TOKEN": "***", "LIKE": "-I{checkout}/x -L~/y"},
         "list": ["{checkout}", 1, None],

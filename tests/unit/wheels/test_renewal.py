@@ -53,9 +53,9 @@ def renewal(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> WheelUpdat
 
 
 def renewed(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> int | None:
-    told = renewal(venv, before, wheel, tmp_path)
-    assert told
-    return update_installed_wheel(told)
+    result = renewal(venv, before, wheel, tmp_path)
+    assert result
+    return update_installed_wheel(result)
 
 
 @pytest.mark.parametrize("version", ["1.0+g2", "1.0+g1"])
@@ -178,13 +178,13 @@ def test_interrupted_renewal_can_be_uninstalled_and_reinstalled(
     for point in points:
         venv.install(before)
         first = listed(venv)
-        told = renewal(venv, before, wheel, tmp_path)
+        result = renewal(venv, before, wheel, tmp_path)
         digest = installed_wheel_io.hash_installed_record(venv.site, "demo")
-        assert told
+        assert result
         with monkeypatch.context() as patch:
             cut_after(point, patch)
             try:
-                update_installed_wheel(told)
+                update_installed_wheel(result)
                 done = True
             except Cut:
                 pass

@@ -18,7 +18,7 @@ WHEN = (2026, 11, 21, 10, 30, 2)
 
 
 def stored(folder: Path, content: Mapping[str, bytes] = FILES, record: str | None = None) -> Path:
-    """Create a wheel as `bdist_wheel --compression=stored` does, with its times, modes and order."""
+    """Create a wheel like `bdist_wheel --compression=stored`, with its times, modes and order."""
     folder.mkdir(exist_ok=True)
     path = folder / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -136,10 +136,10 @@ def test_stored_or_unrecorded_members_are_compressed_again(tmp_path: Path) -> No
 
 def refused(wheel: Path, before: Path | None = None) -> str:
     held = wheel.read_bytes()
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         wheel_rewrite_io.compress_wheel(wheel, before)
     assert wheel.read_bytes() == held
-    return told.value.message
+    return error.value.message
 
 
 def test_member_that_differs_from_record_is_named(tmp_path: Path) -> None:

@@ -88,9 +88,9 @@ def test_damaged_library_is_named(tmp_path: Path) -> None:
     assert types != whole
     for damaged in (whole[:20], whole[:500], whole[:-900], types):
         path.write_bytes(damaged)
-        with pytest.raises(BadArtifactError, match="cannot be read") as told:
+        with pytest.raises(BadArtifactError, match="cannot be read") as error:
             exported_symbols_io.read_exported_symbols(path)
-        assert told.value.location == str(path)
+        assert error.value.location == str(path)
 
 
 FORMAT = ["__IMPORT_DESCRIPTOR_c10", "__NULL_IMPORT_DESCRIPTOR", "\x7fc10_NULL_THUNK_DATA"]
@@ -130,9 +130,9 @@ def test_import_library_lists_exports_of_its_dll(tmp_path: Path) -> None:
 def test_damaged_import_library_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c10.lib"
     path.write_bytes(content)
-    with pytest.raises(BadArtifactError, match="cannot be read") as told:
+    with pytest.raises(BadArtifactError, match="cannot be read") as error:
         exported_symbols_io.read_exported_symbols(path)
-    assert told.value.location == str(path)
+    assert error.value.location == str(path)
 
 
 @pytest.mark.skipif(not shutil.which("llvm-dlltool"), reason="not run: needs llvm-dlltool")

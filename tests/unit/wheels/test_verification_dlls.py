@@ -31,11 +31,11 @@ HERE = SystemDlls(
 TAG = "cp312-cp312-win_amd64"
 
 
-def one(
+def check_dll(
     needed: str, *requires: str, windows: SystemDlls | None = HERE, torch: bool = False
 ) -> ExternalLibrary:
-    asked = [Requirement(text) for text in requires]
-    beside = TargetEnvironment(asked, None, windows=windows, is_torch=torch)
+    requested = [Requirement(text) for text in requires]
+    beside = TargetEnvironment(requested, None, windows=windows, is_torch=torch)
     (found,) = find_external_dlls({"toy/_C.pyd": (needed,)}, beside)
     return found
 
@@ -74,28 +74,28 @@ def test_windows_python_and_driver_dlls_require_no_package() -> None:
         ("python312.dll", "Python"),
         ("nvcuda.dll", "the driver"),
     ):
-        assert (one(name).status, one(name).by) == ("passed", whose)
+        assert (check_dll(name).status, check_dll(name).by) == ("passed", whose)
 
 
 def test_cuda_dll_comes_with_torch_or_is_missing() -> None:
-    assert one("cudart64_12.dll", "torch").by == "the packages of torch"
-    assert one("c10_cuda.dll", "torch>=2").status == "passed"
-    alone = one("cudart64_12.dll")
+    assert check_dll("cudart64_12.dll", "torch").by == "the packages of torch"
+    assert check_dll("c10_cuda.dll", "torch>=2").status == "passed"
+    alone = check_dll("cudart64_12.dll")
     assert alone.status == "failed"
     assert alone.by.startswith("nvidia-cuda-runtime has it")
-    assert one("c10.dll").status == "failed"
-    told = one("cudart64_12.dll", "nvidia-cuda-runtime-cu12")
-    assert told.status == "not run"  # no RPATH reaches it
+    assert check_dll("c10.dll").status == "failed"
+    result = check_dll("cudart64_12.dll", "nvidia-cuda-runtime-cu12")
+    assert result.status == "not run"  # no RPATH reaches it
 
 
 def test_visual_c_runtime_is_available_only_with_torch() -> None:
-    assert one("msvcp140.dll").status == "failed"
-    assert one("msvcp140.dll", "torch").status == "passed"
-    assert one("msvcp140.dll", torch=True).status == "passed"
+    assert check_dll("msvcp140.dll").status == "failed"
+    assert check_dll("msvcp140.dll", "torch").status == "passed"
+    assert check_dll("msvcp140.dll", torch=True).status == "passed"
 
 
 def test_windows_system_dlls_are_unknown_without_delvewheel() -> None:
-    found = one("kernel32.dll", windows=None)
+    found = check_dll("kernel32.dll", windows=None)
     assert found.status == "not run"
     assert "delvewheel" in found.by
 
@@ -129,11 +129,11 @@ def test_wheel_check_reports_missing_dlls(tmp_path: Path) -> None:
     }
     wheel = small_wheel(tmp_path, "toy", "1.0", content, ["torch"], tag=TAG)
     found = inspect_wheel(wheel, MachineCodeReader())
-    told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
+    result = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
         "external libraries"
     ]
-    assert told.status == "failed"
-    assert told.detail == (
+    assert result.status == "failed"
+    assert result.detail == (
         "nowhere.dll (needed by lonely.dll): "
         "neither a requirement nor every Windows system provides it"
     )
@@ -145,7 +145,7 @@ def test_external_dlls_are_not_checked_with_unknown_delvewheel(
     monkeypatch.delattr("delvewheel._dll_list.ignore_names_x64")
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
     found = inspect_wheel(wheel, MachineCodeReader())
-    told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
+    result = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
         "external libraries"
     ]
-    assert (told.status, told.remedy) == ("not run", "pip install --upgrade delvewheel")
+    assert (result.status, result.remedy) == ("not run", "pip install --upgrade delvewheel")

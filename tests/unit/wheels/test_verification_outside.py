@@ -38,7 +38,9 @@ def judged(
     return {one.name: one for one in find_external_libraries(held, beside)}
 
 
-def one(needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = "") -> ExternalLibrary:
+def check_library(
+    needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = ""
+) -> ExternalLibrary:
     held = {"torch/lib/libtorch_cuda.so": library(needed, rpath=rpath)}
     return judged(held, *requires, against=against)[needed]
 
@@ -58,13 +60,13 @@ def test_declared_cuda_package_reached_by_rpath_passes() -> None:
         ("libcudnn_ops.so.9", "nvidia-cudnn-cu13==9.26", "cudnn"),
         ("libnvshmem_host.so.3", "nvidia-nvshmem-cu13", "nvshmem"),
     ):
-        found = one(needed, required, rpath=f"$ORIGIN/../../nvidia/{rpath}/lib")
+        found = check_library(needed, required, rpath=f"$ORIGIN/../../nvidia/{rpath}/lib")
         assert found.status == "passed", found
         assert found.by.startswith(required.partition("[")[0].partition("=")[0])
 
 
 def test_undeclared_package_is_reported_with_its_users() -> None:
-    found = one("libcudart.so.13", "cuda-toolkit[cublas]==13.2.2", rpath=CU13)
+    found = check_library("libcudart.so.13", "cuda-toolkit[cublas]==13.2.2", rpath=CU13)
     assert found.status == "failed"
     assert "nvidia-cuda-runtime has it, but is not in Requires-Dist" in found.by
     assert found.users == ("libtorch_cuda.so",)
@@ -110,24 +112,24 @@ def test_library_with_own_version_belongs_to_cuda_of_the_others() -> None:
 
 
 def test_torch_required_only_by_an_extra_does_not_count() -> None:
-    assert one("libcudart.so.13", 'torch; extra == "test"').status == "failed"
+    assert check_library("libcudart.so.13", 'torch; extra == "test"').status == "failed"
 
 
 @pytest.mark.parametrize("rpath", ["$ORIGIN", "$ORIGIN/../nvidia/cu13/lib", "/opt/cuda/lib", CUDNN])
 def test_declared_package_not_reached_by_rpath_fails(rpath: str) -> None:
-    found = one("libcudart.so.13", "nvidia-cuda-runtime", rpath=rpath)
+    found = check_library("libcudart.so.13", "nvidia-cuda-runtime", rpath=rpath)
     assert found.status == "failed"
     assert "no RPATH leads to" in found.by
 
 
 def test_library_outside_the_toolkit_needs_its_own_rpath() -> None:
-    assert one("libcudnn.so.9", "nvidia-cudnn-cu13", rpath=CU13).status == "failed"
+    assert check_library("libcudnn.so.9", "nvidia-cudnn-cu13", rpath=CU13).status == "failed"
 
 
 def test_driver_and_manylinux_libraries_require_no_package() -> None:
     for needed in ("libcuda.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2"):
-        assert one(needed).status == "passed"
-    found = one("libopenblas.so.0")
+        assert check_library(needed).status == "passed"
+    found = check_library("libopenblas.so.0")
     assert (found.status, found.by) == (
         "failed",
         "neither a requirement nor every Linux system provides it",
@@ -147,9 +149,9 @@ def test_manylinux_libraries_are_unknown_without_auditwheel() -> None:
 
 def test_extension_finds_libraries_already_loaded_by_torch() -> None:
     for needed in ("libc10_cuda.so", "libtorch.so", "libcudart.so.13"):
-        assert one(needed).status == "failed"
-        assert one(needed, "torch").status == "passed"
-        assert "not in Requires-Dist" in one(needed, against="2.15.0").by
+        assert check_library(needed).status == "failed"
+        assert check_library(needed, "torch").status == "passed"
+        assert "not in Requires-Dist" in check_library(needed, against="2.15.0").by
 
 
 @linux_only

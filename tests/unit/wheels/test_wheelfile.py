@@ -57,9 +57,9 @@ def wheel(
 
 
 def refused(path: Path, python: str = PYTHON) -> str:
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         verify_wheel(path, python)
-    message = str(told.value)
+    message = str(error.value)
     assert message.startswith(f"{path}: the wheel cannot be used: ")
     assert message.endswith("\n  → remove the wheel and run the same command again")
     return message.partition("cannot be used: ")[2].partition("\n")[0]
@@ -79,8 +79,8 @@ def test_directories_and_signatures_need_no_digest(tmp_path: Path) -> None:
 
 def test_member_with_other_bytes_is_named(tmp_path: Path) -> None:
     changed = {**FILES, "demo/_C.so": b"\x7fELF!"}
-    told = refused(wheel(tmp_path, changed, record_of(FILES)))
-    assert told == "its member demo/_C.so does not match RECORD"
+    message = refused(wheel(tmp_path, changed, record_of(FILES)))
+    assert message == "its member demo/_C.so does not match RECORD"
 
 
 @pytest.mark.parametrize("row", ["", "evil.pth,,\n", "evil.pth,md5=abc,3\n"])
@@ -145,8 +145,8 @@ def test_damaged_bytes_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_wheel_for_other_python_or_platform_is_refused(tmp_path: Path, name: str, tag: str) -> None:
-    told = refused(wheel(tmp_path, name=name))
-    assert told == f"it is for {tag}, not for Python 3.12.4 on this platform"
+    message = refused(wheel(tmp_path, name=name))
+    assert message == f"it is for {tag}, not for Python 3.12.4 on this platform"
 
 
 def test_abi3_wheel_is_valid_for_later_pythons() -> None:

@@ -64,9 +64,9 @@ def test_digest_given_by_user_must_match_the_file() -> None:
     found = Artifact("torch.whl", "a" * 64, 1)
     require_sha256(found, None)
     require_sha256(found, "a" * 64)
-    with pytest.raises(BadArtifactError) as told:
+    with pytest.raises(BadArtifactError) as error:
         require_sha256(found, "b" * 64)
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"torch.sha256: torch.whl has sha256 {'a' * 64}, but {'b' * 64} is required\n"
         "  → correct torch.sha256, or find out why the file changed"
     )

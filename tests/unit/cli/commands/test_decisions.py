@@ -53,7 +53,7 @@ def profile(yard: Path, text: str = "", on: Host = HOST) -> Profile:
 TOY = "extensions: [{name: toy, path: toy}]\n"
 
 
-def told(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
+def describe(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
     rows: dict[str, str] = {}
     for decision in list_decisions(of, found or DepsResults()):
         before = f"{rows[decision.key]}\n" if decision.key in rows else ""
@@ -62,7 +62,7 @@ def told(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
 
 
 def test_official_wheel_is_explained_with_its_index(yard: Path) -> None:
-    rows = told(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
+    rows = describe(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
     assert rows["strategy"].startswith("prebuilt: PyPI's torch 2.15.0")
     assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: target.gpus is RTX 5090"
     assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
@@ -74,17 +74,17 @@ def test_official_wheel_is_explained_with_its_index(yard: Path) -> None:
 
 def test_target_environment_is_explained_only_if_set(yard: Path) -> None:
     own = profile(yard)
-    assert "into" not in told(own)
+    assert "into" not in describe(own)
     install = structs.replace(own.loaded.settings.install, into="/gs/bin/python")
     settings = structs.replace(own.loaded.settings, install=install)
-    into = told(replace(own, loaded=replace(own.loaded, settings=settings)))["into"]
+    into = describe(replace(own, loaded=replace(own.loaded, settings=settings)))["into"]
     assert into.startswith("/gs/bin/python: ")
     assert "doit restore" in into
 
 
 def test_source_build_is_explained_with_source_tree_and_system_toolkit(yard: Path) -> None:
     kit = InstalledToolkit("/usr/local/cuda", "13.2.86")
-    rows = told(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
+    rows = describe(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
     assert rows["torch"].endswith("from https://github.com/pytorch/pytorch.git at v2.15.0")
     assert rows["toolkit"] == "system: CUDA 13.2.86 is at /usr/local/cuda"
     assert rows["environment"].endswith("CUDA_HOME=/usr/local/cuda")
@@ -92,48 +92,55 @@ def test_source_build_is_explained_with_source_tree_and_system_toolkit(yard: Pat
 
 
 def test_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
-    rows = told(profile(yard, "target: {gpus: []}\n"))
+    rows = describe(profile(yard, "target: {gpus: []}\n"))
     assert rows["archs"] == "CPU: target.gpus is empty"
     assert rows["toolkit"] == "none: a CPU build needs none"
     assert "environment" not in rows
 
 
 def test_toolkit_may_be_missing_if_nothing_is_compiled(yard: Path) -> None:
-    rows = told(profile(yard, "target: {gpus: [V100]}\n"))
+    rows = describe(profile(yard, "target: {gpus: [V100]}\n"))
     assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not available here"
 
 
 def test_compiler_is_not_listed_if_nothing_is_compiled(yard: Path) -> None:
-    assert told(profile(yard), DepsResults(DEPS))["compiler"] == "not needed: nothing is compiled"
+    assert (
+        describe(profile(yard), DepsResults(DEPS))["compiler"] == "not needed: nothing is compiled"
+    )
 
 
 def test_compiler_is_the_one_deps_found_or_will_search_for(yard: Path) -> None:
     here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
     assert (
-        told(here)["compiler"]
+        describe(here)["compiler"]
         == "g++, else clang++: deps will search for it; CUDA 13.2 supports GCC up to 15"
     )
-    assert told(here, DepsResults(DEPS))["compiler"] == (
+    assert describe(here, DepsResults(DEPS))["compiler"] == (
         "/usr/bin/g++-13 13.3.0: CUDA 13.2 supports GCC up to 15"
     )
-    asked = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
-    assert told(asked)["compiler"] == "g++-13: set as CXX in build.env; deps will search for it"
+    settings = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
+    assert (
+        describe(settings)["compiler"] == "g++-13: set as CXX in build.env; deps will search for it"
+    )
 
 
 def test_windows_searches_for_visual_studio_and_uses_jobserver(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
-    rows = told(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
+    rows = describe(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
     assert rows["compiler"] == "cl.exe of Visual Studio: deps will search for it"
     assert rows["jobs"].endswith("free memory")
 
 
 def test_cache_and_jobs_reflect_host_and_settings(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
-    assert told(here)["jobs"] == "at most 3: build.jobs, limited by free memory"
-    assert told(here)["cache"] == "sccache: build.cache is sccache"
+    assert describe(here)["jobs"] == "at most 3: build.jobs, limited by free memory"
+    assert describe(here)["cache"] == "sccache: build.cache is sccache"
     found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
-    assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
-    assert told(here, DepsResults(DEPS, CompilerCache()))["cache"] == "none: build.cache is sccache"
+    assert describe(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
+    assert (
+        describe(here, DepsResults(DEPS, CompilerCache()))["cache"]
+        == "none: build.cache is sccache"
+    )
 
 
 def test_remote_cache_is_explained_without_its_password(yard: Path) -> None:
@@ -143,23 +150,24 @@ def test_remote_cache_is_explained_without_its_password(yard: Path) -> None:
     here = replace(opened, loaded=replace(opened.loaded, settings=settings))
     found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     through = "shared through redis://***@cache.lab:6379"
-    assert told(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
-    assert through in told(here)["cache"]
+    assert describe(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
+    assert through in describe(here)["cache"]
     assert (
-        "has no effect without a cache" in told(here, DepsResults(DEPS, CompilerCache()))["cache"]
+        "has no effect without a cache"
+        in describe(here, DepsResults(DEPS, CompilerCache()))["cache"]
     )
 
 
 def test_recorded_environment_takes_precedence_over_predicted_one(yard: Path) -> None:
     given = {"TORCH_CUDA_ARCH_LIST": "12.0", "CUDA_HOME": "/opt/cuda"}
     environment = Environment(set=given, prepend={}, unset=(), separator=":")
-    assert told(profile(yard), DepsResults(DEPS, CompilerCache(), environment))["environment"] == (
-        "TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda"
-    )
+    assert describe(profile(yard), DepsResults(DEPS, CompilerCache(), environment))[
+        "environment"
+    ] == ("TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda")
 
 
 def test_each_companion_is_explained_with_its_strategy(yard: Path) -> None:
-    rows = told(profile(yard, "companions: [torchvision, triton]\n"))
+    rows = describe(profile(yard, "companions: [torchvision, triton]\n"))
     assert rows["companion"] == (
         "the wheel torchvision==0.29.2: made for torch 2.15.0, on the same index\n"
         "triton with torch: the official wheel of torch 2.15.0 requires triton~=3.9.0"
@@ -168,7 +176,7 @@ def test_each_companion_is_explained_with_its_strategy(yard: Path) -> None:
 
 def test_index_passwords_are_not_shown(yard: Path) -> None:
     text = 'torch: {index: "https://me:hunter2@index.example/simple", strategy: prebuilt}\n'
-    assert "hunter2" not in str(told(profile(yard, text)))
+    assert "hunter2" not in str(describe(profile(yard, text)))
 
 
 def test_decision_without_reason_shows_only_its_value() -> None:

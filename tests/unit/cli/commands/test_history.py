@@ -84,8 +84,8 @@ def test_auto_fix_is_shown_next_to_the_failure(subject: SelectedProfile, heard: 
 
 def test_active_run_is_marked_as_running(subject: SelectedProfile, heard: Heard) -> None:
     begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=90)
-    told = stage("deps", "first time", "changed")[:1]
-    put(subject.root, 1, *told, pid=os.getpid(), when=begun.isoformat())
+    result = stage("deps", "first time", "changed")[:1]
+    put(subject.root, 1, *result, pid=os.getpid(), when=begun.isoformat())
     with files.lock_folder(subject.root / "build" / "mine"):
         history.run(subject)
     assert "  running  1 h 30 min  deps: first time" in heard[0]

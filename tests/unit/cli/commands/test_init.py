@@ -107,7 +107,7 @@ def test_init_shows_resulting_plan(subject: SelectedProfile, heard: Heard) -> No
 def test_every_question_has_an_option(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = a_python(monkeypatch, subject.root)
+    python = create_interpreter(monkeypatch, subject.root)
     init.run(subject, "RTX 5060 Ti, 8.9", "prebuilt", "3dgs, gsplat", python)
     assert written(subject.root) == {
         "target": {"gpus": ["RTX 5060 Ti", "8.9"]},
@@ -117,7 +117,7 @@ def test_every_question_has_an_option(
     }
 
 
-def a_python(
+def create_interpreter(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
     release: str = "3.12.9",
@@ -144,7 +144,7 @@ def a_python(
 def test_python_of_install_target_is_used_for_build(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = a_python(monkeypatch, subject.root, "3.13.1")
+    python = create_interpreter(monkeypatch, subject.root, "3.13.1")
     init.run(subject, into=python)
     found = written(subject.root)
     assert (found["python"], found["install"]) == (python, {"into": python})
@@ -153,7 +153,7 @@ def test_python_of_install_target_is_used_for_build(
 def test_companions_installed_in_target_environment_are_added(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = a_python(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
+    python = create_interpreter(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
     init.run(subject, into=python)
     assert written(subject.root)["companions"] == ["torchvision"]
     assert f"companions: torchvision (found in {python};" in " ".join(heard.text.split())
@@ -164,7 +164,7 @@ def test_companion_that_cannot_be_planned_is_reported_and_omitted(
 ) -> None:
     profile = "torch: {strategy: prebuilt, version: '2.15.0'}\n"
     write(subject.root, profile)
-    python = a_python(monkeypatch, subject.root, has=("torchvision", "torchaudio"))
+    python = create_interpreter(monkeypatch, subject.root, has=("torchvision", "torchaudio"))
     init.run(subject, into=python)
     assert written(subject.root)["companions"] == ["torchvision"]
     assert "has torchaudio, which may not work with another torch: torchaudio" in heard.text
@@ -175,7 +175,7 @@ def test_companions_of_the_profile_are_not_overridden(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
     write(subject.root, f"torch: {{version: '2.9.1'}}\ncompanions: {own}\n")
-    init.run(subject, into=a_python(monkeypatch, subject.root, has=("torchvision",)))
+    init.run(subject, into=create_interpreter(monkeypatch, subject.root, has=("torchvision",)))
     assert "companions" not in written(subject.root)
 
 
@@ -185,7 +185,7 @@ def test_companions_in_replaced_file_are_kept(
 ) -> None:
     text = f"companions: [{', '.join(own)}]\n"
     (subject.root / "config" / "local.yaml").write_text(text, encoding="utf-8")
-    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    python = create_interpreter(monkeypatch, subject.root, has=("torchvision",))
     init.run(subject, into=python, force=True)
     assert written(subject.root)["companions"] == own
 
@@ -193,7 +193,7 @@ def test_companions_in_replaced_file_are_kept(
 def test_existing_torch_keeps_its_companions(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    python = create_interpreter(monkeypatch, subject.root, has=("torchvision",))
     got = apply_install_target(Answers(strategy="existing"), python, gather_init_facts(subject))
     assert (got.python, got.companions) == (python, None)
 
@@ -201,7 +201,7 @@ def test_existing_torch_keeps_its_companions(
 def test_environment_directory_selects_its_python(
     subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = a_python(monkeypatch, subject.root)
+    python = create_interpreter(monkeypatch, subject.root)
     monkeypatch.setattr(
         "tasks.cli.commands.init_answers.find_python_in", lambda folder: Path(python)
     )
@@ -235,29 +235,29 @@ def test_invalid_answer_is_reported_with_its_option_and_not_written(  # noqa: PL
     subject: SelectedProfile, heard: Heard, option: str, text: str, what: str, todo: str
 ) -> None:
     given: dict[str, Any] = {option: text}
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         init.run(subject, **given)
-    assert told.value.location == f"--{option}"
-    assert what in told.value.message
-    assert todo in told.value.hint
+    assert error.value.location == f"--{option}"
+    assert what in error.value.message
+    assert todo in error.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
 def test_settings_that_cannot_be_planned_are_not_written(
     subject: SelectedProfile, heard: Heard
 ) -> None:
-    with pytest.raises(TorchyardError, match="has no torch") as told:
+    with pytest.raises(TorchyardError, match="has no torch") as error:
         init.run(subject, way="existing")
-    assert "config/local.yaml was not written" in told.value.hint
+    assert "config/local.yaml was not written" in error.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
 def test_existing_file_is_kept_and_diff_is_shown(subject: SelectedProfile, heard: Heard) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text("notify: {bell: false}\n", encoding="utf-8")
-    with pytest.raises(TorchyardError, match="already exists") as told:
+    with pytest.raises(TorchyardError, match="already exists") as error:
         init.run(subject)
-    assert "doit init --force" in told.value.hint
+    assert "doit init --force" in error.value.hint
     assert path.read_text(encoding="utf-8") == "notify: {bell: false}\n"
     assert "-notify: {bell: false}" in heard
 
@@ -334,13 +334,13 @@ def test_init_asks_four_questions_and_return_accepts_default(
 ) -> None:
     answers("\n\n\n\n")
     init.run(subject)
-    told = " ".join(heard.text.split())
-    assert "overrides every profile" in told
-    assert "you do not need this: doit build profile=rtx5090" in told
-    assert "a new environment in build/mine" in told
-    asked = [line for line in heard if line[:1].isdigit()]
-    assert [line[0] for line in asked] == ["1", "2", "3", "4"]
-    assert all(line.endswith("?") for line in asked)
+    result = " ".join(heard.text.split())
+    assert "overrides every profile" in result
+    assert "you do not need this: doit build profile=rtx5090" in result
+    assert "a new environment in build/mine" in result
+    requested = [line for line in heard if line[:1].isdigit()]
+    assert [line[0] for line in requested] == ["1", "2", "3", "4"]
+    assert all(line.endswith("?") for line in requested)
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
 
 
@@ -405,9 +405,9 @@ def test_strategy_question_shows_default_and_reason(
 ) -> None:
     answers("\n\n\n\n")
     init.run(subject)
-    told = " ".join(heard.text.split())
-    assert "auto chosen by the planner; now prebuilt: PyPI's torch 2.15.0" in told
-    assert "existing the torch that your own Python already has" in told
+    result = " ".join(heard.text.split())
+    assert "auto chosen by the planner; now prebuilt: PyPI's torch 2.15.0" in result
+    assert "existing the torch that your own Python already has" in result
 
 
 def test_every_example_gpu_is_known(subject: SelectedProfile) -> None:

@@ -182,8 +182,8 @@ def test_purge_keeps_clone_with_local_changes(yard: Path, heard: Heard, place: s
     (clone.parent / "made").touch()
     purge.run(opened(yard), yes=True)
     kept = "src" if place.startswith("src") else place
-    told = f"{clone} has your own commits; push or copy them, then remove the folder yourself"
-    assert f"{yard / 'build' / 'mine' / kept} is kept: {told}" in heard
+    result = f"{clone} has your own commits; push or copy them, then remove the folder yourself"
+    assert f"{yard / 'build' / 'mine' / kept} is kept: {result}" in heard
     assert git(clone, "log", "--format=%s") == "mine"
     stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()
     assert [path for path in left(yard) if not path.startswith(stays) and ".lock" not in path] == []

@@ -111,10 +111,10 @@ STANDINGS = [
 
 def record(folder: Path) -> None:
     folder.mkdir(parents=True)
-    asked = {"command": ["build", "extensions:simple-knn"]}
+    settings = {"command": ["build", "extensions:simple-knn"]}
     error = {"what": LONG, "where": "build/mine/logs/compile.log", "todo": LONG}
     events = [
-        {"event": "begin", "schema": 1, "when": "2026-11-22T03:40:27+00:00", "pid": 1, **asked},
+        {"event": "begin", "schema": 1, "when": "2026-11-22T03:40:27+00:00", "pid": 1, **settings},
         {"event": "stage", "at": 1, "stage": "compile", "reason": LONG},
         {"event": "done", "at": 2, "stage": "compile", "outcome": "failed", "error": error},
         {"event": "end", "at": 372.0, "outcome": "failed", "code": 1},
@@ -123,8 +123,8 @@ def record(folder: Path) -> None:
     (folder / "20261122T034027Z-1.jsonl").write_text(text, encoding="utf-8")
 
 
-def told(act: Callable[[], object]) -> None:
-    """Return the output as a run shows it, with its failure if there is one."""
+def show(act: Callable[[], object]) -> None:
+    """Run an action and report its failure as a run does."""
     try:
         act()
     except TorchyardError as error:
@@ -205,7 +205,7 @@ def test_no_line_is_wider_than_the_terminal(
     name: str, width: int, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(width=width)
-    told(lambda: REPORTS[name](subject))
+    show(lambda: REPORTS[name](subject))
     assert shown.lines
     assert not list(too_wide(shown.lines, width))
 
@@ -216,7 +216,7 @@ def test_unencodable_characters_are_replaced(
     name: str, encoding: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(encoding, 80)
-    told(lambda: REPORTS[name](subject))
+    show(lambda: REPORTS[name](subject))
     assert shown.lines
     assert not list(too_wide(shown.lines, 80))
     assert not set(re.findall(r"\S*\?", shown.text)) - QUESTIONS, "a sign that nobody spelled"
@@ -227,7 +227,7 @@ def test_pipe_gets_no_colours_and_no_cursor_control(
     name: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(tty=False)
-    told(lambda: REPORTS[name](subject))
+    show(lambda: REPORTS[name](subject))
     assert "\x1b" not in shown.text
     assert "\r" not in shown.text
 
@@ -265,7 +265,7 @@ def test_colours_follow_environment_conventions(  # noqa: PLR0917
     if "CI" not in given:
         monkeypatch.delenv("CI", raising=False)
     shown = window(tty=tty)
-    told(lambda: REPORTS[name](subject))
+    show(lambda: REPORTS[name](subject))
     assert painted(shown.text) == colours
 
 

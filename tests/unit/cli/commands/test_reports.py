@@ -61,24 +61,24 @@ extensions: [{{name: a, git: "{GIT}", env: {{MODE: fast}}}}]
 
 def test_secrets_are_never_shown(yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     write(yard, SECRETS)
-    look_nowhere(monkeypatch)
+    stub_host_probe(monkeypatch)
     subject = opened(yard)
     settings_report.run(subject, json=str(yard / "settings.json"))
     doctor.run(subject, json=str(yard / "doctor.json"))
-    said = heard.text
+    result = heard.text
     for name in ("settings", "doctor"):
-        said += (yard / f"{name}.json").read_text(encoding="utf-8")
-    assert "hunter2" not in said
-    assert '"clang"' in said
-    assert '"https://***@mirror.example/"' in said
-    assert '"MODE": "fast"' in said
+        result += (yard / f"{name}.json").read_text(encoding="utf-8")
+    assert "hunter2" not in result
+    assert '"clang"' in result
+    assert '"https://***@mirror.example/"' in result
+    assert '"MODE": "fast"' in result
 
 
 def test_settings_of_broken_profile_report_the_error(yard: Path, heard: Heard) -> None:
     subject = broken(yard, "tagret: {}\n")
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         settings_report.run(subject, json=str(yard / "out.json"))
-    assert 'mine.yaml:1: tagret: unknown key; did you mean "target"?' in str(told.value)
+    assert 'mine.yaml:1: tagret: unknown key; did you mean "target"?' in str(error.value)
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
     assert (found["settings"], found["plan"]) == ({}, None)
     assert "tagret: unknown key" in found["problem"]
@@ -94,22 +94,22 @@ def test_settings_that_cannot_be_planned_are_still_shown(yard: Path, heard: Hear
     assert any(line.startswith("target.gpus") and '["RTX 5900"]' in line for line in heard)
 
 
-def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset[CheckId]]:
+def stub_host_probe(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset[CheckId]]:
     """Simulate a host; return the checks that were requested of it."""
-    wanted: list[frozenset[CheckId]] = []
+    expected: list[frozenset[CheckId]] = []
 
     def look(asked: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
-        wanted.append(checks)
+        expected.append(checks)
         return replace(LINUX, host=asked.host, root=asked.root, **seen)
 
     monkeypatch.setattr(doctor, "read_host_facts", look)
-    return wanted
+    return expected
 
 
 def test_doctor_reports_that_nothing_is_missing(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = look_nowhere(monkeypatch)
+    expected = stub_host_probe(monkeypatch)
     write(yard, COMPILES)
     doctor.run(opened(yard), json=str(yard / "out.json"))
     passed = " ".join(" ".join(heard).split())
@@ -124,7 +124,7 @@ def test_doctor_reports_that_nothing_is_missing(
     assert {symptom["level"] for symptom in found["found"]} == {"ok"}
     keys = {"id", "level", "subject", "seen", "todo", "known"}
     assert all(set(symptom) == keys for symptom in found["found"])
-    assert wanted == [ALL_CHECK_IDS] * 2
+    assert expected == [ALL_CHECK_IDS] * 2
     assert not (yard / "build").exists(), "it looks and changes nothing"
 
 
@@ -132,10 +132,10 @@ def test_doctor_reports_broken_profile_and_still_checks_the_host(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    look_nowhere(monkeypatch)
-    with pytest.raises(TorchyardError) as told:
+    stub_host_probe(monkeypatch)
+    with pytest.raises(TorchyardError) as error:
         doctor.run(broken(yard, "python: 3.10\n"))
-    assert str(told.value) == "1 problem: settings\n  → follow the hint of each problem above"
+    assert str(error.value) == "1 problem: settings\n  → follow the hint of each problem above"
     assert heard[0] == (
         "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
     )
@@ -147,11 +147,11 @@ def test_doctor_reports_broken_profile_and_still_checks_the_host(
 def test_doctor_reports_missing_program_with_install_command(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
+    stub_host_probe(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
     write(yard, COMPILES)
-    with pytest.raises(TorchyardError, match="1 problem: compiler") as told:
+    with pytest.raises(TorchyardError, match="1 problem: compiler") as error:
         doctor.run(opened(yard), json=str(yard / "out.json"))
-    assert "follow the hint of each problem above" in str(told.value)
+    assert "follow the hint of each problem above" in str(error.value)
     at = heard.index("PROBLEM      compiler       there is none")
     assert heard[at + 1].strip() == "→ apt install g++"
     assert any(line.strip() == "→ pip install uv" for line in heard)
@@ -160,11 +160,11 @@ def test_doctor_reports_missing_program_with_install_command(
 
 def test_build_gate_lists_problems_with_hints(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = (Disk(ALL_PLACES, "/home/me", 100),)
-    wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
+    expected = stub_host_probe(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
     write(yard, COMPILES)
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         doctor.check_before_build(opened(yard))
-    assert str(told.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         "2 problems: compiler, disk; nothing was built or changed",
         "  compiler: no C++ compiler is installed",
         "    → sudo apt install build-essential",
@@ -172,8 +172,8 @@ def test_build_gate_lists_problems_with_hints(yard: Path, monkeypatch: pytest.Mo
         "    → free disk space, or move the checkout to a larger disk",
         "  → fix this, and check again: doit doctor",  # nothing works without a compiler
     ]
-    assert wanted == [GATE_CHECK_IDS]
-    look_nowhere(monkeypatch, disks=small, uv=Tool())
+    assert expected == [GATE_CHECK_IDS]
+    stub_host_probe(monkeypatch, disks=small, uv=Tool())
     with pytest.raises(TorchyardError, match=r"build anyway, set doctor.ignore: \[disk\]"):
         doctor.check_before_build(opened(yard))
 
@@ -183,11 +183,11 @@ def test_ignored_problems_are_counted_and_listed_but_do_not_block(
 ) -> None:
     small = (Disk(ALL_PLACES, "/home/me", 100),)
     away = (Connectivity("gsplat", "https://git.example/gsplat.git", answers=False),)
-    look_nowhere(monkeypatch, cxx=Tool(), disks=small, reach=away)
+    stub_host_probe(monkeypatch, cxx=Tool(), disks=small, reach=away)
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")
-    with pytest.raises(TorchyardError) as told:
+    with pytest.raises(TorchyardError) as error:
         doctor.check_before_build(opened(yard))
-    assert str(told.value).startswith("1 problem: compiler; 1 ignored: disk; nothing")
+    assert str(error.value).startswith("1 problem: compiler; 1 ignored: disk; nothing")
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, compiler, git-hosts, swap]}}\n")
     doctor.check_before_build(opened(yard))
     doctor.run(opened(yard), json=str(yard / "out.json"))
@@ -206,7 +206,7 @@ def test_ignored_problems_are_counted_and_listed_but_do_not_block(
 def test_doctor_requires_no_compiler_if_nothing_is_compiled(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
+    stub_host_probe(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
     doctor.check_before_build(opened(yard))
     doctor.run(opened(yard), verbose=True)
     assert "ok           compiler       not needed: nothing is compiled" in heard
@@ -229,7 +229,7 @@ def test_table_fits_the_terminal_without_breaking_commands(
 ) -> None:
     name = "an-extension-with-a-very-long-name"
     away = (Connectivity(name, f"https://git.example/{name}.git", answers=False),)
-    look_nowhere(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
+    stub_host_probe(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
     monkeypatch.setenv("COLUMNS", str(columns))
     write(yard, COMPILES)
     with pytest.raises(TorchyardError):
@@ -246,12 +246,12 @@ def test_table_fits_the_terminal_without_breaking_commands(
 def test_suggested_commands_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Tool(str(yard / "build" / "mine" / "venv" / "bin" / "ninja"), "1.11.1")
     other = NvidiaDriver("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
-    look_nowhere(monkeypatch, ninja=old, nvidia=other)
+    stub_host_probe(monkeypatch, ninja=old, nvidia=other)
     write(yard, "{}\n")
     found = doctor.run_host_checks(opened(yard, on=replace(HOST, pinned=True)))
-    told = {symptom.id: symptom.todo.splitlines()[-1] for symptom in found if symptom.todo}
-    assert told["ninja"] == "  doit clean deps profile=mine && doit deps profile=mine"
-    assert told["cards"] == "  doit doctor --accept profile=mine"
+    result = {symptom.id: symptom.todo.splitlines()[-1] for symptom in found if symptom.todo}
+    assert result["ninja"] == "  doit clean deps profile=mine && doit deps profile=mine"
+    assert result["cards"] == "  doit doctor --accept profile=mine"
 
 
 def test_every_line_of_a_check_has_its_name() -> None:
@@ -270,35 +270,35 @@ def test_every_line_of_a_check_has_its_name() -> None:
 def test_doctor_accept_pins_current_gpus(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_nowhere(monkeypatch)
+    stub_host_probe(monkeypatch)
     monkeypatch.setattr(host_probe, "list_gpus", tuple)
     subject = opened(yard)
     build = files.create_owned_folder(yard / "build" / "mine")
-    asked = host_probe.HostQuery("auto", None)
+    requested = host_probe.HostQuery("auto", None)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
-    host_probe.write_host_pin(build / "host.json", asked, old)
+    host_probe.write_host_pin(build / "host.json", requested, old)
     doctor.run(subject, accept=True)
     assert heard[0].startswith("accepted: no GPU, ")
     assert heard[0].endswith("; the next doit build profile=mine uses these")
-    assert host_probe.read_host(asked, build / "host.json").gpus == ()
+    assert host_probe.read_host(requested, build / "host.json").gpus == ()
 
 
 def test_accept_repairs_profile_with_outdated_pinned_host_facts(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_nowhere(monkeypatch)
+    stub_host_probe(monkeypatch)
     monkeypatch.setattr(host_probe, "list_gpus", tuple)
     write(yard, "target: {gpus: ['9.0']}\n")
     build = files.create_owned_folder(yard / "build" / "mine")
-    asked = host_probe.HostQuery("auto", None)
+    requested = host_probe.HostQuery("auto", None)
     kits = (InstalledToolkit("/old", "11.8.89"),)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus, kits)
-    host_probe.write_host_pin(build / "host.json", asked, old)
+    host_probe.write_host_pin(build / "host.json", requested, old)
     closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
     doctor.run(closed, accept=True)
     assert heard[0].startswith("accepted: no GPU, ")
     assert "run doit doctor" in heard[1]
-    assert host_probe.read_host(asked, build / "host.json").toolkits != kits
+    assert host_probe.read_host(requested, build / "host.json").toolkits != kits
 
 
 @pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])
@@ -334,9 +334,9 @@ def test_explain_refuses_what_build_refuses_and_suggests_alternatives(
     write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")
     with pytest.raises(TorchyardError) as refused:
         report(opened(yard))
-    told = str(refused.value)
-    assert "known-bad; nothing was built or changed" in told
-    assert "PyTorch's sources up to 2.8 do not compile with CUDA 13" in told
-    assert 'or set torch.version: "2.9.1": it builds with CUDA 13.3' in told
-    assert "doctor.ignore: [known-bad]" in told
+    message = str(refused.value)
+    assert "known-bad; nothing was built or changed" in message
+    assert "PyTorch's sources up to 2.8 do not compile with CUDA 13" in message
+    assert 'or set torch.version: "2.9.1": it builds with CUDA 13.3' in message
+    assert "doctor.ignore: [known-bad]" in message
     assert not any("expected" in line for line in heard)

@@ -77,8 +77,10 @@ def make(
     if beside:
         held = {"toy/_C.so": ["12.0", "9.0+PTX"]} if content is None else {}
         how = Invocation("extension", {}, {"archs": list(archs), "held": held}, {}, "", "")
-        told = build_statement(beside, files.read_artifact(made), how)
-        files.write_atomic(wheelhouse_io.resolve_statement_path(made), format_canonical_json(told))
+        result = build_statement(beside, files.read_artifact(made), how)
+        files.write_atomic(
+            wheelhouse_io.resolve_statement_path(made), format_canonical_json(result)
+        )
     return Documented(made)
 
 
@@ -104,9 +106,9 @@ def test_changed_byte_fails_record_statement_and_manifest_checks(tmp_path: Path)
     with zipfile.ZipFile(one.wheel, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data[:-1] + b"X" if name.endswith(".so") else data)
-    told = one.told(recorded)
-    assert "its member toy/_C.so does not match RECORD" in told["RECORD"].detail
-    states = {name: check.status for name, check in told.items()}
+    result = one.told(recorded)
+    assert "its member toy/_C.so does not match RECORD" in result["RECORD"].detail
+    states = {name: check.status for name, check in result.items()}
     assert [states[name] for name in ("RECORD", "statement", "manifest")] == ["failed"] * 3
     assert states["SBOM"] == states["machine code"] == "not run"
 
@@ -123,7 +125,7 @@ def test_missing_member_listed_in_record_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inside", "told"),
+    ("inside", "message"),
     [
         (
             replace(MADE, version="1.1"),
@@ -139,10 +141,12 @@ def test_missing_member_listed_in_record_is_reported(tmp_path: Path) -> None:
         (replace(MADE, torch="2.7.0"), "torch is 2.7.0 in the SBOM, but 2.6.0 in the statement"),
     ],
 )
-def test_sbom_of_another_build_is_reported(tmp_path: Path, inside: BuildInputs, told: str) -> None:
+def test_sbom_of_another_build_is_reported(
+    tmp_path: Path, inside: BuildInputs, message: str
+) -> None:
     check = make(tmp_path, inside=inside).told()["SBOM"]
     assert check.status == "failed"
-    assert told in check.detail
+    assert message in check.detail
 
 
 def test_missing_sbom_fails_only_for_managed_wheels(tmp_path: Path) -> None:
@@ -233,9 +237,9 @@ def test_verify_shows_a_table_and_fails_if_a_check_fails(yard: Path, heard: Hear
     rows = heard[heard.index(one.wheel.name) + 1 :]
     assert [row.split("  ")[0].strip() for row in rows].count("passed") >= 5
     one.rewrite(subject=[])
-    with pytest.raises(ValidationFailedError) as told:
+    with pytest.raises(ValidationFailedError) as error:
         verify.run(opened(yard), wheel=str(one.wheel))
-    assert told.value.message == "1 of 6 checks failed: statement"
+    assert error.value.message == "1 of 6 checks failed: statement"
 
 
 def test_wheel_of_profile_is_compared_with_its_manifest(yard: Path, heard: Heard) -> None:
@@ -263,6 +267,6 @@ def test_wheel_is_verified_even_if_profile_is_broken(yard: Path, heard: Heard) -
 
 
 def test_verify_without_wheel_shows_how_to_name_one(yard: Path, heard: Heard) -> None:
-    for named, told in (([], "no wheel is named"), (["gone.whl"], "this wheel does not exist")):
-        with pytest.raises(TorchyardError, match=told):
+    for named, result in (([], "no wheel is named"), (["gone.whl"], "this wheel does not exist")):
+        with pytest.raises(TorchyardError, match=result):
             verify.run(opened(yard), wheels=named)

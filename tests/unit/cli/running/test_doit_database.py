@@ -22,7 +22,9 @@ from tests.support.checkout import write
 from tests.support.plugins import PLUGINS
 from tests.unit.cli.running.test_graph import Bench
 
-FULL = "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # the limit is the file's size
+FULL = (
+    "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # limit the pages to those in use
+)
 READ_ONLY = "pragma query_only = 1"
 
 
@@ -89,10 +91,10 @@ def test_reports_work_if_database_cannot_be_opened(
     opened = open_session(yard, "mine", {}, ["settings"])
     tasks = {"DOIT_CONFIG": opened.doit_config, "task_all": opened.tasks}
     assert DoitMain(ModuleTaskLoader(tasks), extra_config=PLUGINS).run(["settings"]) == 0
-    said = capfd.readouterr()
-    assert "target.gpus" in said.out
-    assert "cannot open" in said.err
-    assert "Traceback" not in said.err
+    output = capfd.readouterr()
+    assert "target.gpus" in output.out
+    assert "cannot open" in output.err
+    assert "Traceback" not in output.err
 
 
 @pytest.mark.parametrize(

@@ -411,10 +411,10 @@ def test_doctor_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: P
 
 
 def test_doctor_findings_are_reported_once_for_all_blocked_stages(bench: Bench) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def stop() -> None:
-        asked.append("now")
+        requested.append("now")
         raise TorchyardError("1 problem: disk", hint="doctor.ignore: [disk]")
 
     bench.gate = stop
@@ -422,27 +422,27 @@ def test_doctor_findings_are_reported_once_for_all_blocked_stages(bench: Bench) 
     assert bench.doit("build") == 1
     assert bench.ran == []
     assert bench.out.getvalue().count("1 problem: disk") == 1
-    assert asked == ["now"]
+    assert requested == ["now"]
 
 
 def test_up_to_date_build_does_not_run_doctor(bench: Bench) -> None:
-    asked: list[str] = []
-    bench.gate = lambda: asked.append("now")
+    requested: list[str] = []
+    bench.gate = lambda: requested.append("now")
     bench.doit()
-    assert asked == ["now"], "once, whatever the number of stages"
+    assert requested == ["now"], "once, whatever the number of stages"
     bench.doit()
-    assert asked == ["now"]
+    assert requested == ["now"]
     bench.inputs = {"flag": "B"}
     bench.doit()
-    assert asked == ["now", "now"]
+    assert requested == ["now", "now"]
 
 
 def test_read_only_stage_does_not_run_doctor(bench: Bench) -> None:
-    asked: list[str] = []
-    bench.gate = lambda: asked.append("now")
+    requested: list[str] = []
+    bench.gate = lambda: requested.append("now")
     bench.asks = "always"
     bench.doit()
-    assert asked == ["now"], "the first time it makes what it looks at later"
+    assert requested == ["now"], "the first time it makes what it looks at later"
     bench.doit()
     bench.doit("validate")
-    assert asked == ["now"]
+    assert requested == ["now"]

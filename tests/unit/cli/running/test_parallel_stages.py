@@ -91,10 +91,10 @@ def test_failed_extension_does_not_stop_others(bench: Bench) -> None:
     assert bench.doit() == 1
     assert "extensions:b" in bench.ran
     assert "extensions:c" not in bench.ran
-    told = bench.out.getvalue()
-    assert told.count("Failed extensions:a") == 1
-    assert "x.log:3: it does not compile\n  → mend it" in told
-    assert "extensions:c" not in told
+    output = bench.out.getvalue()
+    assert output.count("Failed extensions:a") == 1
+    assert "x.log:3: it does not compile\n  → mend it" in output
+    assert "extensions:c" not in output
     bench.acts = {}
     assert bench.doit() == 0
     assert sorted(bench.ran) == ["extensions:a", "extensions:c"]
@@ -102,11 +102,11 @@ def test_failed_extension_does_not_stop_others(bench: Bench) -> None:
 
 def test_failure_is_reported_immediately(bench: Bench) -> None:
     extensions(bench, "slow", "a")
-    told = threading.Event()
+    result = threading.Event()
 
     def slow() -> str:
         while "it does not compile" not in bench.out.getvalue():
-            assert not told.wait(0.01)
+            assert not result.wait(0.01)
         return "same"
 
     bench.acts = {"extensions:slow": slow, "extensions:a": failing}
@@ -121,13 +121,13 @@ def test_only_requested_extension_and_its_dependencies_run(bench: Bench) -> None
 
 def test_parallel_output_lines_are_prefixed_with_the_stage(bench: Bench) -> None:
     extensions(bench, "a", "b")
-    there, said = threading.Barrier(2), threading.Barrier(2)
+    there, result = threading.Barrier(2), threading.Barrier(2)
 
     def act(text: str) -> Callable[[], str]:
         def run() -> str:
             there.wait(PATIENCE)
             print_line(text)
-            said.wait(PATIENCE)
+            result.wait(PATIENCE)
             return "same"
 
         return run

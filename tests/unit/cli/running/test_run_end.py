@@ -85,26 +85,26 @@ def test_refused_second_run_sends_no_notification(bench: Bench, tmp_path: Path) 
 
 def test_lock_is_released_before_notification(bench: Bench, tmp_path: Path) -> None:
     looking = "import os, sys; open(sys.argv[2], 'w').write(str(os.path.exists(sys.argv[1])))"
-    holder, told = Path(bench.layout.build) / ".lock.pid", tmp_path / "told"
-    bench.notify = Notify(command=(sys.executable, "-c", looking, str(holder), str(told)))
+    holder, result = Path(bench.layout.build) / ".lock.pid", tmp_path / "told"
+    bench.notify = Notify(command=(sys.executable, "-c", looking, str(holder), str(result)))
     bench.doit()
-    assert told.read_text("utf-8") == "False"
+    assert result.read_text("utf-8") == "False"
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (("no-such-program",), "cannot start no-such-program"),
         ((sys.executable, "-c", "raise SystemExit('no bus')"), "no bus"),
     ],
 )
 def test_failing_notify_command_is_a_warning(
-    bench: Bench, argv: tuple[str, ...], said: str
+    bench: Bench, argv: tuple[str, ...], message: str
 ) -> None:
     bench.notify = Notify(command=argv)
     assert bench.doit() == 0
     assert bench.out.getvalue().count("Warning notify.command: ") == 1
-    assert said in bench.out.getvalue()
+    assert message in bench.out.getvalue()
 
 
 def test_hanging_notify_command_is_terminated(

@@ -20,28 +20,28 @@ def test_requested_settings_hold_no_defaults_and_no_secrets(yard: Path) -> None:
     write(yard, PROFILE)
     subject = opened(yard)
     assert subject.opened
-    told = build_run_header("mine", subject.opened, {"validate", "build"})
-    asked = told["asked"]
-    assert isinstance(asked, dict)
-    assert set(asked) == {
+    result = build_run_header("mine", subject.opened, {"validate", "build"})
+    requested = result["asked"]
+    assert isinstance(requested, dict)
+    assert set(requested) == {
         *("target.gpus", "torch.index", "source.mirrors.https://github.com/", "extensions")
     }
-    assert asked["torch.index"] == "https://***@index.example/simple?token=***"
-    assert "hunter" not in json.dumps(told)
-    assert told["command"] == ["build", "validate"]
+    assert requested["torch.index"] == "https://***@index.example/simple?token=***"
+    assert "hunter" not in json.dumps(result)
+    assert result["command"] == ["build", "validate"]
 
 
 def test_run_header_holds_resolution_host_and_graph(yard: Path) -> None:
     subject = opened(yard)
     assert subject.opened
-    told = json.loads(json.dumps(build_run_header("mine", subject.opened, {"build"})))
-    assert told["decided"]["strategy"] == "prebuilt"
-    assert told["decided"]["targets"] == ["12.0"]
-    assert told["decided"]["why"]
-    assert told["host"]["gpus"] == [{"name": "NVIDIA GeForce RTX 5090", "capability": "12.0"}]
-    assert told["host"]["cores"] >= 1
-    assert told["host"]["memory_mib"] > 0
-    graph = {stage["name"]: stage["after"] for stage in told["stages"]}
+    result = json.loads(json.dumps(build_run_header("mine", subject.opened, {"build"})))
+    assert result["decided"]["strategy"] == "prebuilt"
+    assert result["decided"]["targets"] == ["12.0"]
+    assert result["decided"]["why"]
+    assert result["host"]["gpus"] == [{"name": "NVIDIA GeForce RTX 5090", "capability": "12.0"}]
+    assert result["host"]["cores"] >= 1
+    assert result["host"]["memory_mib"] > 0
+    graph = {stage["name"]: stage["after"] for stage in result["stages"]}
     assert graph["env"] == ["deps"]
     assert "deps" in graph["wheel"]
     assert "validate" not in graph
