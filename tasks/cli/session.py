@@ -307,7 +307,7 @@ def _is_read_only_command(argv: Sequence[str]) -> bool:
 
 
 def _needs_install_check(argv: Sequence[str]) -> bool:
-    """Return True if a requested task uses install.into; other tasks work if it is missing."""
+    """Return True if a requested task needs the environment that install.into names."""
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return False

@@ -40,7 +40,7 @@ class StageFailure:
 
 
 def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
-    """Return the failed stages of the newest run, with one item for stages with the same error.
+    """Return the failed stages of the newest run, grouped by error.
 
     If no failed stage is recorded, return the newest log of an unfinished stage; () if there is no
     such log.
@@ -111,7 +111,7 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
 
 
 def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
-    """Yield source, problem and hint for all that would stop a build before its first stage."""
+    """Yield source, message and hint of each problem that would stop a build before it begins."""
     if error := subject.problem:
         location = f"{error.location}: " if error.location else ""
         yield "settings", f"{location}{error.message}", error.hint
@@ -152,7 +152,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log; outside the build folder, the profile is ignored."""
+    """Return the explanation of a log; the profile is used only for a log in its build folder."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):

@@ -27,7 +27,7 @@ from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_argument
 
 _LEVEL_MARKS = {"problem": "PROBLEM"}  # in capitals, so that it is not overlooked
-_FINDING_INDENT = 28  # display width of the columns before the finding
+_FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
@@ -59,8 +59,7 @@ def run(
 ) -> None:
     """Print the settings, a line per finding, and one line that lists the passed checks.
 
-    With `verbose`, also print a line per passed check. Raises `TorchyardError` if there is a
-    problem.
+    With `verbose`, also print a line per passed check. Raises `TorchyardError` for a problem.
     """
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)

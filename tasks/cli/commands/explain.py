@@ -43,7 +43,7 @@ _CHANGED_REASON = "its outputs or inputs were changed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a stage would run, and why; only a compile stage that runs has a `preview`."""
+    """The verdict on a stage, with reasons; `preview` is set only for a compile stage."""
 
     stage: str
     verdict: Literal["up to date", "runs", "may run"]

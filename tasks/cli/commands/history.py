@@ -67,7 +67,7 @@ def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
 
 
 def _list_rebuilt_stages(one: Run) -> Iterator[str]:
-    """Yield one text, as `deps, env: first time`, per consecutive stages with the same reason."""
+    """Yield texts such as `deps, env: first time` for consecutive stages with the same reason."""
     for reason, stages in groupby(one.active_stages, key=lambda stage: stage.full_reason):
         names = ", ".join(stage.name for stage in stages)
         yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
@@ -76,7 +76,7 @@ def _list_rebuilt_stages(one: Run) -> Iterator[str]:
 def _format_history_table(
     rows: list[tuple[str, ...]], columns: int, glyphs: Glyphs
 ) -> Iterator[str]:
-    """Yield one line per row; the last column takes the width that the columns before it leave."""
+    """Yield one line per row; the last column takes the remaining width."""
     widths = [
         min(max(map(measure_columns, column)), limit)
         for column, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)

@@ -1,7 +1,7 @@
 """`doit init`: ask at most four questions and write config/local.yaml.
 
 The questions are GPU, strategy, extensions and location. A question is skipped if its option is on
-the command line. The file is written only after the answers were planned without an error in them.
+the command line. The plan is made from the answers before the file is written.
 """
 
 from __future__ import annotations
@@ -251,8 +251,8 @@ def _add_companions(
 ) -> init_answers.Answers:
     """Return `answers` with only the companion packages that can be planned.
 
-    They were found in the environment and not requested, so one that cannot be planned is left out.
-    Raises `TorchyardError` if the answers cannot be planned even without companion packages.
+    The user did not request these packages, so those that cannot be planned are left out. Raises
+    `TorchyardError` if the answers cannot be planned even without companion packages.
     """
 
     def plan_with(companions: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     because: str = "",
     unyank: str = "",
 ) -> None:
-    """Publish the wheels, check the index, or yank or unyank a wheel. Raises `TorchyardError`."""
+    """Publish wheels, check the index, yank or unyank. Raises `TorchyardError` with all errors."""
     profile = subject.require_profile()
     options = profile.loaded.settings.publish
     destination = dest or options.dest

@@ -30,7 +30,7 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the three files for the run named `run`, or for the last run that did work if it is "".
+    """Write the three files for the run named `run`; "" means the last run that did work.
 
     The run is compared with the run `against`, or with an earlier comparable run. Raises
     `TorchyardError` if a named run does not exist, or if there is no run.

@@ -1,6 +1,6 @@
 """`doit restore`: restore what this profile replaced in the user's environment.
 
-The backup in build/PROFILE/replaced says what to restore, because the settings may have changed.
+The backup in build/PROFILE/replaced determines what to restore: the settings may have changed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
 
 
 def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
-    """Restore from each backup folder and yield the errors. The rest is restored after an error."""
+    """Restore from each backup folder, even after an error, and yield the errors."""
     for stamp in stamps:
         try:
             one = install_journal_io.read_latest_record(stamp)

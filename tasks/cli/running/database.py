@@ -126,7 +126,7 @@ def connect(name: str) -> sqlite3.Connection:
 
 
 def set_aside_damaged_database(path: Path) -> None:
-    """Rename a damaged database to NAME.damaged and print a warning; skip it if renaming fails."""
+    """Rename a damaged database to NAME.damaged and print a warning, unless renaming fails."""
     try:
         if not path.is_file() or not _is_damaged(path):
             return

@@ -260,7 +260,7 @@ def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | 
 
 
 def _needs_gate(session: Session, stage: Stage) -> bool:
-    """Return False if the gate was passed, or if the stage only inspects what exists."""
+    """Return True unless `session.gate` was passed or the stage only inspects existing files."""
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
