@@ -1,7 +1,7 @@
 """Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-Prints one word per line; with `--told`, a tab and a description follow. No profile is opened
-and nothing slow is imported. Errors are silent because the user is typing.
+One word is printed per line; with `--told`, a tab and a description follow. No profile is opened
+and no slow module is imported. Errors are not printed, because the user is typing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _complete_options(command: str) -> Completions:
 def _complete_extensions(root: Path, profile: str) -> Completions:
     """Yield `extensions:NAME` for each extension in the settings.
 
-    The list of a later file replaces the list of an earlier one.
+    The list in config/local.yaml replaces the list in the profile.
     """
     import yaml  # noqa: PLC0415 - only here
 
@@ -93,7 +93,7 @@ def _complete_extensions(root: Path, profile: str) -> Completions:
         if not path.is_file():
             continue
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        document = yaml.load(path.read_text("utf-8-sig"), loader)  # noqa: S506 - a safe one
+        document = yaml.load(path.read_text("utf-8-sig"), loader)  # noqa: S506 - a safe loader
         entries = (document or {}).get("extensions", entries)
     for one in entries:
         yield f"extensions:{one if isinstance(one, str) else one['name']}", ""

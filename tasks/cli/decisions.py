@@ -1,6 +1,7 @@
 """List the decisions for a profile, each with its reason, and estimate what a build costs.
 
-Before deps has run, the decisions say what deps will look for; afterwards, what it found.
+Before the stage deps has run, a decision names what deps will look for; afterwards, what deps
+found.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tasks.stages.env.model import Environment
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision about `key`, and its reason; `why` is "" if the value explains itself."""
+    """The decision for `key`, with the reason `why`; `why` is "" if the value explains itself."""
 
     key: str
     value: str
@@ -34,7 +35,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class DepsResults:
-    """The results of deps, and the environment that follows; None before deps has run."""
+    """The results of the stage deps and the resulting environment; all None before deps has run."""
 
     deps: DepsManifest | None = None
     cache: CompilerCache | None = None
@@ -43,9 +44,9 @@ class DepsResults:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The known cost of work: seconds, MiB of the largest compiler process, GiB on disk.
+    """The cost of a build: seconds, MiB of the largest compiler process, GiB; None if unknown.
 
-    `disk` is the disk usage as text, `by` the source of the estimate.
+    `disk_gib` is the disk usage, `disk` the same as text. `by` is the source of the estimate.
     """
 
     seconds: float | None = None
@@ -59,7 +60,7 @@ _NO_ESTIMATE = CostEstimate()
 
 
 def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
-    """Yield the decisions, each after those that it depends on."""
+    """Yield the decisions; each decision follows those that it depends on."""
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in resolution.targets)
@@ -142,10 +143,10 @@ def _build_jobs_decision(build: Build) -> Decision:
 
 @dataclass(frozen=True)
 class StageCost:
-    """A stage that would run, with the cost of its last run.
+    """A stage that would run, with its cost in earlier runs; None if the cost is unknown.
 
-    `seconds` it took, and MiB of its largest compiler process; None if unknown. `certain` is False
-    if the stage may turn out to be up to date.
+    `memory_mib` is the memory of the largest compiler process. `certain` is False if the stage may
+    turn out to be up to date.
     """
 
     stage: str
@@ -156,9 +157,9 @@ class StageCost:
 
 @dataclass(frozen=True)
 class ExpectedCost:
-    """The cost of the stages that would run. `unknown` are the stages without an estimate.
+    """The expected cost of the stages that would run. `unknown` lists stages without an estimate.
 
-    `at_most`: some of the stages may turn out to be up to date.
+    `at_most` is True if some of the stages may turn out to be up to date.
     """
 
     known: CostEstimate
@@ -181,9 +182,10 @@ class ExpectedCost:
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
-    """Return the cost of `work`, by its records.
+    """Return the expected cost of the stages in `work`, from their recorded costs.
 
-    If a stage has no record, the `facts` about similar builds replace the whole estimate.
+    If a stage has no recorded time, the cost of similar builds in `facts` replaces all recorded
+    times.
     """
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
@@ -201,9 +203,9 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
 def estimate_compile_seconds(
     runs: Iterable[Mapping[str, Any]], objects: int | None
 ) -> float | None:
-    """Return the seconds for compiling `objects` files (None: all), or None if unknown.
+    """Return the seconds to compile `objects` files (None: all), scaled from the last full build.
 
-    Scaled from the last whole build.
+    Return None if `runs` has no full build.
     """
     full_builds = [run for run in runs if run["decision"] in {"configure", "wipe"}]
     if not full_builds:

@@ -1,6 +1,6 @@
-"""Print `doit list`, `doit help` and `doit clean`, and explain rejected command lines.
+"""Implement `doit list`, `doit help` and `doit clean`, and explain rejected command lines.
 
-torchyard_commands.py calls these functions in a checkout, from its subclasses of doit's commands.
+In a checkout, the subclasses of doit's commands in torchyard_commands.py call these functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the tasks in `names`, or all if it is empty.
+    """Print the tasks in `names`, or all tasks if `names` is empty.
 
     Raises `InvalidCommand` for an unknown task.
     """
@@ -84,7 +84,7 @@ def _print_help_page(name: str, tasks: Iterable[Any], profile: str, console: Con
 
 
 def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
-    """Remove the results of these stages and print what was removed."""
+    """Remove the results of the stages in `names` and print the removed files."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
     print_report, profile = session.console.print_report, session.layout.profile
@@ -107,7 +107,7 @@ def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> N
 
 
 def _read_stage_states(session: Session) -> Mapping[str, str]:
-    """Return the state of each stage, in the words of `doit explain`. Commands have no state."""
+    """Return the state of each stage by name, as in `doit explain`. Commands have no state."""
     from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only for --status
 
     states = {one.stage: one.verdict for one in explain_stages(session.plan)}
@@ -125,7 +125,7 @@ def _select_worst_state(states: Collection[str]) -> str:
 
 
 def show_overview() -> None:
-    """Print the overview of `doit help`. It opens no profile."""
+    """Print the overview of `doit help` without opening a profile."""
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
     console = Console(None, sys.stdout)
@@ -134,9 +134,9 @@ def show_overview() -> None:
 
 
 def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
-    """Show the help page if doit rejected `--help` or `-h`, as in `doit init --help`.
+    """Print the requested help page if doit rejected `--help` or `-h`, as in `doit init --help`.
 
-    Return True if a page was shown.
+    Return True if a page was printed.
     """
     cause, tasks = error.__context__, tuple(tasks)
     if not isinstance(cause, GetoptError) or not cause.opt:
@@ -154,8 +154,8 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
 def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
     """Return torchyard's error for an unknown word or option in `words`, else doit's `error`.
 
-    `rest` is the part of the command line that doit had not parsed yet, `tasks` the tasks it has
-    read so far.
+    `rest` is the part of the command line that doit had not yet parsed; `tasks` are the tasks that
+    doit had loaded.
     """
     from tasks.settings.layers_io import list_profiles  # noqa: PLC0415 - not at load
     from tasks.system import screen  # noqa: PLC0415 - not at load
@@ -191,16 +191,16 @@ class CommandLine:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return every name that may follow `doit`."""
+        """Return the names of all tasks and commands that may follow `doit`."""
         return tuple(dict.fromkeys((*HELP_PAGES, *self.tasks, *DOIT_COMMANDS)))
 
     def has_profile(self, profile: str) -> bool:
-        """Return True if the profile exists, or the profile of this matrix entry."""
+        """Return True if the profile exists; for a matrix entry NAME@CELL, if NAME exists."""
         return profile.partition("@")[0] in self.profiles
 
 
 def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
-    """Return the error for a word that is not a task."""
+    """Return the error for the word `stray`, which is not a task."""
     at = line.words.index(stray)
     if stray == "profile":
         after = [one for one in line.words[at + 1 : at + 3] if one != "="][:1]
@@ -217,14 +217,14 @@ def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
     suggestion = format_did_you_mean(stray, line.profiles)
     profiles = ", ".join(line.profiles)
     hint = f"list the tasks: doit list; choose a profile: profile=NAME, one of {profiles}"
-    owner = _find_owner(line, at)  # `diagnose build.log`, where --log is meant
+    owner = _find_owner(line, at)  # as in `doit diagnose build.log`, where --log is missing
     if isinstance(HELP_PAGES.get(owner), CommandPage):
         hint = f"show its arguments: doit help {owner}; {hint}"
     return SettingsError(f'there is no task and no profile "{stray}"{suggestion}', hint=hint)
 
 
 def explain_rejected_option(line: CommandLine, name: str, problem: str) -> TorchyardError:
-    """Return the error for option `name` (no dashes): unknown here, or with doit's `problem`."""
+    """Return the error for an option (`name`, without dashes) that doit rejected with `problem`."""
     at = _find_option_index(line, name)
     option, _, value = line.words[at].partition("=")
     after = [value] if value else list(line.words[at + 1 : at + 2])
@@ -246,21 +246,21 @@ def explain_rejected_option(line: CommandLine, name: str, problem: str) -> Torch
 
 
 def find_help_topic(line: CommandLine, name: str) -> str | None:
-    """Return the task whose page `--help` or `-h` requests.
+    """Return the task whose help page `--help` or `-h` requests; "" for the overview.
 
-    "" is the overview, None means that `name` is another option.
+    Return None if `name` is another option.
     """
     at = _find_option_index(line, name)
     return _find_owner(line, at) if line.words[at] in _HELP_FLAGS else None
 
 
 def _find_owner(line: CommandLine, at: int) -> str:
-    """Return the task or command that the word at index `at` belongs to, or "" for none."""
+    """Return the last task or command before the word at index `at`, or "" if there is none."""
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 
 def _find_option_index(line: CommandLine, name: str) -> int:
-    """Return the index of the word that contains the option, or 0."""
+    """Return the index of the word that contains the option `name`, or 0 if no word does."""
 
     def has_option(argument: str) -> bool:
         if argument.startswith("--"):
@@ -273,7 +273,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error for a profile that was written as `dropped` instead of profile=NAME."""
+    """Return the error for a profile that was given as the words `dropped`, not as profile=NAME."""
     message = f"{wrong}: {_PROFILE_SYNTAX}"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))
@@ -286,7 +286,7 @@ def _explain_profile_syntax(
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:
-    """Return the command line with profile=NAME instead of `dropped`."""
+    """Return the command line with profile=NAME instead of the words `dropped`."""
     remaining = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
     has_task = any(one in line.names for one in remaining)
     return _format_command([*remaining, *([] if has_task else ["build"]), f"profile={profile}"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandOption:
-    """`--name VALUE` of a command, or the flag `--name` if `value` is ""."""
+    """The option `--name VALUE` of a command, or the flag `--name` if `value` is ""."""
 
     name: str
     meaning: str
@@ -16,9 +16,9 @@ class CommandOption:
 
 @dataclass(frozen=True)
 class CommandPage:
-    """A command: one line for the list, details, and an example.
+    """The help page of a command: one line for `doit list`, details, and an example.
 
-    `group` is its heading in the list, `takes` the positional argument.
+    `group` is the heading in `doit list`; `takes` names the positional argument, "" for none.
     """
 
     name: str
@@ -32,9 +32,9 @@ class CommandPage:
 
 @dataclass(frozen=True)
 class StagePage:
-    """A stage, described for readers who do not know the code.
+    """The help page of a stage, for readers who do not know the code.
 
-    `settings` are dotted keys or sections. `start` says how to start it; "" for `doit NAME`.
+    `settings` are dotted keys or sections. `start` says how to run the stage; "" for `doit NAME`.
     """
 
     name: str
@@ -48,7 +48,7 @@ class StagePage:
 
     @property
     def log(self) -> str:
-        """Return the name of the log in build/PROFILE/logs, or ""."""
+        """Return the file name of the log in build/PROFILE/logs; "" for `doit build`."""
         names = {"build": "", "extensions": "extension-NAME.log"}
         return names.get(self.name, f"{self.name}.log")
 

@@ -11,8 +11,8 @@ from tasks.core.model import compute_build_folder
 from tasks.core.text_layout import format_labeled_lines, measure_columns, wrap_text
 
 _PAGE_KEY_WIDTH, _PAGE_INDENT, _COLUMN_GAP = 11, 2, 2
-_MAX_NAME_WIDTH = 30  # columns of a name beside its description
-_STATE_WIDTH = len("up to date")  # columns of the widest state
+_MAX_NAME_WIDTH = 30  # maximum width of a name beside its description
+_STATE_WIDTH = len("up to date")  # width of the widest state
 HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
     one.name: one
     for one in (help_pages.BUILD_PAGE, *help_pages.STAGE_PAGES, *help_pages.COMMAND_PAGES)
@@ -39,7 +39,7 @@ def render_overview(columns: int, profile: str) -> Iterator[str]:
 def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[str] | None:
     """Return the lines of `doit help NAME`, or None if there is no such task.
 
-    `here` describes what the stage does in this profile; "" if unknown.
+    `here` describes what the stage does in this profile; "" if there is no such text.
     """
     page = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(page, help_pages.CommandPage):
@@ -87,7 +87,7 @@ def _fill_profile(profile: str, text: str) -> str:
 
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
-    """Yield names with their descriptions beside them; long names share the width with the text."""
+    """Yield each name with its description beside it; a long name takes at most half the width."""
     widest = max(measure_columns(name) for name, _ in pairs)
     width = min(widest, _MAX_NAME_WIDTH, columns // 2 - _PAGE_INDENT) + _PAGE_INDENT + _COLUMN_GAP
     for name, text in pairs:
@@ -96,7 +96,7 @@ def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[st
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task of the list; `state` is set if states were requested."""
+    """A task in `doit list`; `state` is "" unless states were requested."""
 
     name: str
     doc: str
@@ -106,7 +106,7 @@ class TaskRow:
 def render_task_list(found: Iterable[TaskRow], columns: int) -> Iterator[str]:
     """Yield the lines of `doit list`: build, the stages in order, then the commands by group.
 
-    Subtasks follow their group. Unknown tasks are last, in doit's order.
+    Subtasks follow their group. Tasks without a help page are last, in doit's order.
     """
     remaining = {row.name: row for row in found}
     widest = max(map(measure_columns, remaining), default=0)

@@ -1,4 +1,4 @@
-"""Open a profile: read settings and host, make the plan, and define every task for doit.
+"""Open a profile: read settings and host, make the plan, and define all doit tasks.
 
 Opening writes nothing and uses no network. If the profile is broken, the tasks that help to fix it
 are still available.
@@ -59,12 +59,12 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
         if command.takes:
             task["pos_arg"] = f"{command.takes.lower()}s"
         if command.name == "init":
-            task["io"] = {"capture": False}  # it is interactive
+            task["io"] = {"capture": False}  # init is interactive
         yield task
 
 
 def _build_parameter(option: CommandOption) -> DoitTask:
-    """Return a doit parameter. Paths are relative to the folder where doit was started."""
+    """Return the doit parameter for an option. Paths are relative to where doit was started."""
     parameter = {"name": option.name, "long": option.name, "help": option.meaning}
     if not option.value:
         return {**parameter, "type": bool, "default": False}
@@ -99,7 +99,7 @@ def _run_command(name: str, subject: SelectedProfile, **params: Any) -> None:
 HostReader = Callable[[host_probe.HostQuery, PurePath], Host]
 
 
-def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one that is for init
+def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one for init
     root: Path,
     profile: str,
     environ: Mapping[str, str],
@@ -107,10 +107,10 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     host_of: HostReader = host_probe.read_host,
     local: str | None = None,
 ) -> Profile:
-    """Load and plan a profile. Raises `TorchyardError` if it cannot be planned.
+    """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
-    `knowledge` is loaded if not given. `host_of` inspects this machine, or reads the pin file if
-    there is one. `local` replaces the content of config/local.yaml.
+    `knowledge` is loaded if it is None. `host_of` probes this machine, or reads the pinned host
+    facts. `local` replaces the content of config/local.yaml, unless it is None.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -140,18 +140,18 @@ _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
-_STATUS_OPTION = re.compile(r"--st|-\w*s")  # of doit list; doit also accepts abbreviated options
+_STATUS_OPTION = re.compile(r"--st|-\w*s")  # doit list --status; doit accepts abbreviations
 _NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database, with unsafe characters of the profile replaced."""
+    """Return the file name of doit's database; unsafe characters of `profile` are replaced."""
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
 @dataclass(frozen=True)
 class DoitSetup:
-    """Configuration and tasks that dodo.py passes to doit."""
+    """The configuration and the tasks that dodo.py passes to doit."""
 
     doit_config: Mapping[str, Any]
     tasks: Callable[[], Iterator[DoitTask]]
@@ -162,9 +162,10 @@ def open_session(
 ) -> DoitSetup:
     """Open `profile` for doit.
 
-    Raises `TorchyardError` if it is broken, unless the requested task works with a broken profile.
+    Raises `TorchyardError` if the profile is broken, unless the requested task works with a broken
+    profile.
     """
-    configure_stream(sys.stderr)  # doit reports load errors there
+    configure_stream(sys.stderr)  # doit writes load errors to stderr
     _reject_unknown_assignments(argv)
     try:
         with add_profile_to_errors(profile):
@@ -180,7 +181,7 @@ def open_session(
         "dep_file": str(root / build_database_name(profile)),
         "reporter": _create_reporter(session),
         "verbosity": 2,
-        "continue": True,  # build other extensions after one fails
+        "continue": True,  # build the remaining extensions after one fails
         "torchyard_session": session,  # for torchyard_commands.py; doit ignores it
     }
 
@@ -193,7 +194,7 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a matrix: its entries are opened, not the profile itself."""
+    """Return True for `doit lock` of a matrix, which opens the entries, not the profile itself."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     try:
@@ -215,7 +216,7 @@ def _create_reporter(session: Session | None) -> type[Reporter]:
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:
-    """Raise `SettingsError` for an unknown NAME=VALUE; doit ignores those silently."""
+    """Raise `SettingsError` for a NAME=VALUE with an unknown name, which doit would ignore."""
     for word in argv:
         name, equals, value = word.partition("=")
         if equals and name.isidentifier() and name != "profile":
@@ -277,8 +278,8 @@ def _create_session(
 
 
 def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
-    """Pin the host facts and the sources of everything fetched, before the first stage begins."""
-    if not runs:  # `doit -o --help build`
+    """Pin the host facts and activate the bundle or the mirrors, before the first stage begins."""
+    if not runs:  # as in `doit -o --help build`
         message = "nothing is built because the command line has --help"
         raise TorchyardError(message, hint="run the command without --help")
     settings, host = opened.loaded.settings, opened.host
@@ -290,9 +291,10 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
-    """Return True for help, list without --status, and settings.
+    """Return True for `help`, `settings`, and `list` without --status.
 
-    These must not run a program that the settings name: the user may not have read them yet.
+    These commands must not run a program that the settings name: the user may not have read the
+    settings yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -305,11 +307,11 @@ def _is_read_only_command(argv: Sequence[str]) -> bool:
 
 
 def _needs_install_check(argv: Sequence[str]) -> bool:
-    """Return True if the run uses install.into; other tasks work without that environment."""
+    """Return True if a requested task needs the environment that install.into names."""
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return False
-    tasks = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
+    tasks = {word for word in words if word != "run" and not word.isdigit()}  # not the 4 of `-n 4`
     return not tasks or not tasks.isdisjoint(_INSTALLING_TASKS)
 
 
@@ -318,7 +320,7 @@ def _list_positional_words(argv: Sequence[str]) -> list[str]:
 
 
 def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the notices below the header of a run that builds."""
+    """Yield the notices that are printed below the header of a run that builds."""
     from tasks.planning.warnings import list_capability_warnings, list_known_bad_warnings  # noqa: PLC0415 - only for a build
 
     yield from opened.loaded.warnings
@@ -329,7 +331,7 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if a GPU was added or removed since the host was pinned."""
+    """Yield a notice if the GPUs of this machine differ from the pinned ones."""
     if not host.pinned or loaded.settings.target.gpus != "auto":
         return
     current = {gpu.capability for gpu in host_probe.list_gpus()}

@@ -1,6 +1,6 @@
 """`doit bundle`: collect everything this profile is built from in one folder or archive.
 
-The files of the checkout (torchyard, settings, patches, sources in its folders) are not included.
+The checkout itself (torchyard, settings, patches, sources inside the checkout) is not included.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tasks.system.output import print_report, print_warning, show_progress
 
 
 def run(subject: SelectedProfile, dest: str = "") -> None:
-    """Collect the bundle at `dest`.
+    """Write the bundle to `dest`, a folder or a FILE.tar.
 
-    Raises `TorchyardError` if there is no finished build, or if the lock holds another one.
+    Raises `TorchyardError` if no build is finished, or if the build differs from torchyard.lock.
     """
     if not dest:
         hint = "name a folder or FILE.tar: doit bundle --dest PATH"
@@ -44,9 +44,9 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """Return the section of what was built.
+    """Return the torchyard.lock section that describes the finished build.
 
-    Raises `TorchyardError` if it differs from the locked one.
+    Raises `TorchyardError` if the section in torchyard.lock differs.
     """
     for name, reason in finished.left_out.items():
         consequence = "the bundle does not contain it, so it cannot be built offline"
@@ -122,7 +122,7 @@ def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Pat
 
 
 def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
-    """Yield the wheels and sdists that the build kept, with their digests."""
+    """Yield the path and the SHA-256 digest of each wheel and sdist that the build kept."""
     layout = finished.layout
     if finished.choice.strategy == "prebuilt":
         wheel = manifests.read_manifest(layout.compute_manifest_path("wheel"), Wheel)
@@ -137,7 +137,7 @@ def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
 
 
 def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[str, str]]:
-    """Copy source tarballs that came from a URL and yield their paths."""
+    """Copy downloaded source tarballs to `folder`; yield each URL and its path in the bundle."""
     for stage in finished.profile.plan.stages:
         job = stage.job
         if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:

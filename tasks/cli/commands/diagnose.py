@@ -1,6 +1,7 @@
-"""`doit diagnose`: explain why the last build, or any log, failed.
+"""`doit diagnose`: explain why the last build failed, or the failure in a given log.
 
-Problems that would stop a build now come first: invalid settings, and what `doit doctor` finds.
+The output begins with problems that would stop a build now: invalid settings, and the problems that
+`doit doctor` finds.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """One or more stages that failed in the same way.
+    """One or more stages that failed with the same error.
 
-    `log` is the path of the log, if there is one. `error` holds what, where and todo of the record,
-    if it has them. `stage` is "" if only a log is known.
+    `log` is the path of the log, None if there is none. `error` has the recorded keys what, where
+    and todo, and is empty if nothing was recorded. `stage` is "" if only a log is known.
     """
 
     stage: str
@@ -39,10 +40,10 @@ class StageFailure:
 
 
 def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
-    """Return the failures of the newest run.
+    """Return the failed stages of the newest run, grouped by error.
 
-    If that run had no failure, or no run is recorded, return the newest log of a stage without a
-    manifest; () if there is no such log.
+    If no failed stage is recorded, return the newest log of an unfinished stage; () if there is no
+    such log.
     """
     newest = next(run_record_io.read_runs(subject.build / "records" / "runs"), None)
     stages = [one for one in newest.stages if one.outcome == "failed"] if newest else []
@@ -62,7 +63,7 @@ def find_failures(subject: SelectedProfile) -> tuple[StageFailure, ...]:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Return the newest log of an unfinished stage, or of any stage if there is no plan."""
+    """Return the newest log of an unfinished stage (without a plan: of any stage), or None."""
     if subject.opened:
         logs = [
             Path(stage.job.log)
@@ -80,9 +81,9 @@ _DIAGNOSIS_KEY_WIDTH = 13
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of `log`, or of the last failure. `json` is the path of an output file.
+    """Print the diagnosis of the log at path `log`, or of the last failure if `log` is "".
 
-    If nothing failed, that is printed.
+    `json` is the path of an output file, "" for none. If nothing failed, print that.
     """
     problems = () if log else tuple(_list_current_problems(subject))
     failures = (StageFailure("", Path(log)),) if log else find_failures(subject)
@@ -110,7 +111,7 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
 
 
 def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
-    """Yield what would stop a build before its first stage: source, problem, hint."""
+    """Yield source, message and hint of each problem that would stop a build before it begins."""
     if error := subject.problem:
         location = f"{error.location}: " if error.location else ""
         yield "settings", f"{location}{error.message}", error.hint
@@ -121,7 +122,7 @@ def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str,
 
 
 def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
-    """Return the row for no failure, with the folders that were searched."""
+    """Return the row that reports that no run failed and names the folders that were searched."""
     runs, logs = subject.build / "records" / "runs", subject.build / "logs"
     return (
         "no failed run",
@@ -131,14 +132,14 @@ def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
 
 
 def _list_error_rows(one: StageFailure) -> Iterator[tuple[str, str]]:
-    """Yield the recorded error."""
+    """Yield a labeled row for each part of a recorded error."""
     for key, name in (("error", "what"), ("where", "where"), ("to do", "todo")):
         if one.error.get(name):
             yield key, str(one.error[name])
 
 
 def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a diagnosis document for an error without a log."""
+    """Return the JSON diagnosis of an error that has no log."""
     empty = dict.fromkeys(("cause", "first_error", "evidence", "goes_by", "log"))
     remedy = str(error.get("todo") or "").strip() or None
     texts = {"explanation": error.get("what"), "remedy": remedy}
@@ -151,7 +152,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log; the profile counts only for logs in its build folder."""
+    """Return the explanation of a log; the profile is used only for a log in its build folder."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
@@ -163,7 +164,7 @@ def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
 def _list_diagnosis_rows(
     explanation: FailureExplanation, failure: StageFailure
 ) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a diagnosis. The hint of the recorded error replaces that of the log."""
+    """Yield the labeled rows of a diagnosis; a hint in the recorded error takes precedence."""
     diagnosis = explanation.found
     if error := diagnosis.first_error:
         yield "first error", error.text

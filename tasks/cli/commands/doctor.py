@@ -1,7 +1,7 @@
 """`doit doctor`: find what could stop this profile on this machine before anything is built.
 
-Only `--accept` changes anything. The network is used only to test connections. A build runs the
-quick part (some milliseconds) before it writes anything.
+Nothing is changed without `--accept`. The network is used only to test connections. A build runs
+the fast checks (a few milliseconds) before it writes anything.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tasks.system.hardware import host_probe
 from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_argument
 
-_LEVEL_MARKS = {"problem": "PROBLEM"}  # in capitals: must not be overlooked
-_FINDING_INDENT = 28  # columns before the finding
+_LEVEL_MARKS = {"problem": "PROBLEM"}  # in capitals, so that it is not overlooked
+_FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """Yield a line per check result, wrapped at `columns`.
+    """Yield the lines of a table of check results, wrapped at `columns`.
 
     Commands are not wrapped, so that they can be copied.
     """
@@ -57,9 +57,9 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the settings, a line per finding, and the checks that passed in one line.
+    """Print the settings, a line per finding, and one line that lists the passed checks.
 
-    With `verbose`, print a line per check. Raises `TorchyardError` if there is a problem.
+    With `verbose`, also print a line per passed check. Raises `TorchyardError` for a problem.
     """
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
@@ -86,9 +86,9 @@ def run(
 
 
 def check_before_build(subject: SelectedProfile) -> None:
-    """Run the quick checks before the first stage of a build.
+    """Run the fast checks before the first stage of a build.
 
-    Raises `TorchyardError` that lists the problems.
+    Raises a `TorchyardError` that lists the problems, if there are any.
     """
     results = run_host_checks(subject, GATE_CHECK_IDS)
     _raise_problems(results)
@@ -100,7 +100,7 @@ def check_before_build(subject: SelectedProfile) -> None:
 
 
 def refuse_known_bad(subject: SelectedProfile) -> None:
-    """Raise the same `TorchyardError` as a build would for a combination that is known to fail."""
+    """Raise `TorchyardError`, as a build does, if the profile is a known bad combination."""
     _raise_problems(run_host_checks(subject, frozenset({"known-bad"})))
 
 
@@ -122,11 +122,11 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
 def run_host_checks(
     subject: SelectedProfile, checks: frozenset[CheckId] = ALL_CHECK_IDS
 ) -> tuple[CheckResult, ...]:
-    """Return the results of these checks. Problems in doctor.ignore get the level ignored."""
+    """Run the checks and return the results. Problems in doctor.ignore get the level `ignored`."""
     if profile := subject.opened:
         host, knowledge = profile.host, profile.knowledge
         ignored = profile.loaded.settings.doctor.ignore
-    else:  # no settings and no pin
+    else:  # broken profile: there are no settings and no host pin
         query, pin = host_probe.HostQuery("auto", None), subject.root / "build" / "host.json"
         host, ignored = host_probe.read_host(query, pin), ()
         knowledge = load_knowledge(subject.root / "config" / "knowledge")
@@ -158,7 +158,7 @@ def _filter_by_level(found: Iterable[CheckResult], level: Level) -> list[CheckRe
 
 
 def _format_level_counts(found: Collection[CheckResult]) -> str:
-    """Return `2 problems: compiler, disk; 1 ignored: memory`, without the empty part."""
+    """Return text such as `2 problems: compiler, disk; 1 ignored: memory`, without zero counts."""
     problems, ignored = (_filter_by_level(found, level) for level in ("problem", "ignored"))
     title = "problem" + "s" * (len(problems) > 1)
     return "; ".join(
@@ -175,14 +175,14 @@ def _format_problem(result: CheckResult) -> str:
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
-    """Pin the present host, even if the pinned one prevents the profile from opening.
+    """Pin the current host facts, even if the old pin prevents the profile from opening.
 
     Return False if the settings cannot be read.
     """
     try:
         settings = subject.read_settings().settings
     except TorchyardError:
-        return False  # reported among the findings
+        return False  # the settings check reports this error
     pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
     query = host_probe.HostQuery(settings.python, settings.toolkit.path)

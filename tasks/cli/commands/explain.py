@@ -1,6 +1,7 @@
 """`doit explain`: print the decisions and what `doit build` would do now, with reasons and cost.
 
-A stage that reads outputs of a stage that runs `may run`: it does not if these stay the same.
+The verdict `may run` means that an earlier stage runs: if the files that it writes stay the same,
+the later stage is skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _CHANGED_REASON = "its outputs or inputs were changed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a stage would run, and why; `preview` is set for compile."""
+    """The verdict on a stage, with reasons; `preview` is set only for a compile stage."""
 
     stage: str
     verdict: Literal["up to date", "runs", "may run"]
@@ -53,8 +54,8 @@ class Verdict:
 def run(subject: SelectedProfile, json: str = "") -> None:
     """Print the decisions, a line per stage in order, and the expected cost.
 
-    Raises the problem of a broken profile, and the error of `doit build` for a combination that is
-    known to fail.
+    Raises `TorchyardError` if the profile is broken, or if it is a known bad combination, which
+    `doit build` refuses.
     """
     opened = subject.require_profile()
     plan = opened.plan
@@ -121,7 +122,7 @@ def show_decisions(rows: Iterable[decisions.Decision]) -> None:
 
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
-    """Return the results of deps if they are up to date, else empty ones."""
+    """Return the results of the stage deps; empty if deps is not up to date or unreadable."""
     deps, env = (next(one for one in plan.stages if one.kind == kind) for kind in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return decisions.DepsResults()
@@ -134,7 +135,7 @@ def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsRe
 
 
 def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decisions.StageCost]:
-    """Yield the last cost of each stage that would run."""
+    """Yield the cost of each stage that runs or may run, from the records of earlier runs."""
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
         stage, preview, memory = stages[verdict.stage], verdict.preview, None
@@ -151,7 +152,7 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decision
 
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
-    """Yield the verdicts in the order in which the stages would run."""
+    """Yield a verdict for each stage, in the order of a build."""
     changing: set[str] = set()
     environment = None
     for stage in plan.stages:
@@ -164,7 +165,7 @@ def explain_stages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _judge_stage(stage: Stage, changing: set[str], environment: Environment | None) -> Verdict:
-    if stage.kind == "source":  # it inspects the tree on every run; only what it would find counts
+    if stage.kind == "source":  # source inspects the tree on every run: only changes count
         found = (*stage_record_io.find_rebuild_reasons(stage), *preview_source_changes(stage.job))
         reasons = tuple(dict.fromkeys(found))
     else:

@@ -1,6 +1,6 @@
 """`doit history`: print one line per run, the newest last.
 
-Only records are read, so the command also works with a broken profile.
+The command reads only the run records, so it also works with a broken profile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HISTORY_GAP = "  "
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print a line per run; `json` is the path of a file for all runs."""
+    """Print one line per run. `json` is the path of an output file for all runs, "" for none."""
     folder = subject.build / "records" / "runs"
     rows = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     if json:
@@ -67,7 +67,7 @@ def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
 
 
 def _list_rebuilt_stages(one: Run) -> Iterator[str]:
-    """Yield `deps, env: first time`: consecutive stages with the same reason."""
+    """Yield texts such as `deps, env: first time` for consecutive stages with the same reason."""
     for reason, stages in groupby(one.active_stages, key=lambda stage: stage.full_reason):
         names = ", ".join(stage.name for stage in stages)
         yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
@@ -76,7 +76,7 @@ def _list_rebuilt_stages(one: Run) -> Iterator[str]:
 def _format_history_table(
     rows: list[tuple[str, ...]], columns: int, glyphs: Glyphs
 ) -> Iterator[str]:
-    """Yield the rows. A column is as wide as its content; the last one takes the rest."""
+    """Yield one line per row; the last column takes the remaining width."""
     widths = [
         min(max(map(measure_columns, column)), limit)
         for column, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)

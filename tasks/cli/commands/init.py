@@ -1,7 +1,7 @@
 """`doit init`: ask at most four questions and write config/local.yaml.
 
-The questions are GPU, strategy, extensions and location. An option on the command line replaces its
-question. The plan is made from the answers before the file is written.
+The questions are GPU, strategy, extensions and location. A question is skipped if its option is on
+the command line. The plan is made from the answers before the file is written.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def is_interactive() -> bool:
 
 @dataclass(frozen=True)
 class _Interview:
-    """The questions. `given` are the options of the command line by name, "" if not given."""
+    """The questions of `doit init`. `given` maps each option name to its value, "" if not given."""
 
     given: Mapping[str, str]
     known: init_answers.InitFacts
@@ -66,7 +66,7 @@ class _Interview:
     columns: int
 
     def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
-        """Return `answers`, replaced by the options and the typed answers.
+        """Return `answers`, updated from the command-line options and the typed answers.
 
         Raises `TorchyardError` for an invalid option.
         """
@@ -103,9 +103,10 @@ class _Interview:
     def _answer(
         self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
     ) -> T | None:
-        """Return the option or the typed answer; None for Return, or if nothing is asked.
+        """Return the parsed option or answer; None for the default, or if no question is asked.
 
-        A fact is a word, a tab and its meaning. Without a `default`, an answer is required.
+        `facts` are lines shown below `title`: a text, or a word, a tab and the meaning of the word.
+        If `default` is "", the user must type an answer.
         """
         if text := self.given[option]:
             try:
@@ -180,14 +181,14 @@ class _Interview:
 
 
 def _list_active_environments() -> tuple[str, ...]:
-    """Return the active environments of the shell, except the one that runs doit."""
+    """Return the folders of the active venv and conda environments, except that of doit itself."""
     prefixes = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
     own = Path(sys.prefix).resolve()
     return tuple(dict.fromkeys(one for one in prefixes if one and Path(one).resolve() != own))
 
 
 def _read_answer(default: str) -> str:
-    """Return the typed text. Raises `TorchyardError` at the end of input."""
+    """Return the typed text, "" for Enter. Raises `TorchyardError` at the end of the input."""
     from rich.prompt import Prompt  # noqa: PLC0415 - only in a terminal
     from rich.text import Text  # noqa: PLC0415
 
@@ -203,7 +204,7 @@ def _read_answer(default: str) -> str:
         ) from None
 
 
-def run(  # noqa: PLR0913, PLR0917 - an option each
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     subject: SelectedProfile,
     card: str = "",
     way: str = "",
@@ -212,10 +213,10 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     yes: bool = False,
     force: bool = False,
 ) -> None:
-    """Ask, plan and write config/local.yaml.
+    """Ask the questions, plan with the answers, and write config/local.yaml.
 
-    Raises `TorchyardError` if an answer is invalid, or if another file exists and `force` is not
-    set; nothing is written then.
+    Raises `TorchyardError` and writes nothing if an answer is invalid, or if a different file
+    exists and `force` is not set.
     """
     path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
     ask = is_interactive() and not yes
@@ -248,10 +249,10 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
 def _add_companions(
     subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
-    """Add the companion packages found in the environment that can be planned.
+    """Return `answers` with only the companion packages that can be planned.
 
-    The user did not request them, so none may break the request. Raises `TorchyardError` if the
-    request cannot be planned without them.
+    The user did not request these packages, so those that cannot be planned are left out. Raises
+    `TorchyardError` if the answers cannot be planned even without companion packages.
     """
 
     def plan_with(companions: tuple[str, ...]) -> None:
@@ -278,9 +279,10 @@ def _add_companions(
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """Return the profile with the new file, or its problem if the new file does not cause it.
+    """Return the planned profile with `text` as config/local.yaml, and None.
 
-    Raises `TorchyardError` if the new file causes the problem.
+    If the profile has the same problem without this file, return None and the problem. Raises
+    `TorchyardError` if the file causes the problem.
     """
 
     def open_with(local: str) -> Profile:
@@ -302,7 +304,7 @@ def _plan_with_answers(
 
 
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
-    """Write the file. Raises `TorchyardError` if another one exists and `force` is not set."""
+    """Write the file. Raises `TorchyardError` if a different file exists and `force` is not set."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
         print_report(f"{LOCAL_SETTINGS_PATH} already has these settings")
@@ -321,11 +323,11 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
             )
         write_atomic(copy, path.read_bytes(), mode)
         print_report(f"the old file is now {copy.relative_to(path.parents[1]).as_posix()}")
-    write_atomic(path.resolve(), text, mode)  # write through a symbolic link
+    write_atomic(path.resolve(), text, mode)  # keep a symbolic link: write to its target
     print_report(f"wrote {LOCAL_SETTINGS_PATH}, which overrides every profile")
 
 
 def _choose_backup_path(path: Path) -> Path:
-    """Return the first free name: local.yaml.bak, local.yaml.bak2, …"""
+    """Return the first unused path among local.yaml.bak, local.yaml.bak2, …"""
     names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
     return next(name for name in names if not name.exists())

@@ -1,6 +1,6 @@
 """Parse the answers of `doit init`, check them against the knowledge, and format config/local.yaml.
 
-Pure except for checks whether a path exists.
+The functions read the settings and this machine, and write nothing.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ _URL_PATTERN = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
 _PLAIN_SCALAR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"}
 
-ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its source
+ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its path or git URL
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to the four questions. None leaves a key to the profile.
+    """The answers to the four questions. A key whose answer is None or "" is not written.
 
-    `python` is the interpreter that has the torch, or the one whose release the build must match;
-    `into` is the install target. `companions` are not asked for: they are found in the target.
+    `python` is the interpreter that has torch, or whose release the build must match; `into` is the
+    install target. `companions` are not asked for: they come from the old file or the install
+    target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -75,9 +76,9 @@ class Answers:
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
-    """Return the GPUs in `RTX 5090, 8.9`, `cpu` (no GPU) or `auto`.
+    """Return the GPUs in text such as `RTX 5090, 8.9`; () for `cpu`, "auto" for `auto`.
 
-    Raises a `TorchyardError` with a suggestion.
+    Raises a `TorchyardError` with a hint if the text is invalid.
     """
     if text.strip().lower() in {"cpu", *_NONE_WORDS}:
         return ()
@@ -96,7 +97,7 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
 
 
 def parse_strategy(text: str) -> str:
-    """Return one of `STRATEGIES`. Raises `SettingsError` with a suggestion."""
+    """Return `text` as one of `STRATEGIES`. Raises `SettingsError` with a hint for other text."""
     word = text.strip().lower()
     if word in STRATEGIES:
         return word
@@ -107,10 +108,10 @@ def parse_strategy(text: str) -> str:
 
 
 def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
-    """Return the extensions in a comma-separated list.
+    """Return the extensions in a comma-separated list; () for `none`.
 
-    Entries are known names, `3dgs` (the two of Gaussian Splatting), folders and git URLs; `none` is
-    an empty list. Raises `SettingsError` with a suggestion.
+    An entry is a known name, a folder, a git URL, or `3dgs` for the two extensions of Gaussian
+    Splatting. Raises a `SettingsError` with a hint for any other entry.
     """
     if text.strip().lower() in _NONE_WORDS:
         return ()
@@ -140,7 +141,7 @@ def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEn
 
 
 def _derive_extension_name(place: str) -> str:
-    """Return an extension name from the last part of its location."""
+    """Return an extension name made from the last part of a folder or URL."""
     last = re.split(r"[/\\:]", place.rstrip("/\\"))[-1]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "mine"
 
@@ -150,7 +151,7 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def format_local_yaml(answers: Answers) -> str:
-    """Return the text of config/local.yaml, with the answers only."""
+    """Return the text of a config/local.yaml that sets only what was answered."""
     header = [SCHEMA_LINE.format(""), _FILE_HEADER]
     return "\n".join([*header, *_format_yaml_lines(answers)]).rstrip() + "\n"
 
@@ -179,7 +180,7 @@ def _format_yaml_item(one: ExtensionEntry) -> str:
 
 
 def _quote_yaml_scalar(text: str) -> str:
-    """Return the text as YAML, quoted if YAML could read it as another type."""
+    """Return the text as a YAML string, quoted if YAML could read it as another type."""
     if _PLAIN_SCALAR.fullmatch(text) and text.lower() not in _YAML_WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)
@@ -192,11 +193,11 @@ _RECENT_GPUS = (
 
 @dataclass(frozen=True)
 class InitFacts:
-    """The facts behind questions and answers.
+    """The facts from which the questions and the default answers are made.
 
-    `settings` are the defaults if the profile is broken; `build` is the build folder for display.
-    `has_companion_settings`: any file sets companions. `local_companions` are those of
-    config/local.yaml, None if it sets none.
+    `settings` are the default settings if the profile is broken; `build` is the displayed build
+    folder. `has_companion_settings` is True if companions are set outside the defaults.
+    `local_companions` are the companions in config/local.yaml, None if it sets none.
     """
 
     root: Path
@@ -210,23 +211,23 @@ class InitFacts:
 
     @property
     def visible_gpus(self) -> tuple[str, ...]:
-        """Return the GPUs of this machine: known ones by name, others by capability."""
+        """Return the GPUs of this machine: known GPUs by name, others by compute capability."""
         return tuple(dict.fromkeys(map(self._name_gpu, self.host.gpus)))
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
-        """Return the default answer: the profile's GPUs, those of this machine, or a known one."""
+        """Return the GPUs of the profile, else of this machine, else a default GPU."""
         if self.settings.target.gpus != "auto":
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
 
     def list_recent_gpus(self) -> Iterator[tuple[str, str]]:
-        """Yield some recent GPUs with their capability."""
+        """Yield the name and the compute capability of some recent GPUs."""
         for name in _RECENT_GPUS:
             yield name, str(resolve_gpu(self.knowledge, name).arch)
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
-        """Return the three strategies for these GPUs, with the profile's other settings."""
+        """Return the three strategies for `gpus`, with all other settings from the profile."""
         target = structs.replace(self.settings.target, gpus=gpus)
         torch = structs.replace(self.settings.torch, strategy="auto")
         settings = structs.replace(self.settings, target=target, torch=torch)
@@ -241,11 +242,11 @@ class InitFacts:
 
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
-    """Return the facts, with the GPUs that are present now: pinned ones may be outdated."""
+    """Return the facts for `doit init`. GPUs are detected again: pinned ones may be outdated."""
     try:
         settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
     except TorchyardError:
-        settings = Settings()  # reported when the answers are planned
+        settings = Settings()  # the error is reported when the answers are planned
     layout = build_layout(subject.root, subject.name, settings)
     query = host_probe.HostQuery(settings.python, settings.toolkit.path)
     host = host_probe.read_host(query, layout.build / "host.json")
@@ -263,9 +264,10 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
 
 
 def _read_companion_settings(subject: SelectedProfile) -> tuple[bool, tuple[str, ...] | None]:
-    """Return whether companions are set, and those in config/local.yaml.
+    """Return whether companions are set outside the defaults, and those set in config/local.yaml.
 
-    If the settings cannot be read, companions count as set, so that none are guessed.
+    The second value is None if config/local.yaml sets none. If the settings cannot be read, return
+    (True, None), so that no companion packages are guessed.
     """
     try:
         loaded = load_settings(subject.root / "config", subject.name, os.environ)
@@ -277,16 +279,17 @@ def _read_companion_settings(subject: SelectedProfile) -> tuple[bool, tuple[str,
 
 
 def build_default_answers(known: InitFacts) -> Answers:
-    """Return the default answers, with the companions in the file to be replaced."""
+    """Return the default answers, with the companions set in the existing config/local.yaml."""
     is_explicit = known.settings.target.gpus != "auto"
     return Answers(None if is_explicit else known.default_gpus, companions=known.local_companions)
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return the answers with the interpreter `text`; a folder means the Python of its environment.
+    """Return the answers with the interpreter `text`: a path, or the folder of its environment.
 
-    With strategy existing the interpreter has the torch, otherwise it is the install target. If its
-    release differs from the profile's, the build targets that release. Raises `TorchyardError`.
+    With strategy existing, this interpreter has torch. Otherwise it is the install target, and if
+    its Python release differs from the profile's, the build targets this release. Raises
+    `TorchyardError` if the interpreter cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
@@ -309,7 +312,7 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
 
 
 def format_strategy_cost(option: StrategyOption, disks: tuple[Disk, ...]) -> str:
-    """Return `about 3 h, 6.2 GiB of disk` for this machine, or "" if the cost is unknown."""
+    """Return the cost on this machine, as in `about 3 h, 6.2 GiB of disk`; "" if it is unknown."""
     cost = option.cost.scale_to_cores(capacity.count_usable_cores())
     time = f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else ""
     return ", ".join(filter(None, (time, format_disk_usage(disks, cost.disk_usage))))

@@ -1,6 +1,6 @@
 """`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
 
-A profile with a matrix has a section per build.
+In the file, each profile and each entry of a matrix has its own section.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tasks.system.profile_hint import add_profile_to_errors, format_profile_argu
 
 
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
-    """Write or compare the section of this profile, or those of all its matrix entries.
+    """Write the torchyard.lock section of this profile, or those of all its matrix entries.
 
-    Raises `TorchyardError` if there is no finished build, or, with `check`, if lock and build
-    differ.
+    `check` only compares lock and build; `update` only writes new commits of the locked refs.
+    Raises `TorchyardError` if no build is finished, or if `check` finds a difference.
     """
     names = _list_build_names(subject)
     if names == [subject.name]:
@@ -56,9 +56,9 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return the matrix entries, preceded by the profile if it is built or locked itself.
+    """Return the profiles to lock: without a matrix this profile, with a matrix its entries.
 
-    Without a matrix, only the profile.
+    This profile precedes its entries if it is built or locked itself.
     """
     name, entry = split_profile_name(subject.name)
     if entry:
@@ -76,11 +76,12 @@ def _lock_matrix_entry(
 ) -> Literal["done", "failed", "impossible"]:
     """Lock or compare one matrix entry. A failure is printed and does not stop the other entries.
 
-    "impossible": this machine cannot build the entry. Its section is kept for other machines.
+    The result "impossible" means that this machine cannot build the entry; the locked section is
+    kept for other machines.
     """
     try:
         with add_profile_to_errors(name):
-            # report a damaged lock file also for entries that cannot be built
+            # parse first: a damaged file is an error even if the entry cannot be built
             lock_file.parse_section(_read_lock_text(subject), name)
             _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
     except UnsatisfiableError as error:
@@ -94,7 +95,7 @@ def _lock_matrix_entry(
 
 
 def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
-    """Open a matrix entry. If no machine can plan it, the hint names matrix.exclude."""
+    """Open a matrix entry. If its settings are invalid, the hint also suggests matrix.exclude."""
     try:
         return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
     except SettingsError as error:
@@ -150,9 +151,9 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
 def _collect_built_section(
     profile: opened.Profile, locked: lock_file.LockSection | None
 ) -> lock_file.LockSection:
-    """Return the section of what was built.
+    """Return the torchyard.lock section of the finished build.
 
-    Optional extensions that were not built keep their locked entries.
+    An optional extension that was not built keeps its entry from `locked`.
     """
     finished = FinishedBuild(profile)
     for name, reason in finished.left_out.items():
@@ -167,9 +168,9 @@ def _collect_built_section(
 def _find_new_commits(
     profile: opened.Profile, section: lock_file.LockSection
 ) -> Iterator[tuple[str, lock_file.LockedInputs]]:
-    """Yield each component whose ref points to a new commit, by extension name, "" for torch.
+    """Yield name ("" for torch) and new lock entry of each component whose ref has a new commit.
 
-    Its submodules are known only after a build.
+    The new entry has no submodules: only a build finds them.
     """
     for stage in profile.plan.stages:
         job = stage.job

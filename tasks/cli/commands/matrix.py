@@ -1,4 +1,4 @@
-"""`doit matrix`: list, build and publish a profile's matrix, or write it for GitHub or Slurm."""
+"""`doit matrix`: list, build and publish a matrix, or write a workflow for GitHub or Slurm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tasks.system.manifests import build_record_path
 from tasks.system.output import print_report, print_warning
 from tasks.system.screen import print_status_rows
 
-# Only a run that builds sets the last two
+# The states "built" and "unpublished" are set only by a run that builds
 EntryState = Literal[
     "up to date", "not built", "stale", "failed", "impossible", "built", "unpublished"
 ]
@@ -41,7 +41,7 @@ EntryState = Literal[
 
 @dataclass(frozen=True)
 class EntryStatus:
-    """A matrix entry, the profile that builds it (`NAME@CELL`), its state, and a short reason."""
+    """A matrix entry, the profile that builds it (`NAME@CELL`), its state, and a reason or ""."""
 
     cell: str
     profile: str
@@ -52,7 +52,7 @@ class EntryStatus:
 def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
     """Yield the status of each matrix entry of the profile `name`.
 
-    Raises `SettingsError` if the settings are not well-formed.
+    Raises `SettingsError` if the settings of the profile are malformed.
     """
     knowledge, host_of = load_knowledge(root / "config" / "knowledge"), _build_cached_reader()
     for entry in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
@@ -67,9 +67,9 @@ def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
 
 
 def _build_cached_reader() -> HostReader:
-    """Return a host reader that probes once per query: finding a Python takes half a second.
+    """Return a host reader that probes the machine once per query, because a probe is slow.
 
-    A pin file is always read.
+    If a file with pinned host facts exists, the reader reads that file instead.
     """
     hosts: dict[host_probe.HostQuery, Host] = {}
 
@@ -96,9 +96,10 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
 
 
 def _is_interrupted(stage: Stage) -> bool:
-    """Return True if the stage has no manifest and its log is newer than its last record.
+    """Return True if the last run of the stage did not finish.
 
-    A stage whose manifest `doit clean` removed still has its record.
+    In this case a manifest is missing and the log is newer than the record. `doit clean` removes
+    manifests, but keeps records.
     """
     log = Path(getattr(stage.job, "log", ""))
     if all(Path(path).exists() for path in stage.outputs) or not log.is_file():
@@ -116,7 +117,7 @@ _STATE_HINTS = {
 
 
 def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
-    """Build the entries that are not up to date, in order, and yield the new statuses."""
+    """Build the possible entries that are not up to date; yield the new status of every entry."""
     outdated = [one for one in found if one.state not in {"up to date", "impossible"}]
     for one in found:
         if one not in outdated:
@@ -131,14 +132,14 @@ def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntrySta
 
 
 def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
-    """Publish the wheels of all built entries and yield the new statuses."""
+    """Publish the wheels of all entries that are built; yield the new status of every entry."""
     for one in found:
         reason = _run_doit(root, "publish", one.profile) if one.state in _DONE_STATES else ""
         yield replace(one, state="unpublished", why=reason) if reason else one
 
 
 def require_all_done(found: Sequence[EntryStatus]) -> None:
-    """Raise `TorchyardError` if an entry is not done."""
+    """Raise `TorchyardError` unless every entry is built or up to date."""
     unfinished = [one for one in found if one.state not in _DONE_STATES]
     if not unfinished:
         return
@@ -152,7 +153,7 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:
-    """Run a task of a profile in this environment; return why it failed, or "" on success."""
+    """Run `doit TASK` for a profile; return the reason of the failure, or "" on success."""
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     lines: list[str] = []
@@ -164,7 +165,7 @@ def _run_doit(root: Path, task: str, profile: str) -> str:
     try:
         shell.run_command(Command(argv, env, f"doit {task} profile={profile}", cwd=root), keep_line)
     except CommandFailedError as error:
-        # the line below the first failed stage, or else the error at load
+        # the line after the first "Failed STAGE", else the first load error
         failed = (line for before, line in pairwise(lines) if before.startswith("Failed "))
         load_errors = (line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: "))
         return next(failed, "") or next(load_errors, "") or f"exit {error.code}"
@@ -173,15 +174,15 @@ def _run_doit(root: Path, task: str, profile: str) -> str:
 
 _WORKFLOW_TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2"}
 _MAX_WORKFLOW_JOBS = 256  # jobs per matrix (docs.github.com, "Usage limits")
-_RUNNER_PYTHON = "3.12"  # a Python that torchyard itself runs on
-_OLDEST_PYTHON = (3, 11)  # pyproject.toml
+_RUNNER_PYTHON = "3.12"  # a Python version that torchyard supports
+_OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
 
 
 def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
-    """Print the workflow, or write it to the file `out`.
+    """Print the workflow of a matrix, or write it to the file `out` unless `out` is "".
 
-    Raises `TorchyardError` if the kind is unknown, or if the profile's name or the number of builds
-    is not allowed in such a file.
+    Raises `TorchyardError` if `kind` is unknown, or if a workflow does not allow the profile's name
+    or the number of builds.
     """
     if kind not in _WORKFLOW_TEMPLATES:
         raise TorchyardError(
@@ -227,10 +228,10 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
 
 
 def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]:
-    """Return the entry with the Python versions to set up; the last one runs doit."""
+    """Return the template values of a matrix entry; the last of its Python versions runs doit."""
     python = load_settings(root / "config", profile, os.environ).settings.python
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
-        python = _RUNNER_PYTHON  # a path belongs to this machine
+        python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine
     elif parse_major_minor(python) < _OLDEST_PYTHON:
         python += f"\n{_RUNNER_PYTHON}"
     return {"name": name, "profile": profile, "python": python}
@@ -239,9 +240,10 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """List the builds; with `build`, build them. `out` and `json` are paths of output files.
+    """List the matrix entries; with `build`, build them first; with `workflow`, write a workflow.
 
-    Raises `TorchyardError` if a build failed, or if the settings have no matrix.
+    `out` is the path of the workflow file, `json` that of the list; "" for none. Raises
+    `TorchyardError` if a build failed, or if the settings have no matrix.
     """
     name, _ = split_profile_name(subject.name)
     if workflow:

@@ -17,7 +17,7 @@ from tasks.wheels import package_index_io
 from tasks.wheels.index_pages import IndexFile, select_retained
 
 
-def run(  # noqa: PLR0913, PLR0917 - an option each
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     subject: SelectedProfile,
     dest: str = "",
     check: bool = False,
@@ -25,7 +25,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     because: str = "",
     unyank: str = "",
 ) -> None:
-    """Publish, check, yank or unyank. Raises `TorchyardError` that lists all problems."""
+    """Publish wheels, check the index, yank or unyank. Raises `TorchyardError` with all errors."""
     profile = subject.require_profile()
     options = profile.loaded.settings.publish
     destination = dest or options.dest
@@ -37,7 +37,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
             "{index}",
         )
     is_local = package_index_io.is_local_index(destination)
-    index = subject.root / "build" / "index"  # uploaded afterwards
+    index = subject.root / "build" / "index"  # a local copy, uploaded afterwards
     if is_local:
         index = (subject.root / destination).absolute()
     if check:
@@ -79,7 +79,7 @@ def _format_yanked_note(file: IndexFile) -> str:
 
 
 def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) -> None:
-    """Publish the built wheels, or yank the wheel `yanked`; unyank it if `because` is empty."""
+    """Publish the built wheels, or yank the wheel `yanked`; unyank it if `because` is ""."""
     indexed = package_index_io.read_indexed_files(index)
     if yanked:
         indexed = package_index_io.yank_file(indexed, yanked, because)
@@ -102,9 +102,9 @@ def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) ->
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
-    """Yield the wheels of this profile in the wheelhouse.
+    """Yield the path of each wheel of this profile in the wheelhouse.
 
-    Raises `BadArtifactError` for one that is missing or changed.
+    Raises `BadArtifactError` if a wheel is missing or has changed since the build.
     """
     artifacts = list(_list_artifacts(profile))
     if not artifacts:

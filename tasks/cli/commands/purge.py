@@ -1,6 +1,6 @@
 """`doit purge`: remove what this profile built and no other profile needs.
 
-Kept is what may be the only copy: backups of install.into, and sources with local changes.
+Files that may be the only copy are kept: backups of install.into, sources with local changes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
 
 
 def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
-    with files.lock_folder(build):  # no other run uses it
-        for wheel in wheels:  # with the file that records its origin, and its statement
+    with files.lock_folder(build):  # no other run may use the folder
+        for wheel in wheels:  # also remove its origin file and its provenance statement
             wheel.unlink()
             wheelhouse_io.resolve_statement_path(wheel).unlink(missing_ok=True)
             Path(wheelhouse_io.resolve_origin_path(wheel)).unlink(missing_ok=True)
@@ -57,7 +57,7 @@ def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> 
 
 
 def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
-    """Yield what must be kept, by its path in the build folder, with the reason and a hint."""
+    """Yield each folder to keep: its path in the build folder, and the reason with a hint."""
     if reason := _explain_kept_backup(build / "replaced"):
         yield "replaced", reason
     if trees := find_user_changes(build / "src"):
@@ -75,7 +75,7 @@ def _explain_kept_work(tree: Path, changes: Iterable[str]) -> str:
 
 
 def _explain_kept_backup(replaced: Path) -> str:
-    """Return why the backups must be kept, with a hint; "" without backups."""
+    """Return why the backups in `replaced` are kept, with a hint; "" if there are no backups."""
     stamps = list(install_journal_io.list_stamps(replaced))
     if prefixes := [
         one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
@@ -94,7 +94,7 @@ def _find_unshared_wheels(build: Path, wheelhouse: Path) -> Iterator[Path]:
 
 
 def _list_wheel_names(build: Path) -> Iterator[str]:
-    """Yield the wheels that the manifests of a build folder name."""
+    """Yield the names of the wheels that are listed in the manifests of a build folder."""
     for manifest in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
         try:
             document = json.loads(manifest.read_text(encoding="utf-8"))

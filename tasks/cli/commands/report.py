@@ -30,9 +30,10 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the three files for the named run, or for the last one that did something.
+    """Write the three files for the run named `run`; "" means the last run that did work.
 
-    The run is compared with an earlier one. Raises `TorchyardError` if there is no such run.
+    The run is compared with the run `against`, or with an earlier comparable run. Raises
+    `TorchyardError` if a named run does not exist, or if there is no run.
     """
     build = subject.build
     records = build / "records" / "runs"
@@ -82,7 +83,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
 
 
 def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
-    """Return the run, True if it is the last one that did something, and the earlier runs."""
+    """Return the run, True if it is the last run that did work, and the earlier runs."""
     runs = read_runs(records)
     if not name:
         first = next(runs, None)
@@ -100,7 +101,7 @@ def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
 
 
 def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -> Run:
-    """Return the run of that name, and append to `later` those that come first in `runs`."""
+    """Return the run `name` from `runs` (newest first), and append the later runs to `later`."""
     for one in runs:
         if one.name == name.removesuffix(".jsonl"):
             return one
@@ -111,7 +112,7 @@ def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -
 
 
 def read_manifests(build: PurePath) -> ManifestDocuments:
-    """Return the manifests below `build`; {} for one that is missing, truncated or malformed."""
+    """Return the manifests in `build`; a missing, truncated or malformed manifest is {}."""
     folder = Path(build)
     names = ("source", "deps", "wheel", "validate")
     source, deps, wheel, validation = (_read_manifest(folder / f"{name}.json") for name in names)

@@ -1,6 +1,6 @@
 """`doit restore`: restore what this profile replaced in the user's environment.
 
-The backup in build/PROFILE/replaced decides, not the settings, which may have changed.
+The backup in build/PROFILE/replaced determines what to restore: the settings may have changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
 def _restore_all(build: Path, subject: SelectedProfile) -> None:
     if not (build / "replaced").is_dir():
         return
-    with files.lock_folder(build):  # no other run uses it
+    with files.lock_folder(build):  # no other run may use the folder
         manifests.remove_manifests(build / "install.json")
         stage_record_io.note_removal(build / "install.json", "doit restore")
         problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
@@ -55,7 +55,7 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
 
 
 def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
-    """Restore each environment and yield the errors. A failure does not stop the others."""
+    """Restore from each backup folder, even after an error, and yield the errors."""
     for stamp in stamps:
         try:
             one = install_journal_io.read_latest_record(stamp)
@@ -70,7 +70,7 @@ def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
 def _show_replaced(stamp: Path) -> None:
     record, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
     if change and change.result:
-        record, change = change.result, None  # committed, only the record is missing
+        record, change = change.result, None  # the installation was committed, but not yet recorded
     if record:
         print_report(f"in {record.prefix}:")
         for line in install_journal_io.describe_rollback(record):

@@ -1,4 +1,4 @@
-"""`doit settings`: print every resolved value with its origin (file and line, or variable)."""
+"""`doit settings`: print every resolved setting with its origin (file and line, or variable)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tasks.system.output import print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the table, or the problem that prevents loading. `json` is the path of an output file.
+    """Print the table of settings. `json` is the path of an output file, "" for none.
 
-    Raises the problem of a broken profile as a `TorchyardError`.
+    Raises `TorchyardError` if the profile is broken, after printing the settings that can be read.
     """
     rows: list[dict[str, Any]] = []
     try:  # well-formed settings are shown even if no plan can be made from them
@@ -42,7 +42,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     width = max((len(row["key"]) for row in rows), default=0)
     columns = screen.read_terminal_width(
         screen.WIDE_COLUMNS, sys.maxsize
-    )  # one line a key in pipes
+    )  # in a pipe: one line per key
     for row in rows:
         value = dumps(convert_to_json(row["value"]), ensure_ascii=False)
         text = f"{value}   # {row['from']}"

@@ -23,7 +23,7 @@ from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
-    """Print a table per wheel. Raises `ValidationFailedError` if a check failed."""
+    """Print the check results of each wheel. Raises `ValidationFailedError` if a check failed."""
     paths = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
     if not paths:
         raise TorchyardError("no wheel is named", hint="name one: doit verify wheelhouse/NAME.whl")
@@ -49,7 +49,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
 
 
 def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
-    """Return the machine-code reader of the build, or the default one if nothing was built."""
+    """Return a reader with the build's cuobjdump, or the default reader if nothing was built."""
     if subject.opened:
         manifest = subject.opened.layout.compute_manifest_path("deps")
         with suppress(TorchyardError):
@@ -60,7 +60,7 @@ def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
 
 
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
-    """Return what the manifests of this profile record about a wheel of that name."""
+    """Return what the manifests of this profile record about the wheel of the same name."""
     if subject.opened is None:
         return RecordedWheel(why=f"profile {subject.name} cannot be opened")
     for stage in subject.opened.plan.stages:

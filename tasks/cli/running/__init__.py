@@ -1,1 +1,1 @@
-"""The doit side of the command line: tasks, execution of stages, reporter and database."""
+"""Connect torchyard to doit: tasks, execution of stages, reporter and database."""

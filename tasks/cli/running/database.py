@@ -1,6 +1,6 @@
 """Read and write doit's database, in the table and file of doit's sqlite3 backend.
 
-Its errors never end a run: they cause a warning, and a check of all stages in the next run.
+A database error never ends a run: it causes a warning, and the next run checks all stages.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from tasks.system import output
 
-_LOCK_TIMEOUT = 0.2  # seconds; a database that another doit is writing is not damaged
+_LOCK_TIMEOUT = 0.2  # seconds to wait for another doit that is writing the database
 _DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
 class Database:
-    """A backend of doit: one mapping per task, written to the file by `dump`."""
+    """A storage backend for doit: one mapping per task, saved to the file by `dump`."""
 
     def __init__(self, name: str, codec: Any) -> None:
         self.name = name
@@ -29,13 +29,13 @@ class Database:
         self._connection = _open_database(name)
 
     def get(self, task_id: str, dependency: str) -> Any:
-        """Return the value of a key, or None if it is not set."""
+        """Return the value that a task has for the key `dependency`, or None if it is not set."""
         if task_id not in self._cache:
             self._cache[task_id] = self._read_task(task_id)
         return self._cache[task_id].get(dependency)
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
-        """Set the value of a key."""
+        """Set the value that a task has for the key `dependency`."""
         self._cache.setdefault(task_id, {})[dependency] = value
         self._changed.add(task_id)
 
@@ -44,19 +44,19 @@ class Database:
         return task_id in self._cache or self._select("task_id", task_id) is not None
 
     def remove(self, task_id: str) -> None:
-        """Forget the task."""
+        """Delete the task from the database."""
         self._cache.pop(task_id, None)
         self._changed.discard(task_id)
         self._delete('delete from "doit" where task_id=?', task_id)
 
     def remove_all(self) -> None:
-        """Forget every task."""
+        """Delete all tasks from the database."""
         self._cache.clear()
         self._changed.clear()
         self._delete("delete from doit")
 
     def dump(self) -> None:
-        """Write the changes and close the file."""
+        """Write the changes and close the database file."""
         rows = [(task_id, self._codec.encode(self._cache[task_id])) for task_id in self._changed]
         try:
             with closing(self._connection) as connection, connection:
@@ -113,7 +113,7 @@ def _print_early_warning(text: str) -> None:
 
 
 def connect(name: str) -> sqlite3.Connection:
-    """Open the file, and create the table as doit's backend does. Raises `sqlite3.Error`."""
+    """Open the database file and create doit's table if it is missing. Raises `sqlite3.Error`."""
     connection = sqlite3.connect(name)
     try:
         connection.execute(
@@ -126,7 +126,7 @@ def connect(name: str) -> sqlite3.Connection:
 
 
 def set_aside_damaged_database(path: Path) -> None:
-    """Rename a damaged database to NAME.damaged, with a warning, if it can be renamed."""
+    """Rename a damaged database to NAME.damaged and print a warning, unless renaming fails."""
     try:
         if not path.is_file() or not _is_damaged(path):
             return
@@ -140,7 +140,7 @@ def set_aside_damaged_database(path: Path) -> None:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Return True if SQLite reports damage, not for a full disk, a lock or denied access."""
+    """Return True if SQLite reports damage; False for a full disk, a lock or denied access."""
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as connection:
             return bool(connection.execute("pragma quick_check(1)").fetchone() != ("ok",))

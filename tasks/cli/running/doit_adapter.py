@@ -1,7 +1,7 @@
-"""Implement doit's reporter: the header, failures and end of a run go to the console.
+"""Implement doit's reporter, which prints the header, the failures and the end of a run.
 
-Lines of the stages come from `tasks.cli.running.execute`. INT and TERM are handled here because
-doit creates the reporter before it runs anything.
+`tasks.cli.running.execute` prints the lines of the stages. The reporter also handles the signals
+that end a run, because doit creates the reporter before it runs anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BUILDING_TASKS = {"build", *STAGE_VERBS}
 
 
 def list_exit_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run: INT, TERM, and HUP unless ignored as under nohup."""
+    """Return the signals that end a run: INT, TERM, and HUP unless it is ignored (nohup)."""
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
         return (signal.SIGINT, signal.SIGTERM)
@@ -34,7 +34,7 @@ def _handle_exit_signals(handler: Any) -> None:
 
 
 class Reporter:
-    """doit's reporter. The output of the stages comes from `execute`."""
+    """The reporter that doit calls. `tasks.cli.running.execute` prints the output of the stages."""
 
     desc = "the output of torchyard"
     console: Console
@@ -48,7 +48,7 @@ class Reporter:
         _handle_exit_signals(self._exit_on_signal)
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
-        """Store the selected tasks; print the header if one of them builds."""
+        """Store the selected tasks; print the run header if one of these tasks builds something."""
         self.selected.update(map(str, selected_tasks or ()))
         kinds = {name.partition(":")[0] for name in map(str, selected_tasks or ())}
         self.building = self.console.plan is not None and bool(_BUILDING_TASKS & kinds)
@@ -56,7 +56,7 @@ class Reporter:
             self.console.print_header()
 
     def add_failure(self, task: Any, fail: Any) -> None:
-        """Report a failed task, but not the dependents that doit skips.
+        """Report a failed task, but not the tasks that doit skips because of the failure.
 
         `execute` has already reported an extension that failed while others ran.
         """
@@ -68,7 +68,7 @@ class Reporter:
             self.console.report_failure(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
-        """Finish the run after doit has saved its state; no signal may stop the report."""
+        """Finish the run after doit has saved its state; from here on, signals are ignored."""
         _handle_exit_signals(signal.SIG_IGN)
         if self.building:
             self.end(self.code)
@@ -83,7 +83,7 @@ class Reporter:
         self.console.report_failure("clean", exception.get_msg())
 
     def _exit_on_signal(self, number: int, _: object) -> None:
-        """End the run: stop child processes, let doit save its state, exit with 128 + number."""
+        """Stop child processes, let doit save its state, and exit with the code 128 + `number`."""
         _handle_exit_signals(signal.SIG_IGN)
         self.console.interrupted, self.code = True, 128 + number
         if interrupt := sys.modules.get("tasks.system.process_group"):
@@ -100,9 +100,9 @@ class Reporter:
 def build_reporter_class(
     console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
-    """Return a reporter class bound to `console`: doit creates the instance itself.
+    """Return a reporter class bound to `console`; doit itself creates the instance.
 
-    It adds the requested tasks to `selected` and calls `end` with the exit code of a build.
+    The reporter adds the requested tasks to `selected` and calls `end` with a build's exit code.
     """
     callback = end or (lambda _: console.print_summary())
     attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}

@@ -1,7 +1,7 @@
 """Convert stages to doit tasks.
 
-Quirks of doit 0.37: one `config_changed` per task, absolute paths as text for both targets and
-file_deps, fresh dicts each time, and no manifest may remain while an action runs.
+doit 0.37 requires one `config_changed` per task, absolute paths as text in both targets and
+file_deps, new dicts in each call, and that no manifest exists while an action runs.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ DoitTask = dict[str, Any]
 
 
 def resolve_user_path(path: str) -> str:
-    """Return the absolute path of what the user typed, "" for "".
+    """Return the absolute path for a path that the user typed; "" for "".
 
-    Relative paths start at the folder where doit was started; `doit -f` changes the current one.
+    A relative path starts at the folder where doit was started: `doit -f` changes the current
+    folder.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""
 
 
 def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
-    """Yield a task per stage, the group of extensions, and the tasks `build` and `validate`.
+    """Yield a task per stage (with `validate`), the group `extensions`, and the task `build`.
 
-    The task of a stage that is absent from the profile prints the reason.
+    If a stage is not part of the profile, its task prints the reason.
     """
     plan, stage_names = session.plan, [stage.name for stage in session.plan.stages]
-    # first: doit adds subtasks to an existing group only
+    # must come first: doit adds subtasks only to an existing group
     yield {"basename": "extensions", "name": None, "doc": HELP_PAGES["extensions"].doc}
     doc = HELP_PAGES["build"].doc
     yield {"basename": "build", "actions": None, "doc": doc, "task_dep": stage_names}
@@ -90,7 +91,7 @@ def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
         return not has_reasons and not any(map(is_due, list_optional_stages(plan, stage)))
 
     checks = [config_changed(convert_to_redacted_json(stage.fingerprint)), has_intact_manifests]
-    if stage.optional_inputs:  # doit tracks no missing files, and not the tasks that write them
+    if stage.optional_inputs:  # doit tracks neither missing files nor the tasks that write them
         checks.append(has_same_optional_inputs)
     if stage.uptodate_check == "stale":
         checks.append(lambda: not load_stage_module(stage, "up_to_date").is_stale(stage.job))
@@ -103,7 +104,7 @@ def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
 
 
 def remove_manifests(stage: Stage) -> None:
-    """Remove the results of a stage for `doit clean`."""
+    """Remove the result files of a stage, as `doit clean` does."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.remove_manifests(*list_result_files(stage))

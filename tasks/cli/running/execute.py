@@ -1,6 +1,6 @@
 """Execute the stages of a run: one at a time, the extensions in parallel.
 
-When doit reaches one extension, all requested extensions that are due and not blocked start.
+When doit reaches an extension, all requested extensions that must run and are not blocked start.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def load_stage_module(stage: Stage, module: str) -> Any:
-    """Return a module of the stage's package: `run`, `up_to_date` or `explain_changes`."""
+    """Import a module of the stage's package: `run`, `up_to_date` or `explain_changes`."""
     return importlib.import_module(f"tasks.stages.{stage.kind}.{module}")
 
 
 StageAction = Callable[[Any], tuple[Any, ...]]
 StageAttempt = Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]]
-_MAX_PARALLEL = 4  # extensions at once: each is a Python process that has torch loaded
+_MAX_PARALLEL = 4  # extensions built at once: each is a Python process that has torch loaded
 _INCOMPLETE_MESSAGE = "an extension failed; this stage ran without it"
 _TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # tasks that need every extension
 _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -47,13 +47,13 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 @dataclass
 class Session:
-    """The state of one run of one profile: plan, console, and the lock taken by the first action.
+    """The state of one run of a profile: plan, console, and the lock of the build folder.
 
-    `gate` raises a `TorchyardError` for anything that would stop a build. The first stage with
-    something to do calls it, once; `refusal` is its message. `busy`: another run holds the lock.
+    `gate` raises a `TorchyardError` for anything that would stop a build. The first stage that must
+    run calls `gate`, once; `refusal` is the error message. `busy`: another run holds the lock.
     `attempt` runs the action of a stage and returns the outputs and a description of the automatic
     fix. `rebuild_all`: the user requested a rebuild of every stage. `selected`: the requested
-    tasks, filled in once doit has read them. `notify`: how the end of the run is reported.
+    tasks, empty until doit has read them. `notify`: the settings for the notification at the end.
     """
 
     plan: Plan
@@ -76,14 +76,14 @@ class Session:
 
     @cached_property
     def record(self) -> RunRecorder:
-        """Return the recorder of the run, which writes the run header first."""
+        """Return the recorder of the run, which writes the run header before anything else."""
         from tasks.runlog.run_record_io import RunRecorder  # noqa: PLC0415 - only where something is done
 
         return RunRecorder(self.records, self.read_run_header, started=self.console.started)
 
 
 def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage for doit. Extensions run in parallel, whichever one doit reaches first."""
+    """Run a stage for doit; return the failure or None. Requested extensions run in parallel."""
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -95,9 +95,9 @@ def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage after those whose manifests it may lack.
+    """Run a stage after the stages that write its optional inputs, even if some of them failed.
 
-    If one of these failed, fail the stage afterwards, so that the exit code is 1.
+    If one of them failed, return a failure after the stage has run, so that the exit code is 1.
     """
     parallel, failed = _find_parallel_stages(session), set[PurePath]()
     for other in list_optional_stages(session.plan, stage):
@@ -108,14 +108,14 @@ def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
 
 
 def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
-    """Return the stages whose manifests `stage` may lack, in order."""
+    """Return the stages whose manifests are optional inputs of `stage`, in plan order."""
     return [other for other in plan.stages if set(other.outputs) & set(stage.optional_inputs)]
 
 
 def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
-    """Return why a stage cannot start, or None.
+    """Return the failure of a stage that cannot start, or None if the stage can start.
 
-    The finding of the gate is reported with the first stage it stops, and not again.
+    A problem that the gate finds is reported only for the first stage that it stops.
     """
     if session.refusal and (session.busy or _needs_gate(session, stage)):
         return TaskFailed(session.refusal, report=False)
@@ -134,7 +134,7 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
             session.record.start_record()
 
     failure = _capture_failure(prepare_stage)
-    if failure and session.busy:  # report the run: no stage failed, none could start
+    if failure and session.busy:  # report the run, not a stage: none could start
         session.refusal = failure.get_msg()
         session.console.report_failure(session.layout.profile, session.refusal, "Busy")
         return TaskFailed(session.refusal, report=False)
@@ -142,7 +142,7 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
-    """Turn a `TorchyardError` or a disk error into a failed task; anything else is a bug."""
+    """Call `act`; return a failed task for a `TorchyardError` or a disk error, None on success."""
     try:
         act()
     except TorchyardError as error:
@@ -161,7 +161,7 @@ def _run_stage(session: Session, stage: Stage) -> None:
 
     may_skip = stage.kind == "extensions" and not session.rebuild_all
     if may_skip and stage_record_io.read_last_record(stage) is not None and not is_due(stage):
-        return  # doit drops the state of tasks behind a failed one; other stages take seconds
+        return  # after a failure, doit loses the state of later tasks; other stages take seconds
     reason = rebuild_reason.format_rebuild_reason(stage)
     session.console.begin_stage(stage, reason)
     label, entry = output.label_output(stage.name), session.record.record_stage(stage.name, reason)
@@ -172,7 +172,7 @@ def _run_stage(session: Session, stage: Stage) -> None:
 
 
 def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Replace the stage's manifests; return the outputs, the outcome and the automatic fix."""
+    """Run the action of a stage and write the manifests; return outputs, outcome, automatic fix."""
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
 
@@ -192,7 +192,7 @@ def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outco
 
 
 def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
-    """Return the runner of the requested extensions, which is created once."""
+    """Return the runner of the requested extensions; the first call creates it."""
     if session.parallel:
         return session.parallel
     from tasks.system.hardware import capacity  # noqa: PLC0415
@@ -201,7 +201,7 @@ def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
         failure = _capture_failure(lambda: _run_stage(session, stage))
         if failure is None or session.console.interrupted:
             return failure
-        # now, not when doit reaches this stage
+        # report the failure now, not when doit reaches this stage
         session.console.report_failure(stage.name, failure.get_msg())
         return TaskFailed(failure.get_msg(), report=False)
 
@@ -216,7 +216,7 @@ def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
 
 
 def _list_selected_extensions(session: Session) -> Iterator[Stage]:
-    """Yield the requested extensions: all, or those named and the ones they read from."""
+    """Yield the requested extensions: all, or the named ones and the extensions they depend on."""
     stages = session.plan.find_stages("extensions")
     names = {name for name in session.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
@@ -227,9 +227,9 @@ def _list_selected_extensions(session: Session) -> Iterator[Stage]:
 
 
 def is_due(stage: Stage) -> bool:
-    """Return True if doit will run the stage.
+    """Return True if doit will run the stage: a manifest is missing, or something changed.
 
-    False also if there are manifests but no record of the last run: doit then decides when it
+    Return False if the manifests exist but the last run has no record: doit then decides when it
     reaches the stage.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
@@ -244,7 +244,7 @@ def is_due(stage: Stage) -> bool:
 
 
 def _translate_disk_error(error: OSError) -> TorchyardError | None:
-    """Return an error that the user can act on, or None if the `OSError` is a bug."""
+    """Return a `TorchyardError` with a hint, or None if the `OSError` is a bug."""
     location = str(error.filename)
     if error.errno == errno.ENOSPC:
         return NoSpaceError("the disk is full", location=location, hint="free some room")
@@ -255,12 +255,12 @@ def _translate_disk_error(error: OSError) -> TorchyardError | None:
 
 
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
-    """Run the action of a command. Its expected failures are reported like those of a stage."""
+    """Run the action of a command; return a failed task for an expected error, None on success."""
     return _capture_failure(lambda: act(**params))
 
 
 def _needs_gate(session: Session, stage: Stage) -> bool:
-    """Return True unless the gate was passed or the stage only inspects what exists."""
+    """Return True unless `session.gate` was passed or the stage only inspects existing files."""
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
@@ -268,7 +268,7 @@ def _needs_gate(session: Session, stage: Stage) -> bool:
 def _enter_build_folder(session: Session, stage: Stage) -> None:
     """Create the build folder, lock it and pin the host, once per run, before the first action.
 
-    Validate does not create a build folder that does not exist.
+    The stage validate does not create the build folder: it does nothing here if there is none.
     """
     if session.entered or (stage.kind == "validate" and not Path(session.layout.build).is_dir()):
         return
@@ -289,15 +289,16 @@ def _read_bytes(path: PurePath) -> bytes:
     return file.read_bytes() if file.is_file() else b""
 
 
-_POLL_SECONDS = 0.5  # on Windows an interrupt does not end a wait and is noticed after it
+_POLL_SECONDS = 0.5  # on Windows, an interrupt is noticed only when a wait ends
 _Failure = TypeVar("_Failure")
 
 
 @dataclass
 class ParallelStages(Generic[_Failure]):
-    """Runs `stages`, the requested ones in plan order, at most `most` at once.
+    """A runner of `stages`, the requested ones in the order of the plan, at most `most` at once.
 
-    `act` runs one and returns None or its failure. `stopped`: the user interrupted the run.
+    `act` runs one stage and returns the failure or None. `stopped` returns True after the user has
+    interrupted the run.
     """
 
     stages: tuple[Stage, ...]
@@ -311,9 +312,9 @@ class ParallelStages(Generic[_Failure]):
     _threads: ThreadPoolExecutor | None = None
 
     def wait_for_stage(self, stage: Stage) -> _Failure | None:
-        """Start a stage that doit has reached, wait for it, and return its failure or None.
+        """Start a stage unless it has started, wait for it, and return the failure or None.
 
-        Raises the exceptions of its action; an interrupt is raised after all threads have ended.
+        Raises the exceptions of `act`; an interrupt is raised after all threads have ended.
         """
         with self._lock:
             if stage.name not in self._at_work:
@@ -353,12 +354,12 @@ class ParallelStages(Generic[_Failure]):
         future.add_done_callback(lambda _: self._begin_others())
 
     def _is_blocked(self, stage: Stage) -> bool:
-        """Return True if the stage waits for outputs of another stage that is running or failed."""
+        """Return True if a dependency of the stage failed, is running, or has yet to run."""
         predecessors = (other for other in self.stages if set(other.outputs) & set(stage.inputs))
         return not all(map(self._is_satisfied, predecessors))
 
     def _is_due(self, stage: Stage) -> bool:
-        """Call `is_due` once per unblocked stage and cache a False: it reads a source folder."""
+        """Return `is_due(stage)` and cache a False, because the check reads a source folder."""
         if stage.name not in self._idle and self.is_due(stage):
             return True
         self._idle.add(stage.name)

@@ -1,4 +1,4 @@
-"""Explain why a stage runs: changed files, and what its package says about a changed manifest."""
+"""Explain why a stage runs: changed files, and details from the stage's `explain_changes`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tasks.runlog import stage_record_io
 def format_rebuild_reason(stage: Stage) -> str:
     """Return a short text: the rebuild reasons, else the differences from torchyard.lock.
 
-    Without either, the reason is that the last run did not finish, if the stage's up-to-date check
-    finds no change, or else the default of that check.
+    If there are neither, return `UNFINISHED` if the up-to-date check finds no change, else the
+    default reason of the up-to-date check.
     """
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
@@ -27,7 +27,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return what torchyard.lock pins for a stage and the build lacks; () without a result."""
+    """Return what torchyard.lock pins and the stage's results lack; () if there are no results."""
     unlocked: tuple[str, ...] = ()
     if stage.uptodate_check == "stale":
         module = load_stage_module(stage, "up_to_date")
@@ -37,7 +37,7 @@ def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
-    """Return the reasons of `find_rebuild_reasons`, with changed manifests explained."""
+    """Return the reasons to run the stage again, with details on changed manifests."""
 
     def explain_manifest(path: PurePath) -> tuple[str, ...]:
         if path not in stage.explained_inputs:

@@ -1,4 +1,4 @@
-"""Write the header and the end of a run's record, and notify the user."""
+"""Write the header and the end of a run record, and notify the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.system.output import print_warning
 
 
 def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> dict[str, Json]:
-    """Return the facts of the `begin` line; `selected` are the tasks that the user requested."""
+    """Return the content of the record's `begin` line; `selected` are the requested tasks."""
     host, choice = profile.host, profile.choice
     return {
         "command": sorted(selected),
@@ -53,26 +53,26 @@ def _build_stage_graph(plan: Plan, selected: Collection[str]) -> Iterator[Json]:
         yield {"name": stage.name, "after": list(dict.fromkeys(predecessors))}
 
 
-_LONG_RUN_SECONDS = 10.0  # ring the bell only after this time: the user may be away
+_LONG_RUN_SECONDS = 10.0  # ring the bell only after longer runs: the user may be away
 
 
 def finalize_run(session: Session, code: int) -> None:
-    """Record the end of the run, print the summary and notify. `code` is doit's exit code."""
+    """Record the end of the run, print a summary, notify the user. `code` is doit's exit code."""
     console = session.console
     seconds = time.monotonic() - console.started
     outcome = "interrupted" if console.interrupted else "failed" if code else "done"
     _record_end(session, outcome, code)
     console.print_summary()
     if (console.ran or (code and session.entered)) and outcome != "interrupted":
-        session.lock_stack.close()  # first: the notified user may start another build
+        session.lock_stack.close()  # unlock first: the notified user may start another build
         _notify_user(session, seconds, code)
 
 
 def _record_end(session: Session, outcome: str, code: int) -> None:
     """Record the end of the run.
 
-    A run that had nothing to do locks its build folder, if any, only while it writes, and writes
-    nothing if another run holds the lock.
+    If no stage started, lock the build folder only for writing. Write nothing if there is no build
+    folder, or if another run holds the lock.
     """
     if session.entered:
         session.record.finish_record(outcome, code)
@@ -94,7 +94,7 @@ def _notify_user(session: Session, seconds: float, code: int) -> None:
     if not session.notify.command:
         return
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # all is saved: Ctrl-C may end the wait
+        signal.signal(number, signal.SIG_DFL)  # everything is saved, so Ctrl-C may end the command
     state = "failed" if code else "is done"
     message = f"torchyard: {profile} {state} after {format_duration(seconds)}"
     try:
