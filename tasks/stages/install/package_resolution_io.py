@@ -190,7 +190,7 @@ class Installer:
     constraints: tuple[str, ...]
 
     def run_install(self, what: str, *options: str) -> list[str]:
-        """Run the installer's install command, and return the output lines. `what` names the step."""
+        """Run the install command for the step `what`, and return the lines that it printed."""
         if self.uv:
             argv = [self.uv, "pip", "install", "--no-progress", "--color", "never"]
             argv += ["--python", self.python]
@@ -236,7 +236,7 @@ def resolve_requirements(
 
 
 def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install `requirements` without dependencies into the folder `staged` instead of the prefix."""
+    """Install only `requirements`, no dependencies, into the folder `staged` as the prefix."""
     # no bytecode, which would contain the path of the staging folder
     pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
     options = ("--no-compile-bytecode",) if installer.uv else pip_options

@@ -46,7 +46,7 @@ _BYTES_PER_MIB = 2**20
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Estimate the unpacked size of the packages to install, from their wheels or costs.yaml.
+    """Estimate the unpacked MiB of the packages to install, from their wheels or costs.yaml.
 
     A package that the build environment has as hard links to uv's cache takes no extra space.
     """
@@ -125,15 +125,13 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Report each failed import, or the last import if all worked and Python then crashed.
-
-    Without any import, torch failed. Raises `BadArtifactError` unless only a GPU driver is missing.
-    """
+    """Raise `BadArtifactError` for the first failed import. A missing GPU driver is a warning."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     ends = [*begins[1:], len(lines)]
     outputs = [lines[begin:end] for begin, end in zip(begins, ends, strict=False)]
     tried = [(output[0].partition(" ")[2], output) for output in outputs]
     failed = [(name, output) for name, output in tried if f"imported {name}" not in output]
+    # If no import failed, Python crashed at exit: report the last import, or torch if none began
     for name, output in failed or tried[-1:] or [("torch", lines)]:
         problem = environments.find_raised_exception(output) or error.message
         if not ImportResult(tuple(output), problem, error).needs_driver:

@@ -64,7 +64,7 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders, relative to the prefix. Raises `TorchyardError`."""
+        """Return the site-packages folders relative to the prefix. One outside is an error."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
