@@ -265,7 +265,7 @@ def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True)
 class PackageCollector:
-    """Collects the wheels and sdists of a bundle in `folder`, with the pip of `python`."""
+    """A collector of a bundle's wheels and sdists in `folder`. It uses the pip of `python`."""
 
     folder: Path
     python: str
@@ -288,7 +288,7 @@ class PackageCollector:
         files.replace_path(partial_file, target)
 
     def download_packages(self, locked: LockedPackages, index: str = "") -> None:
-        """Download the locked packages that `folder` lacks. `index` is an additional index or ""."""
+        """Download the locked packages that `folder` lacks. `index` is an additional index."""
         if not locked:
             return
         requirements_file = self.scratch / "bundle.txt"

@@ -67,7 +67,7 @@ class LockSection(StrictModel, frozen=True):
 def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Add the extensions `names` of the section `previous` to `now`, unless `now` has them."""
+    """Return `now` plus the extensions `names` of `previous` that `now` does not have."""
     locked = previous.extensions if previous else {}
     retained = {name: inputs for name, inputs in locked.items() if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})

@@ -101,7 +101,7 @@ def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> N
 
 @dataclass(frozen=True)
 class Profile:
-    """An opened profile. `pinned_plan` has the plan for torchyard.lock and a bundle, or is None."""
+    """An opened profile. `pinned_plan` is the plan pinned to a lock section and a bundle."""
 
     loaded: LoadedSettings
     layout: Layout

@@ -147,7 +147,8 @@ def format_suggestions(
     """Return all suggestions as one sentence, "" if no change is known to help."""
     hints = [suggestion.hint for suggestion in list_suggestions(settings, host, knowledge, attempt)]
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
-    # Pinned host facts are not updated: the user may have installed a Python or a toolkit since
+    # The user may have installed a Python or a toolkit since the host facts were pinned. A changed
+    # setting that names a Python or a toolkit has it searched again; pinned facts are not updated
     installs = [what_if.suggest_toolkit_install, what_if.suggest_other_path_toolkits]
     kinds = [*([what_if.suggest_pythons] if settings.python == "auto" else []), *installs]
     if host.pinned and any(next(kind(trial), None) for kind in kinds):

@@ -64,7 +64,7 @@ _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
     """Raise `UnsatisfiableError` if the build tools do not accept a target.
 
-    Raises `SettingsError` if the user's arch list (TORCH_CUDA_ARCH_LIST) is invalid or incomplete.
+    Raises `SettingsError` if an arch variable of the user is invalid or leaves out a target.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return

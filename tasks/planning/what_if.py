@@ -95,10 +95,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield other available toolkits, without a source build first, then toolkits to install."""
     changes: list[ToolkitKeys] = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
-        changes = [
-            {},
-            {"version": "auto"},
-        ]  # keep toolkit.path by default
+        changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
     available = [
         Suggestion(f"set {format_assignments(keys)} ({resolution.toolkit.why})", resolution)
         for change in changes
@@ -174,7 +171,7 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
-    """Add a toolkit to the host. With `chosen`, it replaces the toolkit in toolkit.path."""
+    """Return the host with one more toolkit. `chosen` makes it the one in toolkit.path."""
     toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", chosen)
     other_toolkits = tuple(kit for kit in host.toolkits if not (chosen and kit.asked))
     return replace(host, toolkits=(toolkit, *other_toolkits))
@@ -254,12 +251,12 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield torch releases that work if a toolkit is installed, too."""
+    """Suggest another torch release together with a toolkit to install."""
     return _add_toolkit_installs(suggest_releases(trial.add_all_toolkits()))
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield Pythons that work if a toolkit is installed, too."""
+    """Suggest another Python together with a toolkit to install."""
     return _add_toolkit_installs(suggest_pythons(trial.add_all_toolkits()))
 
 
@@ -270,7 +267,7 @@ def _add_toolkit_installs(suggestions: Iterator[Suggestion]) -> Iterator[Suggest
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a source build if torch.strategy is prebuilt."""
+    """Suggest a source build if torch.strategy is prebuilt."""
     is_wheel = trial.settings.torch.strategy == "prebuilt"
     if is_wheel and (resolution := trial.resolve_with(torch={"strategy": "source"})):
         yield Suggestion("set torch.strategy: source, to build it", resolution)
@@ -295,7 +292,7 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a source build of the requested torch version, if it works."""
+    """Suggest a source build of the requested torch version, if it works."""
     keys = {"strategy": "source", "local": None}
     if resolution := trial.resolve_with(torch=keys):
         yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", resolution)
@@ -341,7 +338,7 @@ def format_python_hint(version: str, *, into: bool) -> str:
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Python versions to try with a release, nearest first: `("",)` for the current."""
+    """Return the Pythons to try with a release, nearest first, or ("",) if the current one fits."""
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":

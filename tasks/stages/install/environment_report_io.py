@@ -1,6 +1,6 @@
 """Print a JSON report on the user's environment. The interpreter of that environment runs this.
 
-It needs Python 3.8. The argument is the folder with torchyard's copy of `packaging`.
+Python 3.8 is enough. The argument is the folder with torchyard's copy of `packaging`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-uv resolves, or pip without uv. The same tool unpacks: uv and pip search indexes in another order.
+uv resolves, or pip without uv. The same tool unpacks: uv and pip rank indexes differently.
 """
 
 from __future__ import annotations

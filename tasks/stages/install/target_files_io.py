@@ -35,7 +35,7 @@ def is_present(path: Path) -> bool:
 
 
 def read_link(link: Path) -> str:
-    """Return the target of a link, with "./", which Path would drop."""
+    """Return the target of a link as text. A Path would drop a leading "./"."""
     return os.readlink(link)  # noqa: PTH115
 
 
@@ -50,7 +50,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if the file is the original from before the install. `store` is the backup."""
+    """Return True if the file is the one from before the install. `store` is the backup."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -171,7 +171,7 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """An installed distribution, which may be installed several times in different formats.
+    """A distribution of the environment, which can be installed more than once.
 
     `infos` are the dist-info folders, or the egg-info and egg files of older tools. `version` joins
     all versions. `listed` are the files, relative to the prefix, of infos that only conda lists.

@@ -1,4 +1,4 @@
-"""Find and check the interpreter in install.into. Loading the settings uses this."""
+"""Find and check the interpreter in install.into, fast enough for loading the settings."""
 
 from __future__ import annotations
 
