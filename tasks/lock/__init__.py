@@ -1,6 +1,6 @@
-"""Lock what a profile was built from in torchyard.lock, and build exactly that again.
+"""Lock the build inputs of a profile in torchyard.lock, to build from exactly the same inputs.
 
-A bundle has everything that a build downloads, for machines without a network.
+A bundle contains everything that a build downloads, for machines without a network.
 """
 
 LOCK_NAME = "torchyard.lock"

@@ -39,14 +39,14 @@ _COPY_HINT = "copy the bundle again, or create it again: doit bundle"
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The files that were verified against the manifest: size and time by path and digest."""
+    """The record of verified files: `stamps` maps path and digest to size and modification time."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Read the manifest of a bundle, a folder or a tar. Raises `SettingsError`."""
+    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError`."""
     try:
         bundle = manifests.parse_json(_read_manifest(place), Bundle)
     except (OSError, KeyError, tarfile.TarError, ValueError) as error:
@@ -66,7 +66,7 @@ def read_bundle(place: Path) -> Bundle:
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
-    """Raise `SettingsError` for a truncated tar, whose beginning can still be valid."""
+    """Raise `SettingsError` for a truncated tar: reading the manifest does not detect it."""
     size, minimum = place.stat().st_size, sum(one.size for one in bundle.files.values())
     if place.is_file() and size < minimum:
         raise SettingsError(
@@ -93,14 +93,14 @@ def _is_unsafe_path(name: str) -> bool:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Return the folder of the bundle's files. An archive is unpacked into the build directory."""
+    """Return the folder of a bundle's files: `place`, or for a tar, a folder in `build`."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
 def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
-    """Unpack and verify the bundle, and use it instead of the network from now on.
+    """Unpack and verify the bundle, then use it instead of the network in this process.
 
-    Raises `BadArtifactError` for the first file that was changed or is not in the manifest.
+    Raises `BadArtifactError` for the first missing, changed or unlisted file.
     """
     folder = resolve_bundle_folder(place, build)
     record_path = Path(build) / "offline.json"
@@ -126,7 +126,7 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
 
 
 def try_read_bundle(place: Path) -> Bundle | None:
-    """Read the manifest of a bundle, or return None if there is no valid bundle."""
+    """Return the manifest of a bundle, None if there is no valid bundle."""
     try:
         return read_bundle(place)
     except TorchyardError:
@@ -134,13 +134,13 @@ def try_read_bundle(place: Path) -> Bundle | None:
 
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
-    """Raise `BadArtifactError` for a link or a file whose exact name is not in the manifest."""
+    """Raise `BadArtifactError` for a link, or a file that the manifest does not list."""
     listed_names = {*bundle.files, MANIFEST_NAME, files.TAG}
     for path in _iterate_files(folder):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or name not in listed_names:
             if folder != place:
-                files.remove_owned(folder)  # a corrected archive is then unpacked again
+                files.remove_owned(folder)  # so that a corrected tar is unpacked again
             raise BadArtifactError(
                 f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
                 location=str(place),
@@ -158,9 +158,9 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy wheels and sdists into `dest`, and return the new paths by bundle name.
+    """Link or copy wheels and sdists into `dest`, and return the new paths by path in the bundle.
 
-    All else is removed, because pip and uv install whatever they find in a folder.
+    Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
     """
     folder = PurePosixPath(WHEELS_FOLDER)
     wheels = {n: dest / PurePosixPath(n).name for n in paths if PurePosixPath(n).parent == folder}
@@ -182,7 +182,7 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
 
 
 def _format_file_stamp(path: Path) -> str:
-    """Return size and modification time of a file as text."""
+    """Return the size and modification time of a file as text."""
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
@@ -190,7 +190,7 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Verify the files and yield the size and time of each. Unchanged files are not read again."""
+    """Verify the files and yield `VerifiedFiles.stamps`. Skip files unchanged since `before`."""
     for name, bundled_file in bundle.files.items():
         path = paths[name]
         key = f"{path} {bundled_file.sha256}"
@@ -199,7 +199,7 @@ def _verify_files(
         stamp = _format_file_stamp(path)
         if before.get(key) != stamp and files.read_artifact(path).sha256 != bundled_file.sha256:
             if path != folder / name:
-                path.unlink()  # otherwise a corrected bundle would not be copied again
+                path.unlink()  # so that the file of a corrected bundle is copied again
             what = f"does not match its sha256 {bundled_file.sha256}"
             raise _build_bundle_error(folder / name, what)
         yield key, stamp
@@ -214,7 +214,7 @@ _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """Return the folder to fill next to `dest`. Raises `NotOwnedError` for a path of the user."""
+    """Create the folder to fill next to `dest`. Raises `NotOwnedError` if `dest` is the user's."""
     is_tar = dest.suffix == _TAR_SUFFIX
     if dest.exists() and not (try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
         raise NotOwnedError(
@@ -229,7 +229,7 @@ def prepare_bundle_folder(dest: Path) -> Path:
 
 
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
-    """Write the manifest and move the bundle to `dest`."""
+    """Write the manifest with all files of `folder`, and move the bundle (or its tar) to `dest`."""
     bundled_files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
@@ -240,7 +240,7 @@ def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     manifests.write_manifest(folder / MANIFEST_NAME, finished_bundle)
     if dest.suffix == _TAR_SUFFIX:
         partial_tar = dest.with_name(f"{dest.name}.part")
-        # the manifest first, so that it can be read without the rest
+        # The manifest is the first member: it is read without searching the tar
         with tarfile.open(partial_tar, "w") as tar:
             for name in (MANIFEST_NAME, *sorted(bundled_files)):
                 tar.add(folder / name, name, recursive=False, filter=_normalize_member)
@@ -265,7 +265,7 @@ def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True)
 class PackageCollector:
-    """A collector that fills the folder of wheels and sdists for the interpreter `python`."""
+    """A collector of a bundle's wheels and sdists in `folder`. It uses the pip of `python`."""
 
     folder: Path
     python: str
@@ -273,7 +273,7 @@ class PackageCollector:
     log: PurePath
 
     def copy_file(self, file: Path, sha256: str) -> None:
-        """Copy a local file into the folder. Raises `BadArtifactError` if it changed."""
+        """Copy a local file. Raises `BadArtifactError` if the file is missing or was changed."""
         target = self.folder / file.name
         if target.is_file() and files.read_artifact(target).sha256 == sha256:
             return
@@ -288,7 +288,7 @@ class PackageCollector:
         files.replace_path(partial_file, target)
 
     def download_packages(self, locked: LockedPackages, index: str = "") -> None:
-        """Download the locked packages from an index. pip skips files that are in the folder."""
+        """Download the locked packages that `folder` lacks. `index` is an additional index."""
         if not locked:
             return
         requirements_file = self.scratch / "bundle.txt"
@@ -302,7 +302,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """Remove files of an earlier attempt whose digests are not listed."""
+        """Remove the files whose sha256 is not in `digests`: an earlier attempt left them."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()
@@ -313,7 +313,7 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit of `url` in `tree`, a clone or a submodule; `ref` is the requested ref, or ""."""
+    """A commit in `tree`, a clone or submodule of `url`. `ref` is the requested ref, "" if none."""
 
     url: str
     tree: Path
@@ -322,7 +322,7 @@ class BundledCommit:
 
 
 def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
-    """Yield the commit of a clone, and those of its submodules."""
+    """Yield the checked-out commits of a clone and its submodules."""
     state = git.read_git_state(tree)
     yield BundledCommit(url, tree, state.commit, ref)
     for path, commit in state.submodules.items():
@@ -332,14 +332,14 @@ def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
 
 
 def build_repository_name(url: str) -> str:
-    """Return a folder name from the name of the repository and a digest of its URL."""
+    """Return the folder name for a repository: `NAME-DIGEST.git`, with a digest of the URL."""
     base_name = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
     digest = hashlib.sha256(redact_secrets(url).encode()).hexdigest()[:10]
     return f"{base_name.removesuffix('.git') or 'repository'}-{digest}.git"
 
 
 def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
-    """Store the commit in the bare repository `bare`, which is created if it is missing."""
+    """Store a commit in the bare repository `bare`. Create the repository if it is missing."""
 
     def run_git(*argv: str) -> None:
         what = f"bundle {redact_secrets(one.url)}"
@@ -353,7 +353,7 @@ def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
     run_git(*config, *fetch, one.tree.absolute().as_uri(), one.commit)
     run_git("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
     if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
-        for kind in ("heads", "tags"):  # the kind of the ref is not known here
+        for kind in ("heads", "tags"):  # the ref may be a branch or a tag
             run_git("update-ref", f"refs/{kind}/{one.ref}", one.commit)
     run_git("symbolic-ref", "HEAD", f"refs/heads/torchyard/{one.commit}")
     for name in _UNNEEDED_FILES:

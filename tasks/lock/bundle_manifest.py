@@ -1,4 +1,4 @@
-"""Define the manifest of a bundle, and redirect a plan to a bundle."""
+"""Define the manifest of a bundle, and make the jobs of a plan fetch from a bundle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHEELS_FOLDER = "wheels"  # wheels and sdists, in the layout that pip and uv sea
 
 @dataclass(frozen=True)
 class BundledFile:
-    """A file of the bundle."""
+    """The digest and the size of a bundled file."""
 
     sha256: str
     size: int
@@ -29,8 +29,8 @@ class BundledFile:
 class Bundle:
     """The manifest bundle.json.
 
-    `repositories` and `archives` map URLs, without credentials, to a git repository's folder and to
-    a source archive. `files` has every file of the bundle by path.
+    `repositories` and `archives` map URLs, without credentials, to paths of git repositories and
+    source archives in the bundle. `files` maps the path of each file to its digest and size.
     """
 
     schema: int
@@ -44,7 +44,7 @@ class Bundle:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan that fetches from `folder`. No fingerprint changes."""
+    """Return the plan whose jobs fetch from the bundle in `folder`. Fingerprints do not change."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
 
@@ -52,7 +52,7 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
         if not isinstance(job, SourceJob | ExtensionJob):
             return job
         mirror = mirrors.get(redact_secrets(job.location))
-        with_credentials = {job.location: mirror} if mirror else {}  # as in the settings
+        with_credentials = {job.location: mirror} if mirror else {}  # the URL as in the settings
         return replace(job, mirrors={**job.mirrors, **mirrors, **with_credentials})
 
     stages = tuple(replace(stage, job=redirect_job(stage.job)) for stage in plan.stages)

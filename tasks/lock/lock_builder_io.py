@@ -1,4 +1,4 @@
-"""Create a section of torchyard.lock from a finished build; package digests are the index's."""
+"""Create a section of torchyard.lock from a finished build, with package digests of the index."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BUILD_HINT = "run: doit build, then the same command again"
 
 
 class FinishedBuild:
-    """A profile with a finished build of the current settings, or `TorchyardError` is raised.
+    """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `left_out` maps the optional extensions that are missing to the reasons.
+    `left_out` maps missing optional extensions to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:
@@ -41,14 +41,14 @@ class FinishedBuild:
         left_out_names = {f"extensions:{name}" for name in self.left_out}
         for stage in profile.plan.stages:
             if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
-                continue  # a failed extension prevents the install into the user's environment
+                continue  # a missing extension prevents the install
             reasons: Sequence[str] = ("it was not built yet",)
             if all(Path(path).is_file() for path in stage.outputs):
                 reasons = stage_record_io.find_rebuild_reasons(stage)
             if reasons:
                 message = f"the build is not finished: {stage.name}: {reasons[0]}"
                 raise TorchyardError(message, hint=_BUILD_HINT)
-        if profile.pinned_plan:  # the digests then also come from the bundle's files
+        if profile.pinned_plan:  # a bundle or a mirror replaces the index
             activate_sources(profile.loaded.settings, profile.layout, profile.pinned_plan)
         self.deps = manifests.read_manifest(self.layout.compute_manifest_path("deps"), DepsManifest)
         folder = files.create_owned_folder(self.layout.build / "locking")
@@ -56,7 +56,7 @@ class FinishedBuild:
         self.lister = DigestLister(environments.find_uv(), self.deps.python, folder, log)
 
     def build_section(self) -> LockSection:
-        """Return the section of the whole build."""
+        """Return the lock section for this build."""
         python, platform = identify_platform(self.choice)
         return LockSection(
             python=python,
@@ -77,14 +77,14 @@ class FinishedBuild:
 
     @cached_property
     def toolkit_packages(self) -> tuple[InstalledPackage, ...]:
-        """Return the packages in the toolkit's separate folder."""
+        """Return the packages in the folder `toolkit` of the build directory."""
         return tuple(environments.read_installed_packages(self.layout.build / "toolkit").values())
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the index packages by what requires them first: "deps", "torch", or an extension.
+        """Return the packages from an index, in groups: "deps", "torch" and one for each extension.
 
-        Packages that nothing requires (pip, a compiler cache) are in deps.
+        Each package is in the first group that requires it, or else in "deps" (such as pip).
         """
         overlay = self.deps.overlay
         site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
@@ -162,13 +162,13 @@ class FinishedBuild:
         return {**git_source, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
-        """Return the path relative to the checkout, or only the name of an outside folder."""
+        """Return the path relative to the checkout, or `…/NAME` for a path outside."""
         path, root = Path(location), self.layout.root
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else f"…/{path.name}"
 
 
 def _explain_left_out(job: ExtensionJob) -> str:
-    """Return why an optional extension is missing, "" for all others."""
+    """Return why an optional extension is missing, "" if it was built or is not optional."""
     if not job.optional:
         return ""
     if not Path(job.manifest).is_file():

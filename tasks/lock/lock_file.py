@@ -1,4 +1,4 @@
-"""Define, parse, write and compare the sections of torchyard.lock, one for each profile."""
+"""Define, parse, write and compare the sections of torchyard.lock. Each profile has one section."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Packages = dict[Annotated[str, Meta(pattern=values.SDIST_PATTERN)], tuple[Sha256
 
 
 class LockedInputs(StrictModel, frozen=True):
-    """The sources of torch, an extension or a companion package.
+    """The locked inputs of torch, an extension or a companion package.
 
-    One of git, sdist, wheel, tarball and path is set; a path has no pin. `requires` are the
-    packages that its build imported, `packages` those that were installed as its dependencies.
+    One of git, sdist, wheel, tarball and path is set; the content of a path is not locked.
+    `requires` are the build dependencies, `packages` the runtime dependencies.
     """
 
     git: str = ""
@@ -35,7 +35,7 @@ class LockedInputs(StrictModel, frozen=True):
     submodules: dict[str, Commit] = {}
     sdist: str = ""
     wheel: str = ""
-    """The file name."""
+    """The file name of the wheel."""
     tarball: str = ""
     path: str = ""
     sha256: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
@@ -47,7 +47,7 @@ class LockedInputs(StrictModel, frozen=True):
 class LockSection(StrictModel, frozen=True):
     """The locked inputs of one profile.
 
-    `python` is major and minor, `platform` system and machine; the locked files are for these.
+    The locked files are for `python` (such as 3.12) and `platform` (such as `linux x86_64`).
     """
 
     python: str
@@ -57,17 +57,17 @@ class LockSection(StrictModel, frozen=True):
     """The release of torch, without its local part."""
     torch: LockedInputs = LockedInputs()
     extensions: dict[str, LockedInputs] = {}
-    """By name, with the companion packages."""
+    """The extensions and companion packages by name."""
     packages: Packages = {}
     """The other packages of the build environment, not required by torch or the extensions."""
     toolkit: Packages = {}
-    """Packages in a separate folder: the CUDA toolkit for an existing torch, cuobjdump."""
+    """Packages in a separate folder: cuobjdump, or the CUDA toolkit for an existing torch."""
 
 
 def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Return the section `now` with the extensions `names` of `previous` that it lacks."""
+    """Return `now` plus the extensions `names` of `previous` that `now` does not have."""
     locked = previous.extensions if previous else {}
     retained = {name: inputs for name, inputs in locked.items() if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
@@ -82,7 +82,7 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
-    """Return the unparsed lines of each profile, and the number of lines before them."""
+    """Return the section of each profile: the number of lines before it, and the unparsed text."""
     sections: dict[str, tuple[int, list[str]]] = {}
     section_lines: list[str] | None = None
     for number, line in enumerate(text.splitlines(keepends=True)):
@@ -100,7 +100,7 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Parse the section of `profile`, None without one. Raises `SettingsError` with the line."""
+    """Return the parsed section of a profile, None if there is none. Raises `SettingsError`."""
     if (section := split_sections(text).get(profile)) is None:
         return None
     number, section_text = section
@@ -115,7 +115,7 @@ def parse_section(text: str, profile: str) -> LockSection | None:
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
-    """Return the file's text with this section replaced, or removed for None."""
+    """Return the lock file's text with the section of `profile` replaced, or removed if None."""
     sections = {name: lines.rstrip() for name, (_, lines) in split_sections(text).items()}
     sections.pop(profile, None)
     if section:
@@ -128,15 +128,15 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
 
 
 class _LockDumper(yaml.SafeDumper):
-    """A YAML dumper that writes a package and its digests in one line."""
+    """A YAML dumper that writes a package and all its digests on one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
-        """Represent every sequence in flow style, as a callback of PyYAML."""
+        """Represent every sequence in flow style. PyYAML calls this."""
         return super().represent_sequence(tag, sequence, flow_style=True)
 
 
 def _strip_empty(value: Any) -> Any:
-    """Return the value without empty entries."""
+    """Return a mapping without its empty entries, recursively; another value unchanged."""
     if not isinstance(value, dict):
         return value
     stripped = {key: _strip_empty(item) for key, item in value.items()}
@@ -148,7 +148,7 @@ def _build_lock_error(location: str, message: str) -> SettingsError:
     return SettingsError(message, location=location, hint=hint)
 
 
-_SHORT_LENGTH = 12  # digits of a digest or commit in a comparison
+_SHORT_LENGTH = 12  # digits shown of a digest or commit
 
 
 def compare_sections(locked: LockSection, now: LockSection) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Open a profile, and pin its plan to torchyard.lock and a bundle, without new fingerprints."""
+"""Opened profiles, and plans pinned to torchyard.lock and a bundle. Fingerprints do not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """A pinned plan, its lock section and bundle. `mirrors` maps URLs to those used instead."""
+    """A pinned plan with its lock section and bundle. `mirrors` maps URLs to mirror URLs."""
 
     plan: Plan
     section: Section | None = None
@@ -41,7 +41,7 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to torchyard.lock and the bundle in offline. Raises `SettingsError`."""
+    """Pin the plan to its lock section and the bundle in offline. Raises `SettingsError`."""
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
         from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
@@ -66,7 +66,7 @@ def load_pinned_plan(
 
 
 def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> None:
-    """Activate the bundle or the mirrors. Must be called before anything is downloaded."""
+    """Activate the bundle or the mirrors for this process. Must run before any download."""
     bundle_path = resolve_bundle_path(settings, layout)
     if bundle_path and pinned.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
@@ -79,7 +79,7 @@ def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> 
 
 
 def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
-    """Return the path of the bundle in the setting offline, None if it is not set."""
+    """Return the path of the bundle in the setting offline, None if offline is not set."""
     return Path(layout.root) / settings.offline if settings.offline else None
 
 
@@ -101,7 +101,7 @@ def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> N
 
 @dataclass(frozen=True)
 class Profile:
-    """An opened profile; `pinned_plan` is its plan, pinned to torchyard.lock and a bundle."""
+    """An opened profile. `pinned_plan` is the plan pinned to a lock section and a bundle."""
 
     loaded: LoadedSettings
     layout: Layout
@@ -113,7 +113,7 @@ class Profile:
 
     @property
     def cost(self) -> Cost:
-        """Return the estimated cost of the build on one core, as far as the facts allow."""
+        """Return the estimated cost of the build on one core."""
         from tasks.planning.strategy_comparison import estimate_strategy_cost  # noqa: PLC0415 - not needed to list tasks
 
         settings, choice = self.loaded.settings, self.choice
@@ -122,7 +122,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """A profile by name. If it cannot be opened, `problem` is the reason and `opened` is unset."""
+    """The profile `name`. If it cannot be opened, `opened` is None and `problem` is the error."""
 
     root: Path
     name: str
@@ -131,17 +131,17 @@ class SelectedProfile:
 
     @property
     def build(self) -> Path:
-        """Return the build directory, also if the profile cannot be opened."""
+        """Return the build directory, even if the profile cannot be opened."""
         return Path(compute_build_folder(self.root, self.name))
 
     def require_profile(self) -> Profile:
-        """Return the opened profile. Raises the problem of a profile that cannot be opened."""
+        """Return the opened profile, or raise `problem` if it cannot be opened."""
         if self.opened is None:
             raise self.problem or TorchyardError("cannot open this profile", location=self.name)
         return self.opened
 
     def read_settings(self) -> LoadedSettings:
-        """Return the settings, also of a profile that cannot be planned. Raises `SettingsError`."""
+        """Return the settings, even if planning fails. Raises `SettingsError` for invalid ones."""
         if self.opened:
             return self.opened.loaded
         loaded_settings = load_settings(self.root / "config", self.name, os.environ)

@@ -1,6 +1,6 @@
-"""Pin a plan to a section of torchyard.lock. Changed parts are resolved again, with a warning.
+"""Pin a plan to a section of torchyard.lock. Changed inputs are resolved again, with a warning.
 
-The pins are in the jobs and not in the fingerprints: a build that matches them runs no stage.
+Pins are part of the jobs but not of the fingerprints: pinning alone makes no stage stale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
 
 
 def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
-    """Return the plan with the pins in its jobs, and a warning for each pin that is not used."""
+    """Return the plan with the pins in its jobs, and a warning for each unused pin."""
     if machine_mismatch := _check_machine(section, choice):
         return replace(plan, warnings=(*plan.warnings, _format_warning(machine_mismatch)))
     torch_mismatch = _check_torch(plan, section, choice)
@@ -42,7 +42,7 @@ def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
 
 
 def identify_platform(choice: Resolution) -> tuple[str, str]:
-    """Return Python and platform as a lock section names them."""
+    """Return the Python and the platform as in a lock section: ("3.12", "linux x86_64")."""
     return choice.python.minor, f"{choice.system} {normalize_machine(choice.machine)}"
 
 
@@ -73,7 +73,7 @@ def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
 
 
 def _meets_requirement(wheel: str, requirement: str) -> bool:
-    """Return True if the wheel's version meets the requirement, also its local part."""
+    """Return True if the version in a wheel's file name meets the requirement."""
     version = _parse_wheel_version(wheel)
     return version is not None and Requirement(requirement).specifier.contains(
         version, prereleases=True
@@ -81,7 +81,7 @@ def _meets_requirement(wheel: str, requirement: str) -> bool:
 
 
 def _parse_wheel_version(wheel: str) -> Version | None:
-    """Return the version in a wheel's file name, None for an invalid name (edited by hand)."""
+    """Return the version in a wheel's file name, None if the name is invalid."""
     try:
         return parse_wheel_filename(wheel)[1]
     except InvalidWheelFilename:
@@ -89,7 +89,7 @@ def _parse_wheel_version(wheel: str) -> Version | None:
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
-    """Return the fields to pin in the job, and the difference that prevents this, or ""."""
+    """Return the job's fields to pin, and the difference that prevents pinning ("" if none)."""
     pins: dict[str, Any] = {}
     locked, mismatch = section.torch, ""
     match job:
@@ -115,7 +115,7 @@ def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str
 
 
 def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
-    """Describe the first requirement of the environment that its locked packages do not meet."""
+    """Describe the first requirement that the locked packages do not meet, "" if there is none."""
     locked_versions = parse_pinned_versions({**section.toolkit, **section.packages})
     requirements = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
     for text in requirements:
@@ -148,7 +148,7 @@ def _check_extension_source(job: ExtensionJob, locked: LockedInputs) -> str:
             is_same, source = bool(locked.path), locked.git or locked.sdist
             requested = "a folder"
         case _:
-            # the version that a source tree pins is only known once the tree is present
+            # The requirement may change when a source tree is present, which pins a version
             is_same = bool(locked.wheel) and _meets_requirement(locked.wheel, job.location)
             source, requested = locked.wheel, job.location
     return "" if is_same else _format_mismatch(job.name, (source,), (requested,))

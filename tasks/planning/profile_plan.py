@@ -1,4 +1,4 @@
-"""Make the plan of a profile from settings, host and knowledge.
+"""Make the plan of a profile from settings, host and knowledge. The stages of each strategy:
 
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
@@ -39,7 +39,7 @@ STAGE_KINDS = tuple(STAGE_VERBS)
 def make_plan(
     settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
 ) -> tuple[Resolution, Plan]:
-    """Return resolution and plan. Raises `SettingsError` for mistakes that can be found offline."""
+    """Return the resolution and the plan, without network access. Raises `SettingsError`."""
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     resolution = resolve_settings(settings, host, knowledge)
     _require_consistent_torch(settings, resolution)
@@ -55,7 +55,7 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Add the named mirrors' replacements to source.mirrors, whose entries take precedence."""
+    """Add the URLs of the setting mirrors to source.mirrors, whose entries take precedence."""
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
     mirrors = {**presets, **settings.source.mirrors}
     source = structs.replace(settings.source, mirrors=mirrors)
@@ -68,7 +68,7 @@ def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
 
 
 def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
-    """Raise `SettingsError` for a setting that this kind of torch cannot have."""
+    """Raise `SettingsError` for a setting that does not fit the strategy or the build backend."""
     is_library = choice.strategy == "source" and settings.build.backend == "cmake"
     extension_names = [extension.name for extension in settings.extensions]
     names_by_key = {"extensions": extension_names, "companions": settings.companions}
@@ -99,7 +99,7 @@ def _plan_stages(
     if choice.strategy == "source":
         stages.append(plan_compile(settings, layout, choice))
     if settings.build.target and choice.strategy == "source":
-        return stages  # a part of the tree makes no wheel
+        return stages  # a build of one CMake target makes no wheel
     stages.append(plan_wheel(settings, layout, choice, knowledge))
     stages += plan_extensions(settings, layout, choice, knowledge)
     if settings.install.into:
@@ -110,7 +110,7 @@ def _plan_stages(
 def _explain_absent_stages(
     settings: Settings, choice: Resolution, stages: Sequence[Stage]
 ) -> dict[str, str]:
-    """Return the stages that this plan does not have, each with the reason."""
+    """Return the reason for each stage kind that this plan does not have."""
     absent = {}
     if choice.strategy != "source":
         absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")

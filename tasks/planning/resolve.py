@@ -21,7 +21,7 @@ from tasks.stages.companions import needs_companion_build
 
 
 def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """Return the resolution. The hint of an `UnsatisfiableError` has tried suggestions."""
+    """Return the resolution. An `UnsatisfiableError` has a hint with settings that work."""
     try:
         return resolve_without_suggestions(settings, host, knowledge)
     except UnsatisfiableError as error:
@@ -33,7 +33,7 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
 
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
-    """Return the resolution. Raises `UnsatisfiableError` without suggestions of other settings."""
+    """Return the resolution. An `UnsatisfiableError` has no suggestions for other settings."""
     strategy = settings.torch.strategy
     if strategy != "auto":
         return resolve_strategy(strategy, settings, host, knowledge)
@@ -48,7 +48,7 @@ def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowl
         except UnsatisfiableError as error:
             if error.message == no_wheel.message:
                 raise
-            # either reason may be the easier one to change
+            # Name both problems: the user may solve either
             message = f"{no_wheel.message}; for a build, {error.message}"
             raise UnsatisfiableError(message, location=error.location, hint=error.hint) from error
     return resolve_strategy("prebuilt", settings, host, knowledge)
@@ -61,7 +61,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution with that strategy; `why` is the reason for a source build."""
+    """Return the resolution for one strategy. `why` is the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -106,9 +106,9 @@ def _resolve_optional_toolkit(
     torch: torch_candidates.TorchCandidate,
     choice: Resolution,
 ) -> ToolkitResolution:
-    """Return the toolkit. It may be missing if nothing is compiled: then only env.sh uses it.
+    """Return the toolkit, or provider "none" if it is not available and nothing is compiled.
 
-    torch's extension builder requires a toolkit of the same CUDA major.
+    Raises `UnsatisfiableError` if torch has another CUDA major: extensions would not compile.
     """
     try:
         toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)

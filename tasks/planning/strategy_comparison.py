@@ -1,4 +1,4 @@
-"""Compare the strategies: which are possible on this host, why, and their cost."""
+"""Compare the strategies: whether each is possible on this host, why, and what it costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.settings.schema import Settings
 def estimate_strategy_cost(
     settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
 ) -> Cost:
-    """Estimate the cost of a strategy on one core. The time of one CMake target is not known."""
+    """Estimate the cost of a strategy on one core, without a time if build.target is set."""
     if is_partial_build(settings, strategy):
         cost = estimate_cost(knowledge, strategy, len(targets), 0)
         evidence = f"unverified: build.target is a part of what is known: {cost.known}"
@@ -28,7 +28,7 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """One strategy on this host, with the reason for it, or against it if it is not `possible`.
+    """A strategy on this host. `why` is the reason for it, or why it is not `possible`.
 
     `cost` is for one core; `cost.scale_to_cores` converts it.
     """
@@ -44,7 +44,7 @@ class StrategyOption:
 def compare_strategies(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[StrategyOption, ...]:
-    """Return prebuilt, source and existing, in this order; at most one is chosen."""
+    """Return the options prebuilt, source and existing, in this order. At most one is chosen."""
     targets, _ = find_targets(settings, host, knowledge)
     try:
         chosen = resolve_without_suggestions(settings, host, knowledge)

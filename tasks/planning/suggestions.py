@@ -1,6 +1,6 @@
 """Suggest other settings if a resolution fails. Each suggestion is tried before it is shown.
 
-`what_if` has single changes and pairs; this module combines more and formats the result.
+`what_if` tries one or two changes; this module combines more changes and formats suggestions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.settings.schema import Settings
 
 @dataclass(frozen=True)
 class CombinedChange:
-    """The changed values, "" for unchanged ones; `installed` is a CUDA release to install first."""
+    """Changed values, each "" if unchanged. `installed` is a CUDA release to install, or ""."""
 
     torch: str = ""
     python: str = ""
@@ -35,13 +35,13 @@ class CombinedChange:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Return the number of changed settings, then whether CUDA has to be installed."""
+        """Return the number of changed settings, and True if CUDA must be installed."""
         parts = (self.torch, self.python, self.cuda, self.provider)
         return sum(map(bool, parts)), bool(self.installed)
 
 
 def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggestion]:
-    """Yield the working changes, the smallest first; builds last, unless they are required."""
+    """Yield combined changes that work, smallest first. Source builds come last unless required."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or not _has_any_support(trial):
         return
@@ -57,7 +57,7 @@ def suggest_combined_changes(trial: what_if.WhatIf) -> Iterator[what_if.Suggesti
 
 
 def _has_any_support(trial: what_if.WhatIf) -> bool:
-    """Return True if one toolkit or one official wheel supports every target."""
+    """Return True if a single toolkit or official wheel supports all targets."""
     knowledge = trial.knowledge
     try:
         targets, _ = find_targets(trial.settings, trial.host, knowledge)
@@ -72,7 +72,7 @@ def _has_any_support(trial: what_if.WhatIf) -> bool:
 
 
 def _list_changes(trial: what_if.WhatIf) -> Iterator[CombinedChange]:
-    """Yield every combination worth trying: a few hundred at most."""
+    """Yield all combinations of release, Python, CUDA and provider to try (a few hundred)."""
     settings = trial.settings
     version = settings.torch.version
     releases = []
@@ -93,7 +93,7 @@ def _list_changes(trial: what_if.WhatIf) -> Iterator[CombinedChange]:
 
 
 def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[str, str]]:
-    """Yield toolkit.provider and the CUDA release to install; "" for each that stays as it is."""
+    """Yield pairs: toolkit.provider ("" for unchanged), and a CUDA release to install or ""."""
     provider = settings.toolkit.provider
     yield "", ""
     version = cuda or settings.toolkit.version
@@ -144,11 +144,11 @@ _TWO_CHANGES = (what_if.suggest_pythons_and_toolkits, what_if.suggest_releases_a
 def format_suggestions(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """Return one sentence with every suggestion, "" if no change is known to help."""
+    """Return all suggestions as one sentence, "" if no change is known to help."""
     hints = [suggestion.hint for suggestion in list_suggestions(settings, host, knowledge, attempt)]
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
-    # The user may have installed something that helps since the host was pinned: a value that a
-    # changed setting names is searched again, pinned facts are not
+    # The user may have installed a Python or a toolkit since the host facts were pinned. A changed
+    # setting that names a Python or a toolkit has it searched again; pinned facts are not updated
     installs = [what_if.suggest_toolkit_install, what_if.suggest_other_path_toolkits]
     kinds = [*([what_if.suggest_pythons] if settings.python == "auto" else []), *installs]
     if host.pinned and any(next(kind(trial), None) for kind in kinds):
@@ -161,7 +161,7 @@ def list_suggestions(
 ) -> tuple[what_if.Suggestion, ...]:
     """Return at most one suggestion of each kind.
 
-    Two changes at once only if no single one helps; torch, CUDA and Python only if no two do.
+    Two changes are tried only if no single change helps, and more only if no two changes help.
     """
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     suggestions: list[what_if.Suggestion | None] = []
@@ -176,7 +176,7 @@ def list_suggestions(
 def format_wheel_alternatives(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: what_if.ResolveFunction
 ) -> str:
-    """Suggest another wheel and a source build for a wheel that lacks a target, if they work."""
+    """Return suggestions for a wheel without code for a target: another wheel, a source build."""
     trial = what_if.WhatIf(settings, host, knowledge, attempt)
     kinds = (what_if.suggest_other_wheels, what_if.suggest_source_build)
     suggestions = (next(kind(trial), None) for kind in kinds)

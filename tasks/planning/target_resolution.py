@@ -1,4 +1,4 @@
-"""Resolve the target architectures and the CUDA toolkit, and check that the tools accept them."""
+"""Resolve the target architectures and the CUDA toolkit. Check that the tools accept both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
 def find_targets(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[tuple[Arch, ...], str]:
-    """Return the architectures to build for, ascending, and the reason. Raises `SettingsError`."""
+    """Return the sorted target architectures and the reason for them. Raises `SettingsError`."""
     requested, is_mac = settings.target.gpus, host.system == "macos"
     if requested == "auto":
         if is_mac:
@@ -64,7 +64,7 @@ _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
     """Raise `UnsatisfiableError` if the build tools do not accept a target.
 
-    `SettingsError`: an arch variable of the user is not understood, or leaves out a target.
+    Raises `SettingsError` if an arch variable of the user is invalid or leaves out a target.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
@@ -79,7 +79,7 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_supported_targets(
     settings: Settings, knowledge: Knowledge, choice: Resolution
 ) -> None:
-    """Require that torch accepts the targets. `UnsatisfiableError` only if some torch does."""
+    """Require that torch accepts the targets. `UnsatisfiableError` means another torch would."""
     torch = choice.torch
     extension_names = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
@@ -103,7 +103,7 @@ def _require_supported_targets(
 
 
 def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Suggest an arch that extensions accept and whose code runs on the same GPU, or return ""."""
+    """Return a hint with an arch that extensions accept and that runs on the same GPU, or ""."""
     gpu = Arch(arch.major, arch.minor)
     cubins = {cubin for toolkit in knowledge.toolkits.values() for cubin in toolkit.makes}
     for other in sorted((cubin for cubin in cubins if not cubin.suffix), reverse=True):
@@ -117,9 +117,9 @@ def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
 def _require_arch_variables(
     env: Mapping[str, str], key: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
 ) -> None:
-    """Require that each arch list is valid and compilable, and covers all targets.
+    """Require that each arch list in `env` is valid and compilable, and covers all targets.
 
-    PyTorch's tree validates CMake's variables, then discards them: they need not cover targets.
+    PyTorch's build validates CMake's variables and then ignores them: they may leave out targets.
     """
     cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
     if extension:
@@ -149,12 +149,12 @@ def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Reso
 
 
 _USE_CUDA = "USE_CUDA"
-# From PyTorch's tools/setup_helpers/env.py, check_negative_env_flag; for CMake "" is false, too
+# From check_negative_env_flag in PyTorch's tools/setup_helpers/env.py; "" is false for CMake
 _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
-    """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for GPUs."""
+    """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for a GPU build."""
     # build.env takes precedence over build.flags
     values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
     assignments = [(section, value) for section, value in values.items() if value is not None]
@@ -183,9 +183,9 @@ def resolve_toolkit(
     cuda: str | None,
     targets: tuple[Arch, ...],
 ) -> ToolkitResolution:
-    """Return the toolkit for a torch with that CUDA release.
+    """Return the toolkit for a torch with the CUDA release `cuda`.
 
-    Raises `UnsatisfiableError` if it cannot compile for the targets or is not available.
+    Raises `UnsatisfiableError` if the toolkit cannot compile for a target or is not available.
     """
     provider = settings.toolkit.provider
     required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
@@ -208,7 +208,7 @@ def resolve_toolkit(
 
 
 def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
-    """Return True if toolkit.provider can provide that CUDA release here."""
+    """Return True if the setting toolkit.provider can provide this CUDA release on the host."""
     provider = settings.toolkit.provider
     matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
     match provider:
@@ -250,7 +250,7 @@ def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
-        # No toolkit is suggested: this torch may not build with one that can compile the targets
+        # Suggest no other toolkit: this torch may not build with a toolkit for these targets
         hint = "choose another torch, or other GPUs in target.gpus"
         release = format_major_minor(cuda)
         if release not in knowledge.toolkits:

@@ -1,4 +1,4 @@
-"""Find the torch of each strategy: an official wheel, a source build, or an existing torch."""
+"""Find the torch for a strategy: an official wheel, a source build, or an existing torch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tasks.settings.schema import Settings
 
 @dataclass(frozen=True)
 class TorchCandidate:
-    """A torch that is available, with the reason for its strategy.
+    """A torch that a strategy can use. `why` is the reason for it.
 
-    `cuda` is "13.2", None for the CPU. `index` is that of a wheel, "" for the default one.
+    `cuda` is a release such as "13.2", None for a CPU torch. `index` is "" for the default index.
     """
 
     strategy: Strategy
@@ -40,7 +40,7 @@ class TorchCandidate:
 
 
 def find_existing_torch(python: Interpreter) -> TorchCandidate:
-    """Return the torch that is installed for an interpreter. Raises `SettingsError`."""
+    """Return the torch installed for this interpreter. Raises `SettingsError` if there is none."""
     if python.torch is None:
         raise SettingsError(
             f"{python.path} has no torch",
@@ -56,7 +56,7 @@ def find_existing_torch(python: Interpreter) -> TorchCandidate:
 def find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> TorchCandidate:
-    """Return the official wheel for every target. Raises `UnsatisfiableError` without one."""
+    """Return the wheel in torch.index, or the official one. Raises `UnsatisfiableError` if none."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":
@@ -82,7 +82,7 @@ def find_prebuilt_torch(
 def find_source_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
 ) -> TorchCandidate:
-    """Return a torch to build, with the CUDA release that suits it best. Raises `SettingsError`."""
+    """Return the torch to build, with the most suitable CUDA release. Raises `SettingsError`."""
     version = settings.torch.version
     require_supported_python(knowledge, version, host.python)
     _require_source_ref(settings)
@@ -95,7 +95,7 @@ def find_source_torch(
     except SettingsError as error:
         if not settings.source.path:
             raise
-        # a fork may number its releases differently
+        # A fork of PyTorch may use other version numbers
         hint = "set torch.version to the known release that the tree in source.path was forked from"
         raise SettingsError(error.message, location=error.location, hint=hint) from error
     capable = list_capable_toolkits(knowledge, targets)
@@ -116,7 +116,7 @@ def find_source_torch(
 
 
 def _require_source_ref(settings: Settings) -> None:
-    """Raise `SettingsError` for a clone of a version without a tag (pytorch.yaml)."""
+    """Require source.ref for a version without a git tag, such as a nightly build."""
     source, version = settings.source, settings.torch.version
     channel = find_release_channel(version)
     if not channel or source.ref != "auto" or source.path or source.tarball:
@@ -134,12 +134,12 @@ def _require_source_ref(settings: Settings) -> None:
 
 
 def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
-    """Return True for a build of one CMake target: it has no wheel to build extensions against."""
+    """Return True for a build of a single CMake target, which makes no wheel."""
     return strategy == "source" and bool(settings.build.target)
 
 
 def find_source_reason(settings: Settings) -> str:
-    """Return the reason for a source build, settings that only a build uses; "" without them."""
+    """Return a message with the set keys that require a source build, "" if none is set."""
     source, build = settings.source, settings.build
     build_only = {
         "source.path": source.path,
@@ -153,7 +153,7 @@ def find_source_reason(settings: Settings) -> str:
 
 
 def require_known_release(knowledge: Knowledge, version: str) -> Release:
-    """Return the facts of a release. Raises `UnsatisfiableError` for an unknown one."""
+    """Return the facts of a torch release. Raises `UnsatisfiableError` if it is unknown."""
     try:
         return find_release(knowledge, version)
     except KnowledgeError as error:
@@ -162,11 +162,11 @@ def require_known_release(knowledge: Knowledge, version: str) -> Release:
 
 
 def require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
-    """Raise `UnsatisfiableError` if the release does not support that Python."""
+    """Raise `UnsatisfiableError` if the torch release is known not to support this Python."""
     try:
         release = find_release(knowledge, version)
     except KnowledgeError:
-        return  # a tree newer than the facts checks the Python in its setup
+        return  # an unknown release: its setup.py checks the Python
     if not is_python_supported(release, python.version):
         raise UnsatisfiableError(
             f"torch {version} is for Python {' to '.join(release.python)}, "

@@ -1,4 +1,4 @@
-"""List warnings before a build starts: known problems, misleading targets and unused settings."""
+"""List the warnings before a build: known problems, doubtful targets and unused settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.settings.values import list_fields
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
     """Yield a warning for each known problem of a source build, and for GPUs of other machines.
 
-    Only what planning knows is checked: `doctor` checks compilers and glibc.
+    Problems of compilers and glibc are left to `doit doctor`.
     """
     for arch in choice.targets:
         machine, cards = find_only_machine(knowledge, arch)
@@ -48,10 +48,10 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
 def list_capability_warnings(
     loaded: LoadedSettings, host: Host, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning if the only target is a capability and no GPU is visible.
+    """Yield a warning if the only target is a compute capability and no GPU is visible.
 
-    Some guides confuse the capability of the RTX 50 series with 10.0 or 8.9. A matrix entry or a
-    suffix (`9.0a`) is chosen on purpose.
+    Some guides give a wrong capability (10.0 or 8.9) for the RTX 50 series. A matrix entry or a
+    capability with a suffix (`9.0a`) is chosen on purpose and gives no warning.
     """
     gpus = loaded.settings.target.gpus
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
@@ -74,9 +74,9 @@ _BUILD_KEYS = (
     *("build.type", "build.flags", "build.target", "build.backend", "build.blas"),
     *("wheel.local_version", "wheel.cuda"),
 )
-# Every profile uses these variables of build.env for its environment, and no others
+# The only variables of build.env that a profile without a source build uses
 _COMPILER_VARIABLES, _CACHE_PREFIXES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
-# The keys of an extension that are not used, by the kind of its source
+# The unused keys of an extension by the kind of its source
 _UNUSED_EXTENSION_KEYS = {
     "path": ("ref", "submodules", "sha256"),
     "git": ("sha256",),
@@ -87,7 +87,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield the unused keys for each reason. A matrix entry has settings for others, too."""
+    """Yield a warning for each reason why keys are unused. Matrix entries are not checked."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):
@@ -130,7 +130,7 @@ def _list_unused_keys(
 
 
 def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the unused keys of source. path precedes tarball, and tarball precedes git."""
+    """Yield unused keys of the section source: path overrides tarball, tarball overrides git."""
     source = settings.source
     if source.path:
         yield ("source.ref", "source.sha256"), "source.path is used as it is"
@@ -141,7 +141,7 @@ def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ..
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:
-    """Return where a value other than the default was set for this profile, "" if it was not."""
+    """Return where the user set this key to another value than the default, "" if nowhere."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
     if getattr(values, name) == dict(list_fields(type(values)))[name]:

@@ -1,4 +1,4 @@
-"""Resolve with changed settings or on a changed host, and list the single changes that help."""
+"""Resolve with changed settings or a changed host, and suggest the changes that help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ResolveFunction = Callable[[Settings, Host, Knowledge], Resolution]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that was tried: `hint` describes it, `resolution` is its result."""
+    """A change that works. `hint` tells the user what to change, `resolution` is the result."""
 
     hint: str
     resolution: Resolution
@@ -41,7 +41,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The requested settings, the host, and the function that resolves them."""
+    """The requested settings, the host, and `attempt`, the function that resolves both."""
 
     settings: Settings
     host: Host
@@ -51,9 +51,9 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: dict[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with these keys changed, or on that host; None if that cannot work.
+        """Return the resolution with changed keys or another host, None if that does not work.
 
-        A build needs a toolkit that is requested or that torch is published with.
+        A source build works only with the requested toolkit or one that PyTorch publishes with.
         """
         changed = {
             name: structs.replace(getattr(self.settings, name), **keys)
@@ -79,8 +79,8 @@ class WhatIf:
 
 
 def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
-    """Return True if the build is known to fail."""
-    # the release: a toolkit that will be installed has no full version yet
+    """Return True if a build with this resolution is known to fail."""
+    # Compare the CUDA release: a toolkit that will be installed has no full version yet
     combination = replace(choice.build_combination(host), cuda=choice.toolkit.version or None)
     bad = find_known_bad(knowledge, combination)
     findings = (*bad, *find_too_old_versions(knowledge, combination))
@@ -88,11 +88,11 @@ def is_known_bad(knowledge: Knowledge, choice: Resolution, host: Host) -> bool:
 
 
 ToolkitKeys = dict[str, str]
-_ANY_FOLDER = "."  # a placeholder: the folder that the user will name is not known
+_ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the toolkits that `auto` finds, other available ones, and last one to install."""
+    """Yield other available toolkits, without a source build first, then toolkits to install."""
     changes: list[ToolkitKeys] = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -109,11 +109,11 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a toolkit to install: with the current settings, then with one more change."""
+    """Yield toolkits to install: with the current settings, then with one changed key."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
-    needed = resolution.toolkit.version if resolution else ""  # what the refusal says is needed
+    needed = resolution.toolkit.version if resolution else ""  # what the error message requires
     versions = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
     versions.sort(key=lambda cuda: cuda != needed)
     key_sets = _list_provider_changes(trial, {}, "system")
@@ -128,7 +128,7 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield, with provider path, a torch for the toolkit in toolkit.path, then other toolkits."""
+    """For provider path, yield a torch for the toolkit in toolkit.path, then other toolkits."""
     is_path = trial.settings.toolkit.provider == "path"
     for kit in (kit for kit in trial.host.toolkits if kit.asked and is_path):
         keys = {"version": kit.release}
@@ -142,7 +142,7 @@ def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield other toolkits for provider path; those that require a build only if no other works."""
+    """For provider path, yield other toolkits. Suggest a source build only if no wheel works."""
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
@@ -159,7 +159,7 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
-    """Return the values for toolkit.version for these targets, the requested one first."""
+    """Return the values of toolkit.version to try for these targets."""
     requested = trial.settings.toolkit.version
     try:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
@@ -171,7 +171,7 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
-    """Return the host with one more toolkit; with `chosen`, it replaces the one in toolkit.path."""
+    """Return the host with one more toolkit. `chosen` makes it the one in toolkit.path."""
     toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", chosen)
     other_toolkits = tuple(kit for kit in host.toolkits if not (chosen and kit.asked))
     return replace(host, toolkits=(toolkit, *other_toolkits))
@@ -180,7 +180,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: ToolkitKeys, choice: Resolution
 ) -> str:
-    """Return the alternative toolkit.path with its provider, "" if the result would differ."""
+    """Return the text that suggests toolkit.path instead, "" if the resolution would differ."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     other_keys = {name: value for name, value in keys.items() if name != "provider"}
     for provider_keys in ({}, {"provider": "path"}):
@@ -195,7 +195,7 @@ def _format_path_alternative(
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
-    """Return `CUDA 12.0 to 12.9`; releases that are newer than the facts are not tried."""
+    """Return the CUDA releases as text, such as `CUDA 12.0 to 12.9` or `CUDA 12.0 or 12.8`."""
     versions = [cuda for cuda in knowledge.toolkits if cuda in able]
     all_versions = list(knowledge.toolkits)
     span = all_versions[all_versions.index(versions[0]) : all_versions.index(versions[-1]) + 1]
@@ -207,14 +207,14 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: ToolkitKeys, other: str) -> list[ToolkitKeys]:
-    """Return the change with the current provider, then with `other` if it looks elsewhere."""
+    """Return `keys`, then `keys` with the provider `other` if that finds more toolkits."""
     providers = {"auto": {"auto"}, "system": {"auto", "system"}}[other]
     is_current_enough = trial.settings.toolkit.provider in providers
     return [keys] if is_current_enough else [keys, {**keys, "provider": other}]
 
 
 def format_assignments(keys: Mapping[str, str | None], section: str = "toolkit") -> str:
-    """Return `toolkit.version: "12.8" and toolkit.provider: auto`."""
+    """Format changed keys, such as `toolkit.version: "12.8" and toolkit.provider: auto`."""
     return " and ".join(
         f"{section}.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
         for key, value in keys.items()
@@ -225,14 +225,14 @@ _AUTO_TOOLKIT = {"version": "auto"}
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the nearest releases, newer before older, verified wheels before inferred ones."""
+    """Yield torch releases that work: verified wheels first, newer releases before older ones."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or find_source_reason(settings):
         return
     if settings.torch.index != "auto":
         return
     keeps_toolkit = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=_AUTO_TOOLKIT)
-    # Compiling takes hours: suggest it only if it was requested
+    # Suggest a source build, which takes hours, only if the settings request one
     strategy = "source" if settings.torch.strategy == "source" else "prebuilt"
     unverified = []
     for release in list_nearest_releases(trial.knowledge, settings.torch.version):
@@ -251,12 +251,12 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_releases_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another release with its toolkit to install, if neither helps separately."""
+    """Suggest another torch release together with a toolkit to install."""
     return _add_toolkit_installs(suggest_releases(trial.add_all_toolkits()))
 
 
 def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield another Python with a toolkit to install, if neither helps separately."""
+    """Suggest another Python together with a toolkit to install."""
     return _add_toolkit_installs(suggest_pythons(trial.add_all_toolkits()))
 
 
@@ -267,14 +267,14 @@ def _add_toolkit_installs(suggestions: Iterator[Suggestion]) -> Iterator[Suggest
 
 
 def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a source build if the settings require a wheel."""
+    """Suggest a source build if torch.strategy is prebuilt."""
     is_wheel = trial.settings.torch.strategy == "prebuilt"
     if is_wheel and (resolution := trial.resolve_with(torch={"strategy": "source"})):
         yield Suggestion("set torch.strategy: source, to build it", resolution)
 
 
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield other wheels that are known to have code for every target, the same minor first."""
+    """Yield other wheels with verified code for all targets, the same minor release first."""
     current, requested = trial.resolve_with(), trial.settings.torch.version
     # the newest known patch of the requested minor release, then of the nearest ones
     minor, releases = parse_major_minor(requested), trial.knowledge.releases
@@ -292,14 +292,14 @@ def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_source_build(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a source build instead of the current wheel."""
+    """Suggest a source build of the requested torch version, if it works."""
     keys = {"strategy": "source", "local": None}
     if resolution := trial.resolve_with(torch=keys):
         yield Suggestion(f"set {_format_changed_keys(trial, keys)}, to build it", resolution)
 
 
 def _format_changed_keys(trial: WhatIf, keys: Mapping[str, str | None]) -> str:
-    """Format the changed keys: `torch.index: auto and torch.version: "2.15.0"`."""
+    """Format the keys that change, such as `torch.index: auto and torch.version: "2.15.0"`."""
     torch = trial.settings.torch
     changed = {key: value for key, value in keys.items() if getattr(torch, key) != value}
     return format_assignments(changed, "torch")
@@ -314,7 +314,7 @@ def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the two ends of the release's Python range, the nearer one first."""
+    """Yield the oldest and newest Python of the torch release that work, the nearer one first."""
     try:
         release = find_release(trial.knowledge, trial.settings.torch.version)
     except TorchyardError:
@@ -327,7 +327,7 @@ def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def format_python_hint(version: str, *, into: bool) -> str:
-    """Return the hint to change to that Python. With install.into, that changes, too."""
+    """Return a hint to use this Python. With `into`, install.into needs a new environment."""
     if into:
         return (
             f"create an environment with Python {version} (conda create -n NAME python={version}, "
@@ -338,7 +338,7 @@ def format_python_hint(version: str, *, into: bool) -> str:
 
 
 def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first, "" if this one fits."""
+    """Return the Pythons to try with a release, nearest first, or ("",) if the current one fits."""
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":
@@ -352,7 +352,7 @@ def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a profile for each target, if each target can be built separately."""
+    """Yield a suggestion to use one profile for each target, if each target works separately."""
     resolutions = _resolve_each_target(trial)
     if len(resolutions) > 1 and all(resolutions.values()):
         targets = " and ".join(resolutions)
@@ -361,7 +361,7 @@ def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the targets that can be built; last, only the newest one."""
+    """Suggest all targets that work separately, then only the newest of them."""
     resolutions = _resolve_each_target(trial)
     possible = {name: resolution for name, resolution in resolutions.items() if resolution}
     newest = max(possible, key=lambda name: possible[name].targets, default="")
@@ -375,7 +375,7 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
-    """Resolve each target separately; None for a target that fails."""
+    """Return the resolution for each target separately, None for a target that fails."""
     requested = trial.settings.target.gpus
     gpus = requested if requested != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}

@@ -1,6 +1,6 @@
-"""Describe the user's environment as one line of JSON, in its interpreter (Python 3.8 or later).
+"""Print a JSON report on the user's environment. The interpreter of that environment runs this.
 
-The argument is the folder of torchyard's `packaging`, which knows the interpreter's tags.
+Python 3.8 is enough. The argument is the folder with torchyard's copy of `packaging`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ OUTPUT_PREFIX = "torchyard: "
 
 
 def describe_environment(packaging: str) -> dict[str, Any]:
-    """Return everything that must be known before an install."""
+    """Return the version, wheel tags, folders and packages of the running interpreter."""
     sys.path.insert(0, packaging)
     from packaging import markers, tags  # noqa: PLC0415 - from the given folder
 
     sys.path.remove(packaging)
     paths = sysconfig.get_paths()
-    # PEP 668: only the system's package manager installs here. A venv is never managed
+    # PEP 668: only the system's package manager may install here. This never applies to a venv
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")  # noqa: PTH118
     is_managed = sys.prefix == sys.base_prefix and os.path.isfile(marker)  # noqa: PTH113
     # a torch in ~/.local is imported before the one in the environment
     user_torch = os.path.join(site.getusersitepackages(), "torch")  # noqa: PTH118
     is_user_torch = site.ENABLE_USER_SITE and os.path.isdir(user_torch)  # noqa: PTH112
-    # without the distributions that a venv inherits from its base
+    # without the distributions that a venv inherits from its base interpreter
     sites = sorted({os.path.realpath(paths[name]) for name in ("purelib", "platlib")})
     return {
         "version": ".".join(map(str, sys.version_info[:3])),

@@ -23,10 +23,10 @@ from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The new replaced.json and what happens to the backups of the last install.
+    """The new content of replaced.json, and the paths of the backups to keep or set aside.
 
-    `originals` are files from before the first install, `superseded` those of them whose
-    distribution the user replaced since. `edited` are files that the user changed or added since.
+    `originals` are newly kept for a rollback. `superseded` are older backups of packages that the
+    user has replaced. `edited` are files that the user changed or added after the previous install.
     """
 
     result: InstallRecord
@@ -36,7 +36,7 @@ class CommitResult:
 
 
 def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
-    """Return the result of `new` after `before`: a rollback restores what the user had last."""
+    """Merge the record `before` (None for a first install) with the record `new`."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
     last = before.parts
@@ -56,8 +56,8 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
         if name in last and name not in user_packages
     }
     remaining = {path: one for path, one in before.placed.items() if one.owner not in new.parts}
-    # A rollback keeps the folders that existed before the first install and at the second one, and
-    # the folders that were added since and are not managed
+    # A rollback keeps the folders that existed before the first install, unless they disappeared
+    # before this one, and the folders that the user has added
     created = list_parents(before.placed)
     vanished = list_parents(user_paths) - list_parents(previous) - new.folders.keys()
     folders = {
@@ -90,7 +90,7 @@ def _classify_backup(
 
 
 def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
-    """Commit the pending install and return the result."""
+    """Commit the pending install `new`, and return what was written and moved."""
     commit = compute_commit(journal.read_record(stamp), new)
     aside = f"{journal.ASIDE_FOLDER}/{new.when}"
     moves = (
@@ -108,7 +108,7 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
 
 
 def finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
-    """Finish a commit. After a SIGKILL in the middle, files that were moved are not moved again."""
+    """Finish a commit: move the backups and write the record. Can be repeated after a SIGKILL."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
         if is_present(source) and not is_present(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -119,8 +119,8 @@ def finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
 
 
 def discard_pending(stamp: Path) -> None:
-    """Remove the pending install, and its folder if nothing else is in it."""
-    # The journal first, so that the remaining files are never taken for a complete install
+    """Remove the files of the pending install, and the folder `stamp` if it is empty then."""
+    # The journal first: without it, the remaining files do not count as a pending install
     (stamp / journal.JOURNAL_FILE).unlink(missing_ok=True)
     files.remove_owned(stamp / journal.PENDING_FOLDER)
     if stamp.is_dir() and not any(stamp.iterdir()):
@@ -128,12 +128,12 @@ def discard_pending(stamp: Path) -> None:
 
 
 def create_timestamp() -> str:
-    """Return a name for the current time that sorts by time."""
+    """Return the current UTC time as text that sorts by time, such as 20260131T120000123456."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
 def recover_installs(replaced: PurePath) -> None:
-    """Undo interrupted installs, finish those that only had to be recorded, and finish restores."""
+    """Undo or finish interrupted installs, and finish interrupted restores."""
     for stamp in journal.list_stamps(replaced):
         undo_pending(stamp)
         record = journal.read_record(stamp)
@@ -143,7 +143,7 @@ def recover_installs(replaced: PurePath) -> None:
 
 
 def undo_pending(stamp: Path) -> None:
-    """Restore the files from before the pending install, or commit it if it was imported."""
+    """Undo a pending install, or finish its commit if its packages were imported successfully."""
     pending = journal.read_pending(stamp)
     if pending and pending.state == "settling":
         finish_commit(stamp, pending)
@@ -156,7 +156,7 @@ def undo_pending(stamp: Path) -> None:
 
 
 def restore_environment(stamp: Path) -> None:
-    """Restore the files from before the first install. Only files set aside remain in `stamp`."""
+    """Restore the files from before the first install. `stamp` keeps only files set aside."""
     undo_pending(stamp)
     record = journal.read_record(stamp)
     if record and journal.is_environment_gone(record):
@@ -171,7 +171,7 @@ def restore_environment(stamp: Path) -> None:
         restore_backup(stamp, journal.BACKUP_FOLDER, record)
     (stamp / journal.RECORD_FILE).unlink(missing_ok=True)
     (stamp / journal.RESTORING_MARKER).unlink(missing_ok=True)
-    # A SIGKILL leaves temporary files
+    # Temporary files may remain after a SIGKILL
     for leftover in list(stamp.iterdir()) if stamp.is_dir() else ():
         if leftover.name != journal.ASIDE_FOLDER:
             files.remove_owned(leftover)
@@ -179,7 +179,7 @@ def restore_environment(stamp: Path) -> None:
 
 
 def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
-    """Restore the backup in `store`, and warn about the user's files that were moved."""
+    """Restore the backup in the subfolder `store`, and warn about moved files of the user."""
     aside = stamp / journal.ASIDE_FOLDER / create_timestamp()
     if count := len(restore_files(record, stamp / store, aside)):
         subject = "1 file was" if count == 1 else f"{count} files were"
@@ -189,7 +189,7 @@ def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
 
 @contextmanager
 def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
-    """Lock the environment `prefix` against other profiles of this checkout."""
+    """Lock the environment `prefix` against installs from other profiles of this checkout."""
     path = Path(builds, ".installing", f"{compute_text_sha256(str(prefix))[:16]}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)

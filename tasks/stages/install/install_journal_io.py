@@ -1,4 +1,4 @@
-"""The journal of an install: records and files that survive a SIGKILL."""
+"""The journal of an install: records on disk from which an interrupted install is recovered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backup: its digest, its target if it is a link, and the distribution replacing it."""
+    """A backup of a file that package `owner` replaces. `link` is a symbolic link's target."""
 
     owner: str
     sha256: str
@@ -29,7 +29,7 @@ class BackupFile:
 
 @dataclass(frozen=True)
 class InstalledFile:
-    """An installed file and its distribution."""
+    """An installed file of the distribution `owner`."""
 
     owner: str
     sha256: str
@@ -41,8 +41,8 @@ class InstalledFile:
 class DistributionChange:
     """A changed distribution: the versions `before` ("" if it was not installed) and `after`.
 
-    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the new
-    RECORD, `wheel` the sha256 of the wheel in the wheelhouse, "" if it came from an index.
+    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the path
+    of the new one. `wheel` is the sha256 of the wheelhouse's wheel, "" for a package of an index.
     """
 
     before: str
@@ -55,9 +55,10 @@ class DistributionChange:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """The changes of an install in the environment `prefix`. Paths are POSIX paths relative to it.
+    """The changes of an install in the environment `prefix`. Paths are relative POSIX paths.
 
-    `sites` are its site-packages folders, `folders` the previous folders with their modes.
+    `sites` are the site-packages folders. `parts` are the changes by distribution, `kept` the
+    backups and `placed` the installed files by path, `folders` the modes of the previous folders.
     """
 
     python: str
@@ -72,10 +73,10 @@ class InstallRecord:
 
 @dataclass(frozen=True)
 class PendingInstall:
-    """An unfinished install, `installing` until the packages have been imported, then `settling`.
+    """An unfinished install: "installing" until the packages were imported, then "settling".
 
-    Then `moves` (from, to; relative to the stamp's folder) are made, and `result` becomes
-    replaced.json.
+    In "settling", the files in `moves` (from, to; relative to the backup folder) are moved, and
+    `result` is written to replaced.json.
     """
 
     state: Literal["installing", "settling"]
@@ -92,12 +93,12 @@ def list_stamps(replaced: PurePath) -> Iterator[Path]:
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last install, None without one."""
+    """Return the record of the last finished install, None if there is none."""
     return _read_journal(stamp / RECORD_FILE, InstallRecord)
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
-    """Return the pending install, None without one or if it has not changed anything yet."""
+    """Return the pending install. None if there is none, or it has not changed anything yet."""
     return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
 
 
@@ -112,18 +113,18 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last install, finished or not; None if nothing was installed."""
+    """Return the record of the last finished install, or else of the pending one, or None."""
     pending = read_pending(stamp)
     return read_record(stamp) or (pending.exchange if pending else None)
 
 
 def is_environment_gone(record: InstallRecord) -> bool:
-    """Return True if the environment was removed, or created again for another Python."""
+    """Return True if the environment was removed, or was created again with another Python."""
     return not all(Path(record.prefix, site).is_dir() for site in record.sites)
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """Return the backup folder of an environment with an install (maybe unfinished), or None."""
+    """Return the backup folder of an environment, None if nothing was installed into it."""
     for stamp in list_stamps(replaced):
         record = read_latest_record(stamp)
         if record and (record.prefix, record.sites) == (str(prefix), sites):
@@ -132,6 +133,6 @@ def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> 
 
 
 def describe_rollback(record: InstallRecord) -> Iterator[str]:
-    """Yield a line for each distribution that a rollback changes."""
+    """Yield a line for each distribution that a rollback changes: `NAME NOW → BEFORE`."""
     for name, part in sorted(record.parts.items()):
         yield f"{name} {part.after} → {part.before or 'removed (was not installed before)'}"

@@ -35,7 +35,7 @@ _NOTHING_CHANGED = "nothing was changed"
 def find_replaced_files(
     target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the replaced distributions, and each path to back up with its new owner."""
+    """Return the distributions to replace, and the new owner of each file to back up."""
     distributions = target_files.find_distributions(target.prefix, target.sites, staging.versions)
     _require_known_files(target, staging, distributions)
     paths = {
@@ -57,7 +57,7 @@ def _require_known_files(
     staging: StagedPackages,
     old: Mapping[str, InstalledDistribution],
 ) -> None:
-    """Require a list of the files of each distribution and, for a torch folder, a distribution."""
+    """Require that the files of all `old` packages are known, and that a package owns torch/."""
     for one in old.values():
         for info in one.unrecorded_infos:
             raise TorchyardError(
@@ -78,7 +78,7 @@ def _require_known_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Require that parents are writable folders and no links, and that no file is a folder."""
+    """Require that each parent is a writable folder and no link, and no placed path is a folder."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -112,7 +112,7 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up the replaced files and return the record; `wheels` are sha256 by distribution."""
+    """Back up the files to replace, and return the record. `wheels` maps packages to sha256."""
     old, paths = find_replaced_files(target, staging)
     backups = {}
     for number, (path, owner) in enumerate(sorted(paths.items())):
@@ -153,7 +153,7 @@ def back_up_files(
 
 
 def swap_files(record: InstallRecord, staged: Path) -> None:
-    """Move the files of `staged` into the environment, and remove the replaced ones."""
+    """Install the files from the folder `staged`, and remove old files without a replacement."""
     prefix = Path(record.prefix)
     for number, path in enumerate(record.placed):
         if number % 500 == 0:
@@ -166,9 +166,9 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 
 
 def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
-    """Remove the installed files and restore the backups from `store`, if all are intact.
+    """Remove the installed files and restore the backups in `store`, if all backups are intact.
 
-    Files that are neither and are in the way are moved to `aside` and returned.
+    Files of the user that are in the way are moved to `aside`; their paths are returned.
     """
     for path, backup in record.kept.items():
         if not target_files.is_original_file(store / path, backup):
@@ -199,7 +199,7 @@ def restore_files(record: InstallRecord, store: Path, aside: Path) -> list[str]:
 
 
 def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
-    """Return the files of distributions that replaced the installed ones since."""
+    """Return the files of packages that the user installed over torchyard's."""
     prefix = Path(record.prefix)
     paths: dict[str, None] = {}
     for distribution in target_files.find_distributions(
@@ -212,7 +212,7 @@ def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
 
 
 def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
-    """Return True if the file is the one that was installed, or the original that it replaced."""
+    """Return True if a path has the file that torchyard installed, or the file from before."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     if target_files.is_installed_file(target, record.placed.get(path)):
         return True
@@ -220,7 +220,7 @@ def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Move a user's file to `to` or beside it and return True; only remove bytecode."""
+    """Move a user's file to `to` or a free name beside `to`. Return False for removed bytecode."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
@@ -232,7 +232,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore or remove one file. Return True if a user's file was moved aside for it."""
+    """Restore the backup of a path or remove its file. Return True if a user's file was moved."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
@@ -243,7 +243,7 @@ def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) ->
         target_files.replace_file(store / path, target)
     else:
         target.unlink(missing_ok=True)
-    # the bytecode of the new file; that of the old one is in the backup
+    # the bytecode of the installed file; the bytecode of the original is in the backup
     for file in list(target_files.list_bytecode(target)) if path in record.placed else ():
         if file.relative_to(record.prefix).as_posix() not in record.kept:
             file.unlink(missing_ok=True)

@@ -9,14 +9,14 @@ from pathlib import PurePath
 
 @dataclass(frozen=True)
 class InstallJob:
-    """Install into the environment of the interpreter `into`.
+    """A job that installs into the environment of the interpreter `into`.
 
     `into` is a path (relative to `root`, the checkout) or a name on PATH. `index` is searched for
-    torch's dependencies in addition to the default index. `builds` is the folder of all profiles,
-    since an environment belongs to one of them. `replaced` is the folder of the backups. `sizes`
-    are the unpacked sizes of an index's packages in MiB, by the beginning of a name. `deps`,
-    `environment`, `wheel` and `extensions` (by name) are manifests to read. With `partial`, the
-    manifest of an extension whose build failed may be missing.
+    torch's dependencies in addition to the default index. `builds` contains the build directories
+    of all profiles. `replaced` is the folder of the backups. `sizes` maps prefixes of package names
+    to unpacked sizes in MiB. `deps`, `environment`, `wheel` and `extensions` (by name) are
+    manifests to read. With `partial`, the manifest of an extension whose build failed may be
+    missing.
     """
 
     into: str
@@ -40,8 +40,8 @@ class InstallJob:
 class DistributionRecord:
     """An installed distribution.
 
-    `digest` is the sha256 of the RECORD at `record`, `wheel` that of the wheel in the wheelhouse,
-    "" if it came from an index.
+    `record` is the path of the RECORD, `digest` the sha256 of the RECORD. `wheel` is the sha256 of
+    the wheelhouse's wheel, "" for a package of an index.
     """
 
     name: str
@@ -53,7 +53,7 @@ class DistributionRecord:
 
 @dataclass(frozen=True)
 class Installation:
-    """The manifest install.json: `prefix` is the environment of the interpreter `python`."""
+    """The manifest install.json. `prefix` is the environment of the interpreter `python`."""
 
     python: str
     prefix: str

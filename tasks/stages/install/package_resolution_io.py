@@ -1,6 +1,6 @@
-"""Resolve what an installer would install into the user's environment, without installing.
+"""Resolve which packages to install into the user's environment, and unpack them.
 
-uv resolves, or pip if uv cannot run. The same tool unpacks later: their index order differs.
+uv resolves, or pip without uv. The same tool unpacks: uv and pip rank indexes differently.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SelectedWheel:
 
 
 def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
-    """Return the wheels to install, torch's first. Raises `BadArtifactError` for a missing one."""
+    """Return the wheels to install, torch first. Raises `BadArtifactError` if one is missing."""
     torch = manifests.read_manifest(job.wheel, Wheel)
     if torch.artifact is None:
         raise BadArtifactError("this profile has no wheel of torch", location=str(job.wheel))
@@ -74,7 +74,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with this digest: extensions of several torches have the same name."""
+    """Return the wheel with this digest. Wheels for several torch versions can share a name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -94,7 +94,7 @@ def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWhee
 
 
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
-    """Raise `TorchyardError` for problems that are known before a file is written."""
+    """Raise `TorchyardError` for a managed or unwritable environment, or an unsuitable wheel."""
     info = target.info
     if info.managed:
         raise TorchyardError(
@@ -119,7 +119,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
 
 
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield warnings for an install of `coming` (normalized name → version)."""
+    """Yield warnings before an install of the packages `coming` (normalized name → version)."""
     meta = target.prefix / "conda-meta"
     has_conda_torch = any(meta.glob("pytorch-[0-9]*.json")) or any(meta.glob("libtorch-*.json"))
     for one in target.info.distributions:
@@ -139,7 +139,7 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
 
 
 def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each remaining package that requires another version than in `coming`."""
+    """Yield a line for each requirement of a kept package that a version in `coming` violates."""
     for one in sorted(info.distributions, key=lambda one: one.name):
         package = canonicalize_name(one.name)
         for requirement in parse_requirements(() if package in coming else one.requires):
@@ -158,7 +158,7 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
 def compare_installed(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return the differences from the distributions `before`, with `coming` installed."""
+    """Return a line for each package in `after` that differs from `before` plus `coming`."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
     return [
         f"{name} {installed.get(name, 'is missing')} "
@@ -174,10 +174,10 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """The installer for the interpreter `python`: `uv` (its path), or else the pip of `pip`.
+    """An installer for the interpreter `python`: `uv` (a path), or if None, pip.
 
-    `prefix` is the environment, `folder` a managed folder for the installer's files. `index` is
-    used in addition to the default one.
+    `pip` is the interpreter that runs pip, `prefix` the environment, `folder` a managed folder for
+    the installer's files. `index` is an additional index, "" for none.
     """
 
     python: str
@@ -190,7 +190,7 @@ class Installer:
     constraints: tuple[str, ...]
 
     def run_install(self, what: str, *options: str) -> list[str]:
-        """Run an install with these options, and return the output lines."""
+        """Run the install command for the step `what`, and return the lines that it printed."""
         if self.uv:
             argv = [self.uv, "pip", "install", "--no-progress", "--color", "never"]
             argv += ["--python", self.python]
@@ -209,9 +209,9 @@ class Installer:
 def resolve_requirements(
     installer: Installer, requirements: Sequence[str], reinstalled: Sequence[str]
 ) -> Mapping[str, str]:
-    """Return name → version of all packages that would be installed or replaced.
+    """Return the versions of all packages that would be installed or replaced, by name.
 
-    `requirements` may be paths of wheels. `reinstalled` are included, even if they are installed.
+    `requirements` can be paths of wheels. The packages `reinstalled` count even if up to date.
     """
     constraints = installer.folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in installer.constraints))
@@ -224,7 +224,7 @@ def resolve_requirements(
         metadata = [item["metadata"] for item in items]
         return {canonicalize_name(one["name"]): one["version"] for one in metadata}
     forced = (part for name in reinstalled for part in ("--reinstall-package", name))
-    lock = installer.prefix / ".lock"  # uv leaves it, empty, in an environment that it inspects
+    lock = installer.prefix / ".lock"  # uv leaves an empty lock file in an environment
     had_lock = lock.exists()
     try:
         lines = installer.run_install(step_name, *options, *forced, *requirements)
@@ -236,7 +236,7 @@ def resolve_requirements(
 
 
 def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install exactly `requirements` as if `staged` were the prefix, with the same scripts."""
+    """Install only `requirements`, no dependencies, into the folder `staged` as the prefix."""
     # no bytecode, which would contain the path of the staging folder
     pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
     options = ("--no-compile-bytecode",) if installer.uv else pip_options
@@ -266,7 +266,7 @@ def resolve_install(
     wheels: Sequence[SelectedWheel],
     record: InstallRecord | None,
 ) -> Mapping[str, str]:
-    """Return name → version of everything to install. Extensions add only missing packages."""
+    """Return the versions to install by name. Extensions never replace installed dependencies."""
     built = {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -280,7 +280,7 @@ def resolve_install(
         pins = list(installer.constraints)
         for name, version in {**target.list_versions(), **needs}.items():
             with suppress(InvalidVersion):  # installers reject such a version
-                if name not in built:  # a wheel replaces it
+                if name not in built:  # a built wheel replaces those
                     pins.append(f"{name}=={Version(version)}")
         pinned = replace(installer, constraints=tuple(pins))
         try:
@@ -292,7 +292,7 @@ def resolve_install(
 
 
 def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
-    """Return True if the wheel was installed before and has not been changed since."""
+    """Return True if this wheel is installed, with an unchanged RECORD."""
     part = record.parts.get(wheel.name) if record else None
     if record is None or part is None or part.wheel != wheel.sha256:
         return False
@@ -302,7 +302,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield requirements without an installed version; warn about an unsuitable one."""
+    """Yield the wheel's requirements that are not installed. Warn about an unsuitable version."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

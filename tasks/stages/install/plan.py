@@ -20,9 +20,9 @@ def plan(
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
-    """Return the stage that installs the results of the stages `before` into `install.into`.
+    """Return the install stage for the environment in the setting install.into.
 
-    Raises `SettingsError` if the settings build no wheel of torch.
+    `before` are the earlier stages. Raises `SettingsError` if they make no wheel of torch.
     """
     into = settings.install.into or ""
     if choice.strategy == "existing":

@@ -46,9 +46,9 @@ _BYTES_PER_MIB = 2**20
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Return the MiB of all packages to install, from the wheels and, for an index, costs.yaml.
+    """Estimate the unpacked MiB of the packages to install, from their wheels or costs.yaml.
 
-    Packages of the build's environment in the same version need none: uv's cache has hard links.
+    A package that the build environment has as hard links to uv's cache takes no extra space.
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
@@ -62,7 +62,7 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
-    """Return True if both paths are on one disk. For a missing path, its parents decide."""
+    """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
     return find_existing_ancestor(one).stat().st_dev == find_existing_ancestor(other).stat().st_dev
 
 
@@ -87,9 +87,9 @@ sys.exit(failed)
 
 
 def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
-    """Raise `BadArtifactError` if torch or an extension does not import, or another torch does.
+    """Import torch and the extensions. Raises `BadArtifactError` on failure or for another torch.
 
-    A module that needs the driver cannot be tested on a machine without one: that is a warning.
+    An import that fails only because there is no GPU driver is a warning.
     """
     show_progress(f"importing torch with {target.python}")
     manifest = manifests.read_manifest(job.environment, Environment)
@@ -99,9 +99,9 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
             built = manifests.read_manifest(path, BuiltExtension)
             names += built.imports if built.artifact else ()
     env = manifest.build_child_environment(shell.build_host_env())
-    env = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}  # another one
+    env = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}  # of the build
     env["PYTHONDONTWRITEBYTECODE"] = "1"
-    # the working directory has no modules: a source tree contains a torch package
+    # Run in a folder without modules: a source tree contains a torch package
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
     result = environments.try_import(target.python, _IMPORT_CODE.format(names=names), command)
     torch_line = next((line for line in result.lines if line.startswith("torch is ")), "")
@@ -125,12 +125,13 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Report each failed import; the last one if Python crashed at exit, torch if none began."""
+    """Raise `BadArtifactError` for the first failed import. A missing GPU driver is a warning."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     ends = [*begins[1:], len(lines)]
     outputs = [lines[begin:end] for begin, end in zip(begins, ends, strict=False)]
     tried = [(output[0].partition(" ")[2], output) for output in outputs]
     failed = [(name, output) for name, output in tried if f"imported {name}" not in output]
+    # If no import failed, Python crashed at exit: report the last import, or torch if none began
     for name, output in failed or tried[-1:] or [("torch", lines)]:
         problem = environments.find_raised_exception(output) or error.message
         if not ImportResult(tuple(output), problem, error).needs_driver:
@@ -145,7 +146,7 @@ def _check_import_failures(
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """Everything that an install needs. `stamp` is the folder of its backups."""
+    """The arguments of an install: `chosen` wheels, `versions` by name, `stamp` for backups."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -156,7 +157,7 @@ class InstallOrder:
 
 
 def apply_install(order: InstallOrder) -> InstallRecord:
-    """Install and return the record. After any failure, the environment is as before."""
+    """Install and return the record. Any failure restores the previous packages."""
     stamp = order.stamp
     try:
         staging = _unpack_packages(order)
@@ -171,7 +172,7 @@ def apply_install(order: InstallOrder) -> InstallRecord:
     try:
         install_swap_io.swap_files(exchange, stamp / STAGING_FOLDER)
         _require_expected_packages(order)
-        # the wheel's name may lack the local version of torch.__version__: PyPI's 2.15.0+cu132
+        # The wheel's file name may lack the local part of torch.__version__ (PyPI: 2.15.0+cu132)
         torch = manifests.read_manifest(order.job.wheel, Wheel)
         require_imports(order.job, order.target, torch.version)
     except BaseException:
@@ -218,7 +219,7 @@ def _require_expected_packages(order: InstallOrder) -> None:
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
-    """Return the environment as named in the settings, with the folder if on another disk."""
+    """Return `install.into: VALUE`, after `folder` if that is on another disk."""
     location = f"install.into: {order.job.into}"
     is_same = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
     return location if is_same else f"{folder}, for {location}"
@@ -269,7 +270,7 @@ def _install_wheels(
 ) -> InstallRecord | None:
     """Install the wheels that are not installed yet, and return the record of all installs.
 
-    Only the profile that installed first can restore the environment: others are rejected.
+    Another profile's install is an error: only one profile can restore an environment.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (

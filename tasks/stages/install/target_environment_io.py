@@ -22,7 +22,7 @@ _QUERY_TIMEOUT = 120.0  # seconds: there may be thousands of packages on a cold 
 
 @dataclass(frozen=True)
 class Distribution:
-    """An installed package. `requires` is from its metadata, `installer` is "pip" or "conda"."""
+    """An installed package. `requires` is its Requires-Dist, `installer` is "pip" or "conda"."""
 
     name: str
     version: str
@@ -32,10 +32,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EnvironmentInfo:
-    """What the interpreter reports: `tags` are the accepted wheel tags, the best first.
+    """The interpreter's report on its environment. `tags` are the accepted wheel tags, best first.
 
-    `managed` is the file EXTERNALLY-MANAGED, `user_torch` a torch in the user's site-packages,
-    each "" if missing.
+    `managed` is the path of EXTERNALLY-MANAGED, `user_torch` the path of a torch in the user's
+    site-packages; each is "" if missing.
     """
 
     version: str
@@ -64,11 +64,11 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders, relative to the prefix, which must contain them."""
+        """Return the site-packages folders relative to the prefix. One outside is an error."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
-        """Return links in site-packages paths with their targets, such as `lib64` → `lib`."""
+        """Return the links on the way to site-packages by path, such as `lib64` → `lib`."""
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):

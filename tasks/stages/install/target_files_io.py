@@ -1,6 +1,6 @@
 """Compare, link, replace and list files of the user's environment.
 
-A file is never written in place, where it may be mapped or shared, but renamed from beside it.
+A file is never overwritten in place, since it may be mapped or shared: a new file is renamed to it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def is_present(path: Path) -> bool:
 
 
 def read_link(link: Path) -> str:
-    """Return the target of a link as written. A Path would drop "./"."""
+    """Return the target of a link as text. A Path would drop a leading "./"."""
     return os.readlink(link)  # noqa: PTH115
 
 
 def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
-    """Return True if the file is the installed one, unchanged."""
+    """Return True if the file is unchanged since the install; False if `placed` is None."""
     if placed is None or not is_present(path):
         return False
     status = path.lstat()
@@ -50,7 +50,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if the file is the one from before the install, with the backup `store`."""
+    """Return True if the file is the one from before the install. `store` is the backup."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -63,7 +63,7 @@ def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) 
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file, or else copy it with its time and mode. A symbolic link stays one."""
+    """Hard-link a file, or copy it with its time and mode. Copy a symbolic link as a link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.is_symlink():
@@ -76,7 +76,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def replace_file(source: Path, target: Path) -> None:
-    """Link `source` to `target` and replace the file there."""
+    """Replace `target` with a hard link to `source`, or with a copy."""
     part = target.with_name(TEMPORARY_NAME)
     link_or_copy(source, part)
     files.replace_path(part, target)
@@ -84,7 +84,7 @@ def replace_file(source: Path, target: Path) -> None:
 
 
 def list_bytecode(path: Path) -> Iterator[Path]:
-    """Yield the bytecode files of a source file."""
+    """Yield the bytecode files of a Python source file."""
     if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
         beginning = f"{path.stem}."
         for file in folder.iterdir():
@@ -103,7 +103,7 @@ def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
 
 
 def list_parents(paths: Iterable[str]) -> set[str]:
-    """Return all parent folders of the paths, except for the prefix."""
+    """Return all parent folders of relative paths."""
     parents: set[str] = set()
     for path in paths:
         parent = path.rpartition("/")[0]
@@ -115,9 +115,9 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages: versions and RECORDs by normalized name, and `placed`, all files.
+    """The unpacked packages: their versions and RECORD paths by normalized name.
 
-    Paths are relative to the prefix.
+    `placed` are all files by path. Paths are relative to the prefix.
     """
 
     versions: Mapping[str, str]
@@ -126,7 +126,7 @@ class StagedPackages:
 
 
 def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
-    """Create an empty folder with the links of the prefix, so that packages have the same paths."""
+    """Create the folder `staged` with the links of the prefix, so that all paths are the same."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
         (staged / folder).mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
 
 
 def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
-    """Return the packages in `staged`, with the site-packages folders `sites`."""
+    """Return the packages in the site-packages folders `sites` of `staged`."""
     versions: dict[str, str] = {}
     records: dict[str, str] = {}
     placed: dict[str, InstalledFile] = {}
@@ -171,10 +171,10 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """The installed distributions of one name.
+    """A distribution of the environment, which can be installed more than once.
 
-    `infos` are its dist-info folders or what older tools create; `version` joins the versions of
-    all. `listed` are the files that conda lists for those without RECORD, relative to the prefix.
+    `infos` are the dist-info folders, or the egg-info and egg files of older tools. `version` joins
+    all versions. `listed` are the files, relative to the prefix, of infos that only conda lists.
     """
 
     name: str
@@ -184,17 +184,17 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the infos whose files are unknown."""
+        """Return the infos whose files are unknown: without RECORD and not listed by conda."""
         return tuple(i for i in self.infos if not has_record(i) and i not in self.listed)
 
     @property
     def record_digest(self) -> str:
-        """Return the sha256 of RECORD, "" unless there is exactly one info with one."""
+        """Return the sha256 of the RECORD, "" if it is missing or there are several infos."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
 
 
 def has_record(info: Path) -> bool:
-    """Return True if the info has a RECORD."""
+    """Return True if a dist-info folder has a RECORD."""
     return (info / "RECORD").is_file()
 
 
@@ -225,7 +225,7 @@ def find_distributions(
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
-    """Return the files of the conda package that contains `info`, empty without one.
+    """Return the files of the conda package that contains `info`, empty if there is none.
 
     https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """
@@ -253,7 +253,7 @@ def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
 
 
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
-    """Yield the paths of all files of a distribution relative to `prefix`, with bytecode."""
+    """Yield all files of a distribution, including bytecode, relative to `prefix`."""
     for info in one.infos:
         text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
         rows = wheel_record.parse_record(text)

@@ -1,4 +1,4 @@
-"""Find and check the interpreter of install.into. Fast enough for loading the settings."""
+"""Find and check the interpreter in install.into, fast enough for loading the settings."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """An interpreter: `implementation` is "cpython", `kind` "usual" or "free-threaded".
+    """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
 
-    `prefix` is its environment, with links resolved. `managed` is the path of its file
-    EXTERNALLY-MANAGED, `unwritable` the first install folder without write access; both are "" if
-    there is none. `sites` are its site-packages folders.
+    `prefix` is the environment, with links resolved. `managed` is the path of its
+    EXTERNALLY-MANAGED, `unwritable` the first install folder without write access; each is "" if
+    there is none. `sites` are the site-packages folders.
     """
 
     implementation: str
@@ -51,7 +51,7 @@ class InterpreterInfo:
 
     @property
     def minor(self) -> str:
-        """Return `3.12`."""
+        """Return the major and minor version, such as `3.12`."""
         return format_major_minor(self.version)
 
     def __str__(self) -> str:
@@ -61,14 +61,14 @@ class InterpreterInfo:
 
 
 def is_program_name(into: str) -> bool:
-    """Return True if `into` is a name to search on PATH."""
+    """Return True if `into` is a program name to search on PATH, not a path."""
     return PurePath(into).name == into
 
 
 def find_interpreter(into: str, root: PurePath) -> Path:
-    """Return the interpreter, with links: a venv's Python is one. Raises `SettingsError`.
+    """Return the path of the interpreter `into`. Raises `SettingsError` if it is missing.
 
-    A relative path starts at the checkout.
+    Links are not resolved: a venv's Python is a link. A relative path starts at `root`.
     """
     if is_program_name(into):
         program = shutil.which(into)
@@ -88,14 +88,14 @@ def find_interpreter(into: str, root: PurePath) -> Path:
 
 
 def find_python_in(folder: Path) -> Path | None:
-    """Return the Python of the environment in a folder, or in its .venv or venv."""
+    """Return the Python of the environment in a folder, or in its .venv or venv, or None."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
     candidates = (folder / name / place for name in ("", ".venv", "venv") for place in places)
     return next((path for path in candidates if path.is_file()), None)
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run the interpreter and return what it is. Raises `SettingsError` if it is not a Python."""
+    """Run `python` and return its description. Raises `SettingsError` if it is not a Python."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
@@ -114,7 +114,7 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
 
 
 def build_unwritable_error(folder: str) -> TorchyardError:
-    """Return the error for a folder that is not writable. Raise it before any change."""
+    """Return the error for a folder that is not writable. Its message says nothing was changed."""
     message = "you cannot write to this folder; nothing was changed"
     return TorchyardError(message, location=folder, hint=VENV_HINT)
 
@@ -122,10 +122,10 @@ def build_unwritable_error(folder: str) -> TorchyardError:
 def check_install_target(
     settings: Settings, layout: Layout, choice: Resolution, doit_prefixes: Collection[str]
 ) -> None:
-    """Raise `SettingsError` for an interpreter that cannot be installed into.
+    """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    `doit_prefixes`, of the Python that runs doit and its base, are rejected only for a name on
-    PATH: in an active venv, `python` is the one that torchyard is installed in.
+    `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH may
+    not select one of them: in an active venv, `python` would be torchyard's own.
     """
     into = settings.install.into
     if into is None:
@@ -134,7 +134,7 @@ def check_install_target(
     found = inspect_interpreter(python)
     if problem := _find_problem(into, python, found, layout, doit_prefixes):
         raise SettingsError(problem[0], location=SETTING_KEY, hint=problem[1])
-    # The wheels are for another Python: reported before hours of compiling
+    # Report wheels for another Python before hours of compiling
     build_python = Path(choice.python.path)
     if build_python.is_file() and str(found) != str(
         expected := inspect_interpreter(build_python, "python")
@@ -150,7 +150,7 @@ def check_install_target(
 def _find_problem(
     into: str, python: Path, found: InterpreterInfo, layout: Layout, doit_prefixes: Collection[str]
 ) -> tuple[str, str] | None:
-    """Return message and hint for an unsuitable environment. The install checks it again."""
+    """Return the message and the hint for an unsuitable environment, None for a suitable one."""
     if found.prefix == os.path.realpath(layout.venv):
         message = f"{python} belongs to the environment that this profile builds itself"
         return message, "write the path of the Python of another environment"

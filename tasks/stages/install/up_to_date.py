@@ -1,4 +1,4 @@
-"""Check if the installed packages are still in the environment. Fast: every run calls this."""
+"""Check that the environment still has the installed packages. Every run calls this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.system import manifests
 
 
 def is_stale(job: InstallJob) -> bool:
-    """Return True if the environment changed, except for versions of torch's dependencies."""
+    """Return True if the interpreter or a built wheel changed, or another package is missing."""
     try:
         last = manifests.read_manifest(job.manifest, Installation)
         if str(find_interpreter(job.into, job.root)) != last.python:
