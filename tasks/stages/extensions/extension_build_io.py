@@ -80,7 +80,7 @@ def use_compiler_cache(
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Path]:
-    """Write a wrapper script for the command of each compiler variable. Return the scripts."""
+    """Write a script with each variable's command, named as its compiler, and return the paths."""
     folder = Path(job.work) / "compilers"
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line

@@ -98,7 +98,7 @@ def apply_known_facts(
 
 
 def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension:
-    """Add known facts for unset keys. Raises `SettingsError` for a key that the source lacks."""
+    """Add known facts for unset keys. Raises `SettingsError` if a key does not fit the source."""
     fact = find_extension_fact(extension, knowledge)
     has_source = bool(extension.git or extension.path or extension.sdist)
     if fact is None and not has_source:

@@ -32,7 +32,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, each with its prerequisites as spelled in `after`'s keys.
+    """Return the names in build order, each with its prerequisites, as spelled in keys of `after`.
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
