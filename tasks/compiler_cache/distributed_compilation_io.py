@@ -1,7 +1,7 @@
 """Distribute compilations to other machines with distcc or icecream during a build.
 
-A build only gets environment variables, so its command lines and objects stay the same. A worker
-that cannot be used never fails the build: this machine compiles what no worker accepts.
+Distribution only sets environment variables, so that command lines and objects stay the same. A
+worker that cannot be used never fails the build: this machine compiles what no worker accepts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
 def find_usable_workers(
     settings: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """Return the workers that can be used, and warn about each of the others with the reason.
+    """Return the workers that can be used. Warn about each unusable worker with the reason.
 
     `compilers` are the C and the C++ compiler. `program` is the path of distcc or icecc.
     """
@@ -97,7 +97,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Check all workers in parallel, and return each with the reason against it, or ""."""
+    """Check all workers in parallel. Return each with why it cannot be used, "" if it can."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -133,7 +133,7 @@ def _compare_worker(
         "DISTCC_SKIP_LOCAL_RETRY": "1",
         "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
     }
-    # a new folder, so that no earlier failure of this worker counts
+    # a new DISTCC_DIR, so that no earlier failure of this worker counts
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     for (source, compiler), expected in local_objects.items():
@@ -150,7 +150,7 @@ def _compare_worker(
 
 
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
-    """Return the last message of distcc, or of the compiler on the worker."""
+    """Return why the probe failed: the first error of distcc, else the last line of output."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     relevant = [line for line in lines if "fallbacks are disabled" not in line]
     reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
@@ -210,8 +210,8 @@ _LOG_VARIABLES = {
 class CompileDistribution:
     """The distribution of the compilations in a block.
 
-    `slots` is the number of jobs that other machines run at once. `noted` is set after the block,
-    for a record: the number of compilations by host, if known.
+    `slots` is the number of jobs that other machines run at once. `noted` is set after the block:
+    the number of compilations by host as part of a record, {} if unknown.
     """
 
     env: Mapping[str, str]
@@ -229,8 +229,8 @@ def distribute_compilations(
 ) -> Iterator[CompileDistribution]:
     """Distribute the compilations of the commands in the block, and record their counts.
 
-    `launcher` is the compiler launcher that the commands already have, `log` a file for the
-    counting.
+    `launcher` is the compiler launcher that the commands already have. `log` is a temporary log of
+    distcc or icecream, from which the compilations are counted.
     """
     distribution = CompileDistribution(env)
     workers: tuple[Worker, ...] = ()
@@ -261,7 +261,7 @@ def distribute_compilations(
 
 
 def write_wrapper_script(path: str) -> None:
-    """Write the script that distributes compilations, which build directories may call."""
+    """Write the script that distributes compilations. Build directories may refer to it."""
     script = Path(path)
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     if text != compile_workers.DISTRIBUTE_SCRIPT:
@@ -297,9 +297,9 @@ def _build_variables(
     env: Mapping[str, str],
     log: Path,
 ) -> dict[str, str]:
-    """Return the variables for the compilers.
+    """Return the environment variables that distribute the compilations.
 
-    The user's variables stay, except the hosts of distcc, because some may be left out.
+    The user's variables stay, except DISTCC_HOSTS: unusable hosts are left out.
     """
     program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
     variables = {

@@ -1,4 +1,4 @@
-"""Check once a run whether the remote compiler cache can be used from this machine."""
+"""Use the remote compiler cache, if a check that runs once per run finds it usable."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def open_remote_environment(
 ) -> Iterator[dict[str, str]]:
     """Yield the compilers' environment with the remote cache, or without one if it cannot be used.
 
-    The remote cache that the user's variables name precedes the one at `url`. The environment has
-    no credentials: only sccache's server gets them, and ccache reads them from a file in `folder`
-    that only this user can read. The file is removed after the block.
+    A remote cache in the user's variables takes precedence over `url`. The environment has no
+    credentials: only sccache's server gets them, and ccache reads them from a file in `folder` that
+    only this user can read. The file is removed after the block.
     """
     plain_env, store = _split_remote_variables(cache, url, env)
     if cache.kind == "sccache" or not store:
@@ -54,7 +54,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment without remote caches, and the variables of the one to use."""
+    """Return the environment without remote caches, and the variables for the remote cache."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -67,7 +67,7 @@ def _split_remote_variables(
         store |= cache_urls.build_cache_variables(cache.kind, cache.version, url)
     else:
         return plain_env, {}
-    if "SCCACHE_BUCKET" in store:  # its credentials and region
+    if "SCCACHE_BUCKET" in store:  # add the bucket's credentials and region
         store |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     return plain_env, store if _is_usable(cache, url, {**plain_env, **store}) else {}
 
@@ -77,8 +77,8 @@ def _build_ccache_config(
 ) -> str:
     """Return a ccache configuration with the user's settings and those of the remote cache.
 
-    The user's settings are copied because ccache does not read the user's files with this one.
-    ccache expands $NAME in the values.
+    The user's settings are copied, because with CCACHE_CONFIGPATH ccache does not read the user's
+    files. `$` is replaced in values, because ccache expands $NAME.
     """
     output = ""
     with contextlib.suppress(CommandFailedError, MissingToolError):
@@ -93,7 +93,7 @@ def _build_ccache_config(
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
     """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
 
-    Otherwise each further compilation would wait for it. `url` comes from the settings.
+    Otherwise each further compilation would wait for the cache. `url` comes from the settings.
     """
     with _CHECK_LOCK:
         used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))
@@ -127,7 +127,7 @@ def _find_obstacle(cache: CompilerCache, url: str, env: Mapping[str, str]) -> st
 
 
 def _read_ccache_features(cache: CompilerCache) -> str:
-    """Return the features of this ccache build, "file-storage http-storage redis-storage"."""
+    """Return the features of this ccache, such as "file-storage http-storage", "" if unknown."""
     command = Command((cache.path, "--version"), shell.build_host_env(), "query ccache")
     try:
         output = shell.capture_output(command)
@@ -138,7 +138,7 @@ def _read_ccache_features(cache: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Return why the server cannot be used, "" if it answers."""
+    """Return why the server cannot be used, "" if it answers or the URL is a bucket."""
     address = cache_urls.parse_cache_address(url)
     if address is None:
         return ""
@@ -180,7 +180,7 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
     """Return why sccache's server does not use the remote cache, "" if it does.
 
-    Either the server cannot start with it, or a server without it is already running.
+    Either the server cannot start with the remote cache, or a server without one already runs.
     """
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
     stats_argv = (cache.path, "--show-stats", "--stats-format", "json")

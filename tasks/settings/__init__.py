@@ -1,1 +1,1 @@
-"""Load and validate the settings, frozen, each value with the file and line where it was set."""
+"""Load and validate the immutable settings, each value with the file and line that sets it."""

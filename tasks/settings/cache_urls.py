@@ -17,7 +17,7 @@ _REMOTE_STORAGE_SINCE = (4, 7)  # of ccache; older releases use CCACHE_SECONDARY
 # In milliseconds. ccache's default of 100 to connect is too short for a distant server. Its default
 # of 10,000 for an answer would delay each compilation that long if the server stops answering
 _CCACHE_TIMEOUTS = "|connect-timeout=500|operation-timeout=2000"
-# Variables of a user who has configured a remote cache
+# Variables with which a user configures a remote cache
 _USER_VARIABLES = {
     "ccache": ("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE"),
     "sccache": (
@@ -30,7 +30,7 @@ _USER_VARIABLES = {
 
 @dataclass(frozen=True)
 class CacheAccount:
-    """The user name and password for a server, "" if the server needs none."""
+    """The user name and password for a server; each is "" if it is not needed."""
 
     user: str
     password: str
@@ -69,10 +69,10 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 
 def _format_ccache_url(url: str) -> str:
-    """Return the URL for ccache, with default timeouts unless it has its own.
+    """Return the URL for ccache, with default timeouts unless the URL sets timeouts.
 
-    ccache reads `redis://:PASSWORD` as a user with an empty name, which redis does not know, so the
-    colon is removed.
+    The colon in `redis://:PASSWORD` is removed: ccache would send an empty user name, which redis
+    does not know.
     """
     storage_url = url.replace("redis://:", "redis://", 1)
     return storage_url if "-timeout=" in storage_url else f"{storage_url}{_CCACHE_TIMEOUTS}"
@@ -104,7 +104,7 @@ def find_url_mistake(url: str) -> str:
 
 
 def parse_cache_address(url: str) -> tuple[str, int] | None:
-    """Return host and port to connect to, None for a bucket.
+    """Return the host and port of the server, None for a bucket.
 
     Only the cache program knows the host of a bucket.
     """

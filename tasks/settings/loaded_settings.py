@@ -16,7 +16,7 @@ from tasks.settings.values import Section, dump_section
 _SETTING_KEY = re.compile(
     r"(?P<list>\w+)(?P<index>\.\d+)?(?: \((?P<name>[^)]*)\))?(?P<below>(?:\.\w+)*)"
 )
-# Settings to report if the section of the error has only defaults
+# Settings to report if the error's section has only default values
 _RELATED_KEYS = {
     "toolkit": ("target.gpus", "torch.version", "torch.strategy"),
     "torch": ("target.gpus", "toolkit.version", "python"),
@@ -27,7 +27,7 @@ _RELATED_KEYS = {
 
 @contextmanager
 def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
-    """Add the file and line, or the variable, to an error that names a setting."""
+    """Add the file and line, or the environment variable, to an error that names a setting."""
     try:
         yield
     except TorchyardError as error:
@@ -38,7 +38,7 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key, and `config/local.yaml:12` or a variable's name.
+    """Return the key to report, and where it is set: `config/local.yaml:12` or a variable.
 
     Both are "" if only defaults are involved or the error names no setting.
     """
@@ -66,7 +66,7 @@ def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tup
 
 
 def _find_item_index(value: Any, text: str) -> str:
-    """Return `.1` for the list item that `text` names first, "" if it names none."""
+    """Return the index, such as `.1`, of the list item that `text` names first, "" if none."""
     candidates = []
     for index, item in enumerate(value if isinstance(value, tuple) else ()):
         name = re.escape(str(getattr(item, "name", item)))
@@ -127,8 +127,8 @@ def _mask_value(key: str, value: Any) -> Any:
 def mask_settings_text(text: str) -> list[str]:
     """Return the lines of a settings file without secrets, also if the file is not valid YAML.
 
-    The value of a key with a secret name is masked, to the end of the line and in the deeper lines
-    below it.
+    The value of a key with a secret name is masked to the end of the line, and in the lines below
+    it that are indented more deeply.
     """
     lines, depth = [], -1
     for line in text.splitlines():
@@ -144,15 +144,15 @@ def mask_settings_text(text: str) -> list[str]:
     return lines
 
 
-# The beginning of the origin of a leaf from these files
+# The start of each location of a value in these files
 DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
 
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings of a profile, and the origin of each leaf by dotted key.
+    """The settings of a profile. `origin` says where each value is set, by dotted key.
 
-    `places` also has the origins of values inside lists: `extensions.0.path`.
+    `places` also has the locations of values inside lists, such as `extensions.0.path`.
     """
 
     profile: str

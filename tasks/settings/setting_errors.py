@@ -17,7 +17,7 @@ from tasks.settings.yaml_tree import Leaf, Tree, YamlNumber
 
 KeyPath = tuple[Any, ...]
 
-_MAX_OTHER_PROBLEMS = 5  # that are named in addition to the first
+_MAX_OTHER_PROBLEMS = 5  # the most problems that are named in addition to the first
 
 # Former names of keys that are too different from the current name to be guessed
 _RENAMED_KEYS: dict[KeyPath, str] = {("validation", "checks"): "only"}
@@ -29,7 +29,7 @@ _REMOVED_VALUES = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A wrong value, or a key that is unknown or missing. `keys` lead to it."""
+    """A wrong value, or an unknown or missing key. `keys` is the path to the value or key."""
 
     keys: KeyPath
     value: Any
@@ -68,7 +68,7 @@ def _join_key_path(path: KeyPath) -> str:
 
 
 def find_problems(value: Any, annotation: Any, path: KeyPath = ()) -> Iterator[Problem]:
-    """Yield each problem of a value and of the values inside it. `annotation` is its type."""
+    """Yield each problem of a value and of nested values. `annotation` is the expected type."""
     variants = _list_variants(annotation)
     section = next((variant for variant in variants if _is_section(variant)), None)
     if section and isinstance(value, Mapping):
@@ -136,7 +136,7 @@ def _is_section(annotation: Any) -> bool:
 
 
 def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str]:
-    """Return what is wrong and what to write."""
+    """Return the message and the hint for a wrong value."""
     expected = f"write {' or '.join(dict.fromkeys(map(_describe_type, variants)))}"
     shown = format_yaml_value(value)
     if value is None:
@@ -171,7 +171,7 @@ def _describe_type(annotation: Any) -> str:
 
 
 def format_yaml_value(value: Any) -> str:
-    """Return a value as YAML writes it; mappings and lists only by their kind."""
+    """Return a value as YAML writes it, but a mapping or list only as `a mapping` or `a list`."""
     match value:
         case YamlNumber():
             return value.text
@@ -187,7 +187,7 @@ def format_yaml_value(value: Any) -> str:
 
 
 def _select_main_problem(problems: Sequence[Problem]) -> Problem:
-    """Return the problem to report first: of the first wrong key, the deepest."""
+    """Return the first key's main problem: a YAML number, else an unknown key, else the deepest."""
     first = problems[0].keys[:2]
     return max(
         (problem for problem in problems if problem.keys[:2] == first),
@@ -215,7 +215,7 @@ def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
 
 
 def _list_known_keys(path: KeyPath) -> list[str]:
-    """Return the keys of the section that the path leads to, sorted."""
+    """Return the sorted keys of the section at this path."""
     section: Any = Settings
     for key in path:
         if isinstance(key, str):
@@ -272,12 +272,12 @@ def _list_setting_variables() -> Iterator[str]:
 
 
 def _normalize_variable_name(name: str) -> str:
-    """Return the name without the common prefix and with single underscores."""
+    """Return the name in lower case, without `torchyard` and with single underscores."""
     return re.sub(r"_+", "_", name.lower().removeprefix("torchyard")).strip("_")
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:
-    """Return the line of the value, or of its nearest ancestor that has a line."""
+    """Return where the value at `path` is set, or else its nearest ancestor with a location."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):

@@ -1,7 +1,7 @@
 """Render docs/settings.md and config/schema.json from the settings model.
 
-The page has every key with its type, default, description, the stages that it reruns, and an
-example. `python -m tasks.cli.generated_files` writes it; a test checks that it is up to date.
+The page has every key with its type, default, description, an example, and the stages that run
+again after a change. `python -m tasks.cli.generated_files` writes both files; a test checks them.
 Types, defaults and texts come from the model, examples and stages from
 `tasks.settings.settings_page`.
 """
@@ -61,7 +61,7 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Join each description into one line, and write the end of a pattern as JSON Schema does."""
+    """Join each description into one line, and end each pattern with $, as JSON Schema does."""
     if isinstance(node, list | tuple):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
@@ -259,7 +259,7 @@ def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def build_example_extension(key: str) -> dict[str, Any]:
-    """Return an extension that has this key and the keys that it needs."""
+    """Return an example extension with this key, a name and a source."""
     value = EXTENSION_EXAMPLES[key].value
     source = {} if key in {"git", "sdist"} else {"path": EXTENSION_EXAMPLES["path"].value}
     return {"name": "mine", **source, key: value}

@@ -25,7 +25,7 @@ GPU_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*\Z"
 LOCAL_VERSION_PATTERN = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)\Z"
 LOCAL_PART_PATTERN = r"^[a-z0-9]+(\.[a-z0-9]+)*\Z"
 SIZE_PATTERN = r"^(auto|[1-9]\d*[MGT])\Z"
-REMOTE_PATTERN = (  # after the |: attributes, as ccache calls them
+REMOTE_PATTERN = (  # attributes of ccache follow the |
     r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
     r"(/[^\s|]*)?(\|\S+)?\Z"
 )
@@ -111,14 +111,14 @@ def reject_secret_name(name: str) -> str:
 
 
 def check_cache_port(url: str) -> str:
-    """Return the URL of a remote cache, or raise `ValueError` for a wrong port or attribute."""
+    """Return the URL of a remote cache, or raise `ValueError` if the URL or its port is invalid."""
     if mistake := find_url_mistake(url):
         raise ValueError(mistake)
     return url
 
 
 def require_known_check(name: str) -> str:
-    """Return the name of a check of `doit doctor`, or raise `ValueError`."""
+    """Return the name if `doit doctor` has such a check, or raise `ValueError`."""
     if name not in CHECK_IDS:
         raise ValueError(f'there is no check "{name}"{format_did_you_mean(name, CHECK_IDS)}')
     return name
@@ -150,9 +150,9 @@ EnvironmentVariables = dict[VariableName, str]
 
 
 class InvalidKeyError(ValueError):
-    """A value that has the right type and is still wrong.
+    """An invalid value of the right type.
 
-    `keys` are the keys and list positions below the section that lead to it.
+    `keys` are the keys and list positions that lead from the section to the value.
     """
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
@@ -161,14 +161,14 @@ class InvalidKeyError(ValueError):
 
 
 class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A group of keys in a file of the user. Unknown keys are rejected."""
+    """A group of keys in a user's file. Unknown keys are rejected."""
 
 
 class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys of the settings.
 
-    `checks` has a function for each key that needs more than a type. It is called with the value,
-    each item of a list, or each name of a mapping. It returns the value to use, or raises
+    `checks` maps a key to a function, for rules that the type cannot express. The function gets the
+    value, each item of a list, or each name of a mapping. It returns the value to use, or raises
     `ValueError`.
     """
 

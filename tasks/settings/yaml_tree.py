@@ -1,4 +1,4 @@
-"""Parse YAML into trees whose leaves know their line.
+"""Parse YAML into trees that keep the file and line of each value.
 
 Only plain data is accepted: no tags, no aliases, no duplicate keys.
 """
@@ -23,16 +23,16 @@ _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 @dataclass(frozen=True)
 class YamlNumber:
-    """A number as it was written. As a version, 3.10 is not 3.1, and 3:10 is not 190."""
+    """A number as written in YAML. YAML would turn the version 3.10 into 3.1, and 3:10 into 190."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and its origin: `config/local.yaml:12` or the name of a variable.
+    """A value and where it is set: `config/local.yaml:12` or the name of a variable.
 
-    `lines` has the origins of values inside a list, by index and key.
+    `lines` has the locations of values inside a list, by index and key.
     """
 
     value: Any
@@ -47,7 +47,7 @@ Tree = dict[str, Union[Leaf, "Tree"]]
 
 
 def parse_yaml_tree(text: str, name: str) -> Tree:
-    """Parse a text that is a YAML mapping."""
+    """Parse YAML text, which must be a mapping or empty."""
     node = _compose_node(text, name)
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
@@ -93,7 +93,7 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
 
 
 def _format_location(name: str, line: int) -> str:
-    """Return `name:line` for a file, and only the name for a variable, which is short."""
+    """Return `name:line` for a file, and only the name for a variable, whose text is short."""
     return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
@@ -165,7 +165,7 @@ def _require_plain_tag(node: yaml.Node, name: str) -> None:
 
 
 def rename_old_keys(tree: Tree) -> Iterator[str]:
-    """Replace keys by their new names, and yield a warning for each."""
+    """Rename the old keys in the tree, and yield a warning for each."""
     for old, new in _RENAMED_KEYS.items():
         section, _, key = old.partition(".")
         subtree = tree.get(section)
@@ -176,7 +176,7 @@ def rename_old_keys(tree: Tree) -> Iterator[str]:
 
 
 def merge_tree(into: Tree, tree: Tree) -> None:
-    """Put `tree` over `into`: mappings are merged, everything else is replaced."""
+    """Merge `tree` into `into`: mappings are merged, all other values are replaced."""
     for key, value in tree.items():
         present = into.get(key)
         if isinstance(present, dict) and _is_empty_mapping(value):
@@ -194,7 +194,7 @@ def _is_empty_mapping(value: Leaf | Tree) -> bool:
 
 
 def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of the tree, and the origin of each leaf by dotted key."""
+    """Return the values of the tree, and where each value is set, by dotted key."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, node in tree.items():
@@ -208,7 +208,7 @@ def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, 
 
 
 def list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted key and the origin of every value inside a list."""
+    """Yield the dotted key of every value inside a list, and where the value is set."""
     for key, node in tree.items():
         dotted = f"{prefix}{key}"
         if isinstance(node, Leaf):

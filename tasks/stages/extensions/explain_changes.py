@@ -28,7 +28,7 @@ def find_abi_differences(
 ) -> Iterator[str]:
     """Yield the differences that require a rebuild of an extension.
 
-    Differences of headers and symbols that result from another release or CUDA are omitted.
+    Headers and symbols are compared only if both torch builds have the same release and CUDA.
     """
     surfaces = (before.surface, after.surface)
     old, new = (
@@ -81,7 +81,7 @@ def _format_more(count: int, kind: str) -> str:
 
 
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
-    """Return a line for each kind of change, empty if the previous details are not known."""
+    """Return a line for each ABI change since the last build, () if the details are unknown."""
     try:
         built = manifests.read_manifest(job.manifest, BuiltExtension).surface
         current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
@@ -97,6 +97,6 @@ def list_changes(job: ExtensionJob) -> tuple[str, ...]:
 
 
 def _format_symbol(symbol: str) -> str:
-    """Return `c10::detail::torchCheckFail(…)`, or a symbol of 80 columns with its parameters."""
+    """Return the demangled symbol. Above 80 characters, its parameters are replaced by `(…)`."""
     demangled, short = exported_symbols_io.demangle_symbol(symbol)
     return demangled if len(demangled) <= 80 or demangled == short else f"{short}(…)"

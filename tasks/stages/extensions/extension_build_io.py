@@ -1,8 +1,8 @@
 """Build the wheel of one extension against the installed torch.
 
-pip builds in the source tree (from 21.3 on). Ninja's outputs are therefore still there when a build
-continues with fewer jobs. pip before 25.3 removes them first if the project has no pyproject.toml,
-and scikit-build-core works in a temporary folder: these builds start from scratch.
+pip 21.3 and later build in the source tree, so that a build that is retried with fewer jobs reuses
+Ninja's outputs. Two kinds of builds start from scratch: scikit-build-core builds in a temporary
+folder, and pip before 25.3 removes the outputs of a project without pyproject.toml.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from tasks.system.output import print_line, show_progress
 def use_compiler_cache(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> Iterator[CacheMeasurement]:
-    """Provide the environment with the compiler cache, and measure and print the cache's hits.
+    """Yield a measurement whose `env` uses the compiler cache, then print the cache hits.
 
-    Variables in the extension's settings are not changed.
+    Variables that the extension's settings define keep their values.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
-        # as with a cache; with CUDA, CC is nvcc's host compiler
+        # as with a cache, CC is not wrapped with CUDA: CC is nvcc's host compiler
         names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
         wrapped = {name: (job.workers.script, env[name]) for name in names if name in env}
     wrappers = {name: str(path) for name, path in _write_wrapper_scripts(job, wrapped).items()}
@@ -80,7 +80,7 @@ def use_compiler_cache(
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Path]:
-    """Write a script, named as its compiler, for each variable that must name one program."""
+    """Write a script with each variable's command, named as its compiler, and return the paths."""
     folder = Path(job.work) / "compilers"
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line
@@ -95,7 +95,7 @@ def _write_wrapper_scripts(
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
-    """Build and return the wheel of `tree`. Raises the compiler's first error."""
+    """Build the wheel of the source `tree` and return its path. Raises the first compile error."""
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
     files.create_owned_folder(landing)
@@ -116,7 +116,7 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
-    """Run the build, retry it with fewer jobs if needed, and append a line to the history."""
+    """Run the build, retry it with fewer jobs if needed, and append it to the build history."""
     caching = manifests.read_manifest(job.caching, CacheEnvironment)
     jobs = compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))
@@ -169,10 +169,11 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 
 
 def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
-    """Yield Ninja's edges. Files are read lazily: an unreadable log must not hide a failure.
+    """Yield the Ninja edges of this build.
 
-    Ninja's logs are searched in the whole tree, since the extension chooses the folder. Only
-    outputs whose completion was seen count: the tree also has logs of earlier builds.
+    Ninja's logs are read lazily: an unreadable log must not hide a build failure. They can be
+    anywhere in the tree, since the extension chooses the folder. Edges of earlier builds are
+    omitted: a logged output counts only if this build reported that the output was finished.
     """
     finished = scheduler.edge_times.finished
     logs = tree.rglob(".ninja_log") if finished else ()

@@ -1,4 +1,4 @@
-"""Read an extension's project without running it: its name, and what its setup.py reads."""
+"""Read an extension's project without running it, and check the archs that it compiles for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIS
 
 @dataclass(frozen=True)
 class Project:
-    """The folder with setup.py or pyproject.toml; `shown` is its setup.py in messages."""
+    """A `folder` with setup.py or pyproject.toml; `shown` is the path of setup.py in messages."""
 
     folder: Path
     shown: PurePath
@@ -53,12 +53,12 @@ class Project:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the environment variables that setup.py reads, in order."""
+        """Return the environment variables that setup.py reads, in the order of first use."""
         names = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
         return tuple(dict.fromkeys(names))
 
     def find_line(self, pattern: re.Pattern[str]) -> str:
-        """Return the first line of setup.py that matches, as `FILE:LINE`, or ""."""
+        """Return `FILE:LINE` of the first match of `pattern` in setup.py, "" if none matches."""
         lines = enumerate(self._read_text("setup.py").splitlines(), 1)
         numbers = (number for number, line in lines if pattern.search(line))
         return next((f"{self.shown}:{number}" for number in numbers), "")
@@ -69,7 +69,7 @@ class Project:
 
 
 def locate_project(job: ExtensionJob) -> Project:
-    """Return the project in the fetched tree."""
+    """Return the project in the fetched source tree of an extension."""
     folder = Path(job.tree) / job.subdirectory
     return Project(folder, job.original / job.subdirectory / "setup.py")
 
@@ -91,7 +91,7 @@ def _parse_cfg_name(text: str) -> str:
 
 
 def _parse_setup_name(text: str) -> str:
-    """Return the `name` argument of setup(): a string, or a variable that holds one."""
+    """Return the `name` argument of setup(), "" if it is not a string or a string variable."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -121,8 +121,8 @@ def read_library_archs(
 ) -> dict[str, tuple[str, ...]]:
     """Return the archs ("12.0", "12.0+PTX") of each library that has device code.
 
-    `recorded` are the wheel's members, `unpacked` the folder they were unpacked to. Raises
-    `BadArtifactError` if a target is not covered.
+    The keys of `recorded` are the files of the wheel; `unpacked` is the folder with these files.
+    Raises `BadArtifactError` if the code does not run on every target.
     """
     archs: dict[str, tuple[str, ...]] = {}
     cubins, ptx = set[Arch](), set[Arch]()
@@ -143,8 +143,8 @@ def read_library_archs(
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
     """Return True if a library of the wheel must contain device code.
 
-    That is the case if the settings require CUDA, or if the source has .cu files. A wheel that
-    contains the .cu files but no library compiles them at first use, and needs none.
+    That is the case if the settings require CUDA, or if the source has .cu files. Exception: a
+    wheel with .cu files and without libraries compiles these files at first use.
     """
     if not job.targets or job.kind == "wheel":
         return False
@@ -156,7 +156,7 @@ def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, 
 
 
 def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
-    """Return the error for a wheel that needs device code and has none."""
+    """Return the error for a wheel that must contain device code but has none."""
     project, place = locate_project(job), f"extensions ({job.name})"
     sources = [path.as_posix() for path in source_trees.find_kernels(job.tree / job.subdirectory)]
     reason = f"its source has {format_short_list(sources, 2)}" if sources else ""
@@ -202,7 +202,7 @@ def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str
 
 
 _EXTENSION_NAME = re.compile(r"-DTORCH_EXTENSION_NAME=(\w+)")
-# a CMakeLists.txt may define the name, too
+# only torch's cpp_extension defines this macro; a CMakeLists.txt may define TORCH_EXTENSION_NAME
 _CPP_EXTENSION_DEFINE = "-DTORCH_API_INCLUDE_EXTENSION_H"
 _GENCODE_OPTION = re.compile(
     r"(?:-gencode|--generate-code)[= ]['\"\\]*arch=compute_\w+,code=['\"\\]*(\[[^\]]*\]|[\w,]+)"
@@ -212,7 +212,7 @@ _CODE_NAME = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
 
 
 def parse_nvcc_archs(command: str) -> MachineCode | None:
-    """Return the machine code that the nvcc options of a command produce, None without an arch."""
+    """Return the machine code that a command's nvcc options produce, None if they name no arch."""
     # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
     options = " ".join([*_GENCODE_OPTION.findall(command), *alone])
@@ -225,9 +225,9 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """A check of a build's commands, which sets `stop` and `error` if a target is missing.
+    """A check of a build's nvcc commands. If one omits a target, `stop` and `error` are set.
 
-    `maker` is the version of the CUDA toolkit.
+    `maker` is the version of the CUDA toolkit that compiles.
     """
 
     job: ExtensionJob
@@ -245,7 +245,7 @@ class ArchGuard:
                 self.check_line(line)
 
     def check_line(self, line: str) -> None:
-        """Check a line of the log or of a build.ninja."""
+        """Check the nvcc options in a line of the build log or of a build.ninja."""
         if self.error or not (line.startswith("cuda_") or "nvcc" in line):
             return
         library, code = _EXTENSION_NAME.search(line), parse_nvcc_archs(line)

@@ -31,13 +31,13 @@ _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABL
 
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the extensions' environment with the variables and forced headers of this one."""
+    """Return the environment of all extensions with this extension's variables and flags."""
     environment = manifests.read_manifest(job.environment, Environment)
     return merge_environment(job, environment.build_child_environment(shell.build_host_env()))
 
 
 def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the extension's environment with its build requirements first on each path."""
+    """Return the extension's environment, build requirements first on PYTHONPATH and PATH."""
     env = dict(read_extension_environment(job))
     folder = locate_build_requirements(job)
     paths = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
@@ -51,8 +51,9 @@ def add_reproducible_flags(
 ) -> dict[str, str]:
     """Return the environment with flags that make the build reproducible in any checkout.
 
-    This is in no manifest, so that it never causes a rebuild. setuptools passes CPPFLAGS to the C
-    and C++ compilers. nvcc gets no such flag: its variable would keep results apart in ccache.
+    The flags are in no manifest, so that they never cause a rebuild. setuptools passes CPPFLAGS to
+    the C and C++ compilers. nvcc gets no such flag: a different value of nvcc's variable in each
+    checkout would prevent cache hits of ccache.
     """
     flag = f"-ffile-prefix-map={job.deps.parent}=."
     major = deps.cxx.version.partition(".")[0]
@@ -71,7 +72,7 @@ def locate_build_requirements(job: ExtensionJob) -> Path:
 def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
     """Return the shared environment with the variables and flags of this extension."""
     env = {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **job.env}
-    # nvcc takes the same option on all systems; cl, GCC and clang have their own
+    # nvcc takes -include on all systems; cl, GCC and clang get flags in their own variables
     flags = {"NVCC_APPEND_FLAGS": [*(f"-include {header}" for header in job.includes), *job.nvcc]}
     if job.system == "windows":
         flags["CL"] = [f"/FI{header}" for header in job.includes]
@@ -89,7 +90,7 @@ def compute_job_count(
 ) -> int | None:
     """Return the number of parallel compilers, None if the jobserver decides.
 
-    torch's cpp_extension starts the ninja on PATH with a job count only if MAX_JOBS is set.
+    torch's cpp_extension starts the ninja on PATH, and sets a job count only if MAX_JOBS is set.
     """
     limit = find_job_limit(job)
     if limit and job.jobs_exact:
@@ -102,12 +103,12 @@ def compute_job_count(
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
-    """Return the number of jobs in the extension's env or else in the settings, None for `auto`."""
+    """Return the highest job count in the extension's env, else build.jobs (None for `auto`)."""
     return max(_read_job_numbers(job).values(), default=job.jobs)
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return the environment with `jobs`, or fewer if the extension's own env says so."""
+    """Return `env` with the job count `jobs` or a lower one in job.env; without one for None."""
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)
@@ -121,12 +122,12 @@ def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
 
 
 def locate_forced_header(job: ExtensionJob) -> Path:
-    """Return the path of the header that is included before each C and C++ source, if any."""
+    """Return the path of the header that is forced into each source. It may not exist."""
     return Path(job.work) / "forced.h"
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the forced header: C gets a C++ header by its C name, or not at all."""
+    """Return the text of the forced header. For C, a C++ header has its C name or is omitted."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     plain = [name for name in in_c if name.endswith(".h")]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
@@ -134,16 +135,16 @@ def format_forced_header(includes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-# this build provides these: never download them for an extension
+# the profile provides these packages: never download them for an extension
 _MANAGED_PACKAGES = {"torch", "triton"}
 _INSTALL_LOCK = threading.Lock()
 
 
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
-    """Install the packages that the extension's build imports, one extension at a time.
+    """Write the forced header, and install the extension's build requirements.
 
-    They go into a separate folder, because extensions that are built at the same time may need
-    other versions.
+    Only one extension installs at a time. Each extension has a separate folder, because extensions
+    that build in parallel may need different versions of a package.
     """
     with _INSTALL_LOCK:
         files.create_owned_folder(job.work)
@@ -176,7 +177,7 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
 def _install_runtime_requirements(
     job: ExtensionJob, deps: DepsManifest, requirements: Iterable[str]
 ) -> None:
-    """Install the wheel's requirements, but only report those that the user's environment lacks."""
+    """Install the wheel's requirements. In a user's environment, only warn about missing ones."""
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     if deps.overlay is None:
         installer.install_locked(job.locked)
@@ -186,7 +187,7 @@ def _install_runtime_requirements(
         print_warning(f"{job.name} requires {names}: install this for {deps.python}")
     elif missing:
         show_progress(f"installing {names}")
-        # torch, the toolkit, and what other running builds use must stay
+        # keep the versions of torch, the toolkit, and the packages that other running builds use
         installed = wheel_requirements_io.list_installed_packages(deps.python)
         pins = tuple(f"{name}=={version}" for name, version in sorted(installed.items()))
         try:
@@ -214,7 +215,7 @@ def _find_missing(
 def install_extension(
     job: ExtensionJob, deps: DepsManifest, wheel: Path, unpacked: Path
 ) -> Artifact:
-    """Store and install the wheel if it imports; else raise `BadArtifactError`."""
+    """Store and install the wheel. Raises `BadArtifactError` if its modules do not import."""
     with _INSTALL_LOCK:
         requirements = wheel_requirements_io.read_wheel_requirements(wheel, deps.python_version)
         _install_runtime_requirements(job, deps, requirements)
@@ -238,7 +239,7 @@ def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> No
     folders = map(str, (unpacked, *unpacked.glob("*.data/p*lib")))
     env["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [env.get("PYTHONPATH", "")])])
     command = Command((), env, f"import {job.name}", cwd=unpacked, log=job.log)
-    # torch first: the loader finds its libraries only once torch is imported
+    # import torch first: only then does the loader find torch's libraries
     result = environments.try_import(deps.python, f"import torch, {modules}", command)
     if result.needs_driver:
         print_line(f"{job.name} was not imported, because that needs a GPU: {result.problem}")

@@ -1,4 +1,4 @@
-"""Fetch and patch the source of an extension, or the wheel of a companion, in its work folder."""
+"""Fetch and patch the source of an extension, or fetch the wheel of a companion package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.wheels.build_inputs import SourceInfo
 
 
 def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
-    """Return the requirement of a job of kind wheel, and its index, "" for the default one."""
+    """Return the requirement and the index of a job of kind `wheel`. "" is the default index."""
     if job.pinned is None:
         return job.location, job.index
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
@@ -38,7 +38,7 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     version = _read_pin(job, tree, pins["version"])
     version_file = tree / "version.txt"
     release = version_file.read_text(encoding="utf-8").strip() if version_file.is_file() else ""
-    # triton for a release is on PyPI; the tree of a tag may have an alpha version (2.6.0 did)
+    # PyPI has triton for a torch release; the tree of a release tag may name an alpha (2.6.0's did)
     if re.fullmatch(r"\d+\.\d+\.\d+", release) or (
         release and find_companion_specifier(knowledge, release, job.name)
     ):
@@ -47,7 +47,7 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     script = file.read_text(encoding="utf-8") if file.is_file() else ""
     older_name = f"pytorch-{job.location}"
     package = older_name if f"{older_name}==" in script else job.location
-    # older trees have no `git` in the local version
+    # older trees have no `git` before the commit in the local version
     plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)
     digits = plain or re.search(r"head -c (\d+) \S*triton\.txt", script)
     commit = _read_pin(job, tree, pins["commit"])[: int(digits[1]) if digits else 8]
@@ -69,7 +69,7 @@ _REJECTED_HUNK = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)\s*$")
 
 
 def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
-    """Apply the patches to the fresh `tree` and return their digests, empty without patches."""
+    """Apply the patches to the fresh `tree`. Return the patches' digests, {} without patches."""
     for patch in map(Path, job.patches):
         place = f"extensions ({job.name}).patches: {patch}"
         if not patch.is_file():
@@ -90,7 +90,7 @@ def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
 
 
 def _describe_rejection(patch: Path, message: str) -> str:
-    """Return the file and hunk that git rejected, or git's message if it names none."""
+    """Return the file and hunk that git rejected, or git's message if it names no file."""
     rejection = _REJECTED_HUNK.search(message)
     if not rejection:
         return message.partition("error: ")[2] or message
@@ -107,7 +107,7 @@ def _describe_rejection(patch: Path, message: str) -> str:
 
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
-    """Return a fresh source tree or the wheel, and the commit or digests that describe it."""
+    """Fetch the source tree or the wheel. Return its path, and its commit or digests."""
     work = files.create_owned_folder(job.work)
     tree = Path(job.tree)
     files.remove_owned(tree)
@@ -133,7 +133,7 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
 
 
 def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
-    """Return the result of `fetch_source` for the provenance, without local URLs and paths."""
+    """Return the provenance data for a result of `fetch_source`, without local URLs and paths."""
     patches = tuple(filter(None, source.get("patches", "").split(", ")))
     if job.kind != "git":
         return SourceInfo(
@@ -151,7 +151,8 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
 def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
     """Return `.d` and six hex digits of a digest of the source's edits and patches.
 
-    Returns "" for an unchanged commit or archive. A folder that is not a checkout counts as edited.
+    Returns "" for an unchanged commit or archive. A folder that is not a clean git checkout counts
+    as edited.
     """
     edits = source.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
@@ -161,7 +162,7 @@ def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
 
 
 def read_commit_date(job: ExtensionJob) -> int:
-    """Return the time of the source's commit, 0 if the source is not a managed clone."""
+    """Return the commit time of the source, 0 if the source is not a managed clone."""
     return git.read_commit_time(job.clone) if job.kind == "git" else 0
 
 
@@ -178,7 +179,7 @@ def _fetch_wheel(
 def _fetch_sdist(
     job: ExtensionJob, deps: DepsManifest, landing: Path, tree: Path
 ) -> dict[str, str]:
-    """Fetch and unpack an sdist. None of its code runs before it is patched."""
+    """Download and unpack an sdist. No code of the sdist runs before the patches are applied."""
     sdist = package_installer.download_distribution(
         DownloadRequest(deps.python, job.location, "", landing, job.log, sdist=True)
     )

@@ -1,6 +1,6 @@
-"""Complete the extensions of the settings with known facts, so that a name is enough.
+"""Complete the extensions in the settings with known facts, so that a user may set only a name.
 
-The user's settings take precedence, key by key.
+Each key that the user sets takes precedence over a known fact.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FOREIGN_PACKAGES = {
 
 
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Return the settings with the source of every extension.
+    """Return the settings, with the unset keys of each extension filled in from known facts.
 
-    Raises `SettingsError` for a name that is unknown, another project's on the index, or used
-    twice.
+    Raises `SettingsError` for an unknown name, for a name that belongs to another project on the
+    package index, and for a name or module that occurs twice.
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
@@ -42,7 +42,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the facts about the extension's source, or about its name if the source is unknown."""
+    """Return the facts about the extension's source, else about its name, None if both unknown."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     same_source = extension_facts.find_extensions_by_source(
         knowledge, extension.git or "", extension.ref, extension.sdist or ""
@@ -60,10 +60,11 @@ def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -
 def apply_known_facts(
     job: ExtensionJob, name: str, reads: Collection[str], knowledge: Knowledge
 ) -> ExtensionJob:
-    """Return the job with the facts about the distribution `name`.
+    """Return the job with the known build settings of the distribution `name`.
 
-    The targets are added in each arch variable that its setup.py `reads`. The settings take
-    precedence. Raises `KnowledgeError` for a target that such a variable cannot hold.
+    `reads` are the variables that setup.py reads. Each arch variable among them is set to the
+    targets. Variables in `job.env` take precedence. Raises `KnowledgeError` for a target that an
+    arch variable cannot express.
     """
     fact = extension_facts.find_extension_by_distribution(knowledge, name)
     if fact and not job.known and job.combination:
@@ -97,7 +98,7 @@ def apply_known_facts(
 
 
 def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension:
-    """Fill in unset keys from the known facts. Raises `SettingsError` if a set key does not fit."""
+    """Add known facts for unset keys. Raises `SettingsError` if a key does not fit the source."""
     fact = find_extension_fact(extension, knowledge)
     has_source = bool(extension.git or extension.path or extension.sdist)
     if fact is None and not has_source:
@@ -136,7 +137,7 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
 
 
 def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
-    """Raise `SettingsError` for a name that is another project's on the package index."""
+    """Raise `SettingsError` for a name that belongs to another project on the package index."""
     requires = (("requires", requirement) for requirement in extension.requires)
     for key, text in (("sdist", extension.sdist or ""), *requires):
         name = re.split(r"[^\w.-]", text)[0]

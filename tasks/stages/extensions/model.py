@@ -14,27 +14,27 @@ from tasks.settings.compile_workers import DistributionSettings
 
 @dataclass(frozen=True)
 class ExtensionJob:
-    """Build one extension or companion: its source or wheel, build settings and targets.
+    """The job of one extension or companion package: source or wheel, build settings and targets.
 
-    `kind` git, path or sdist means that `location` is the URL, folder or requirement of the source.
-    For `wheel`, `location` is a requirement from `index` ("" is the default one), and nothing is
-    compiled. If `pinned` is set, it is the manifest of PyTorch's tree, which determines the
-    version.
+    `location` is the URL, folder or requirement of the source for the kinds git, path and sdist.
+    For kind wheel, `location` is a requirement from `index` ("" is the default index), and nothing
+    is compiled. `pinned` is the manifest of the PyTorch tree that determines the version of the
+    wheel, None if `location` determines the version.
 
-    `known` is the extension's name in extensions.yaml, "" if it is unknown before it is fetched;
-    `combination` is what the facts there are checked against. `cuda` says if its libraries must
-    contain device code. `isolated`: the packages of `requires` are built in isolation.
+    `known` is the extension's name in extensions.yaml, "" if unknown before the source is fetched.
+    `combination` selects the facts in that file. `cuda` says whether the libraries must contain
+    device code, `isolated` whether the packages in `requires` are built in isolation.
 
-    `requires` are packages that the build environment needs first, `after` manifests of extensions
-    that are installed before. `includes` are headers forced into every source, `nvcc` the options
-    that nvcc gets last, `targets` the capabilities that every library with device code must run on,
-    `label` CUDA and archs as in a wheel's name. `why` is the reason for a companion's strategy.
-    `caching` does not change the result, and is therefore not an input of the stage.
+    `requires` are packages that are installed before the build, `after` the manifests of extensions
+    that are built before this one. `includes` are headers forced into every source, `nvcc` options
+    appended to those of nvcc, `targets` the capabilities that every library with device code must
+    run on, `label` CUDA and archs as in a wheel's name. `why` is the reason for a companion
+    package's strategy. `caching` does not change the result, so it is not an input of the stage.
 
-    `jobs` is the maximum number of parallel compilers, None for a number by cores and memory; with
-    `jobs_exact` it is used whatever memory there is. `own_jobs`: setup.py sets a number if it gets
-    none. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the jobserver's
-    folder, `runs` the file that each build appends a line to. `settings_entry` is for the
+    `jobs` is the maximum number of parallel compilers, None to compute it from cores and memory.
+    `jobs_exact` disables the memory limit. `own_jobs` means that setup.py chooses a job count if
+    none is set. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the folder of
+    the jobserver, `runs` the file to which each build appends a line. `settings_entry` is for the
     provenance statement.
 
     From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
@@ -94,7 +94,7 @@ class ExtensionJob:
 
     @property
     def clone(self) -> PurePath:
-        """Return git's clone, where the user may edit the source. Only kind `git` has one."""
+        """Return the git clone, in which the user may edit the source. Only kind `git` has one."""
         return self.work / "clone"
 
     @property
@@ -104,7 +104,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder where the user can fix a file: the copy if it was patched."""
+        """Return the folder in which the user can edit a source file: the copy if it is patched."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -114,9 +114,10 @@ class ExtensionJob:
 class BuiltExtension:
     """The manifest extensions/NAME.json.
 
-    `libraries` are absolute paths of the installed shared libraries, `archs` the archs of each (by
-    file name). `source` are the commit or digest that it was built from, and those of the patches.
-    `surface` is the name of its ABI fingerprint, "" if nothing was built.
+    `libraries` are the absolute paths of the installed shared libraries, `archs` the archs of each
+    library by file name. `source` is the commit or digest of the source, and the patches' digests.
+    `surface` is the name of the ABI fingerprint of the torch that it was built for, "" if nothing
+    was built.
     """
 
     name: str

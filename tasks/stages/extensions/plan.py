@@ -1,4 +1,4 @@
-"""Plan the stages of extensions and companions from settings, resolution and facts."""
+"""Plan the stages of extensions and companion packages from settings, resolution and facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names of `after` in build order, each with its prerequisites, as spelled there.
+    """Return the names in build order, each with its prerequisites, as spelled in keys of `after`.
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
@@ -75,7 +75,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 def plan_extensions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Stage, ...]:
-    """Return the stages of the extensions and companions, each after its prerequisites."""
+    """Return the stages of extensions and companion packages, each after its prerequisites."""
     stages = dict(_plan_companions(settings, layout, choice, knowledge))
     after: dict[str, Sequence[str]] = dict.fromkeys(settings.companions, ())
     for item in settings.extensions:
@@ -83,7 +83,7 @@ def plan_extensions(
         after[item.name] = item.after
     result = []
     for name, before in sort_by_prerequisites(after).items():
-        if stage := stages.get(name):  # a companion that came with torch has none
+        if stage := stages.get(name):  # a companion package that came with torch has no stage
             manifests = tuple(stages[one].outputs[0] for one in before if one in stages)
             job, inputs = replace(stage.job, after=manifests), (*stage.inputs, *manifests)
             result.append(replace(stage, job=job, inputs=inputs))
@@ -123,7 +123,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known failure of the source with this torch, None for a patched source."""
+    """Return the known build failure with this torch, None if unknown or the source is patched."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches or not is_known_source(extension, fact):
         return None
@@ -136,7 +136,7 @@ def _find_failure(
 def _plan_companions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[tuple[str, Stage]]:
-    """Yield the stages of the companions that did not come with torch."""
+    """Yield the name and stage of each companion package that did not come with torch."""
     for companion in resolve_companions(settings, choice, knowledge):
         name, fact = companion.name, knowledge.companions[companion.name]
         if companion.strategy == "wheel":
@@ -206,7 +206,7 @@ def _build_job(
     combination = _build_combination(choice)
     job = _build_settings_job(extension, settings, layout, choice)
     job = replace(job, combination=combination)
-    # Set it on machines with a GPU, too: adding or removing a GPU must not rebuild everything
+    # Also set on machines with a GPU: adding or removing a GPU must not rebuild everything
     cuda = {"FORCE_CUDA": "1"} if job.targets and job.cuda != "none" else {}
     if fact is None:
         return replace(job, env={**cuda, **extension.env})
@@ -278,7 +278,7 @@ def _build_settings_job(
 
 
 def _build_combination(choice: Resolution) -> Combination:
-    """Return the combination that facts about extensions are selected by."""
+    """Return the versions, targets and system by which facts about extensions are selected."""
     return Combination(
         system=choice.system,
         cuda=(choice.toolkit.version or choice.cuda) if choice.targets else None,

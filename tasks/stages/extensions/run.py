@@ -1,4 +1,4 @@
-"""Fetch, build, check and install an extension. A companion's wheel is not built."""
+"""Fetch, build, check and install an extension. Wheels of companion packages are not built."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def describe_build_inputs(
     source: Mapping[str, str],
     surface: AbiFingerprint,
 ) -> BuildInputs:
-    """Return the inputs of the wheel. `source` is the description from `fetch_source`."""
+    """Return the build inputs of the wheel. `source` is the description from `fetch_source`."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
     epoch = job.env.get("SOURCE_DATE_EPOCH", "")
     date = max(extension_sources_io.read_commit_date(job), EARLIEST_TIMESTAMP)
@@ -74,7 +74,7 @@ def describe_build_inputs(
 def build_invocation(
     job: ExtensionJob, deps: DepsManifest, archs: Mapping[str, tuple[str, ...]], start_time: str
 ) -> Invocation:
-    """Return the requested settings and what they resolved to. `archs` are each library's."""
+    """Return the requested settings and their resolved values. `archs` are the archs by library."""
     folders = {
         job.location if job.kind == "path" else "": "{source}",
         str(job.wheelhouse): "{wheelhouse}",
@@ -167,14 +167,14 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
 def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: bool) -> str:
     """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`.
 
-    torch's commit is left out, so that a commit with the same ABI fingerprint renames nothing.
+    The label omits torch's commit: a new commit with the same ABI fingerprint keeps the label.
     """
     label = job.label if has_code else job.label.partition(".")[0]
     return f"torch{surface.release}.s{surface.name}.{label}"
 
 
 def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
-    """Return the job with the known build settings of its fetched source, and report them."""
+    """Return the job with the known build settings of the fetched source, and print these."""
     if job.kind == "wheel":
         return job
     project = locate_project(job)
@@ -190,7 +190,7 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
 def _find_unreachable_reason(job: ExtensionJob) -> str:
     """Return why the source cannot be fetched, "" if it can.
 
-    An index is only tested by fetching from it. Offline, no host is contacted.
+    Returns "" for an index, which only a download can test. Offline, no host is contacted.
     """
     url = apply_mirror(job.location, job.mirrors)
     if job.kind not in {"git", "path"}:

@@ -1,4 +1,4 @@
-"""Check if the last result of an extension is still valid. Every run calls this: keep it fast."""
+"""Check if an extension's last result is still valid. Every run does this: keep the check fast."""
 
 from __future__ import annotations
 

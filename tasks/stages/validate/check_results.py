@@ -19,11 +19,11 @@ from tasks.knowledge.known_problems import find_run_failure
 from tasks.knowledge.machine_code_rules import MachineCode, classify_compatibility
 from tasks.stages.validate.model import Validation
 
-NO_CUDA = "torch without CUDA"  # also the probe's reason
+NO_CUDA = "torch without CUDA"  # the probe reports the same text
 NO_TARGET = "no GPU target: this profile builds for the CPU"
 GPU_HUNG = "the GPU hung in an earlier check"
 EXIT_CHECK = "exit"  # the check for a failure after the last check
-MAX_HANGS = 2  # of the GPU, then the other checks are not run
+MAX_HANGS = 2  # after this many hangs of the GPU, the remaining checks are not run
 _RESULT_LINE = re.compile(r'\{"name": .*\}$')
 _FIRST_LINES = ("import", "gpu", "archs")  # each process reports these before its checks
 _CPU_CHECKS = ("import", "version")  # checks that also apply to a torch without CUDA
@@ -39,7 +39,7 @@ _KIND_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One process: its output lines, its failure ("" if it ended normally), and whether it hung."""
+    """One process: output lines, failure ("" if it ended normally), and whether it timed out."""
 
     lines: tuple[str, ...]
     failure: str = ""
@@ -48,9 +48,10 @@ class ProbeRun:
 
 @dataclass(frozen=True)
 class ProbeOutput:
-    """The reported lines by name, and the processes that ended during a check, by its name.
+    """The output of the probe's processes.
 
-    `hung` is how many of these took too long. `stop_reason` is why the missing checks were not run.
+    `lines` are the result lines, and `crashes` the processes that ended early, by check name.
+    `hung` counts the crashes by timeout. `stop_reason` is why checks are missing, "" if none is.
     """
 
     lines: Mapping[str, Mapping[str, str]]
@@ -60,7 +61,7 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """Why there is no GPU, "" if there is one, or None if it was not reported."""
+        """Return why there is no GPU, "" if there is one, None if the probe did not report it."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
@@ -77,7 +78,7 @@ def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
 def collect_probe_output(
     run_process: Callable[[Sequence[str]], ProbeRun], checks: Sequence[str]
 ) -> ProbeOutput:
-    """Run every check in order, with a new `run_process` after each crash."""
+    """Run every check in order; after a crash, `run_process` runs the remaining checks."""
     lines: dict[str, Mapping[str, str]] = {}
     crashes: dict[str, ProbeRun] = {}
     hung, remaining = 0, list(checks)
@@ -104,7 +105,7 @@ def collect_probe_output(
 
 
 def build_probe_check(name: str, output: ProbeOutput) -> ValidationResult:
-    """Return the result of one check: it failed if a process ended during the check."""
+    """Return the result of one check. A check during which the process ended has failed."""
     if line := output.lines.get(name):
         status = _PROBE_STATUSES.get(line["status"], "failed")
         return ValidationResult(name, status, line["detail"], line["remedy"])
@@ -131,9 +132,10 @@ def check_coverage(  # noqa: PLR0913, PLR0917
     source: str,
     maker: str | None,
 ) -> ValidationResult:
-    """Check that the `code` of `source` runs on every target, and how: native, compatible or ptx.
+    """Check that `code` runs on every target, and report how: native, compatible or ptx.
 
-    `maker` is the CUDA release that compiled it, or None if unknown.
+    `source` names the library in messages. `maker` is the CUDA release that compiled the code, None
+    if unknown.
     """
     if not targets:
         return ValidationResult(name, "not run", NO_TARGET)
@@ -154,7 +156,8 @@ def fail_without_cuda(
 ) -> list[ValidationResult]:
     """Return the results for a torch without CUDA that replaced one for CUDA `cuda`.
 
-    The check `cuda` fails even if it was not requested: the CPU proves nothing about a GPU.
+    The check `cuda` fails even if it was not requested: checks on the CPU prove nothing about a
+    GPU.
     """
     detail = f"torch has no CUDA: another installation replaced torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -173,7 +176,7 @@ def fail_without_cuda(
 def add_diagnosis(
     knowledge: Knowledge, check: ValidationResult, output: str = ""
 ) -> ValidationResult:
-    """Add the known cause to a failed check, and a hint if it has none."""
+    """Add the known cause to a failed check, and a hint if the check has none."""
     if check.status != "failed" or check.cause:
         return check
     failure = find_run_failure(knowledge, check.detail) or find_run_failure(knowledge, output)
@@ -184,7 +187,7 @@ def add_diagnosis(
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
-    """Combine several libraries into one check: failed if one failed, passed if one passed."""
+    """Combine the checks of several libraries: failed if any failed, else passed if any passed."""
     for status in ("failed", "passed", "not run"):
         if matches := [part for part in parts if part.status == status]:
             detail = "; ".join(part.detail for part in matches)
@@ -196,7 +199,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the checks that the settings name, in that order, after other failed checks."""
+    """Return the checks in the order of `names`, after failed checks that `names` lacks."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()
@@ -210,7 +213,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the manifest, with a count for every status, even if it is 0."""
+    """Return the manifest, with a count for every status, including 0."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)
@@ -226,7 +229,7 @@ def _paint_nothing(text: str, style: str) -> str:
 
 
 def shorten_paths(root: PurePath, validation: Validation) -> Validation:
-    """Return the validation with paths in the folder `root` made relative, to fit a terminal."""
+    """Return the validation with relative paths for files below `root`, for shorter lines."""
     prefix_pattern = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
 
     def remove_root(text: str) -> str:
@@ -243,7 +246,7 @@ def shorten_paths(root: PurePath, validation: Validation) -> Validation:
 def format_validation(
     validation: Validation, columns: int = sys.maxsize, paint: Paint = _paint_nothing
 ) -> str:
-    """Format the warnings, the rows of the checks, and the number of each status.
+    """Return the text of the warnings, the rows of the checks, and the number of each status.
 
     Lines are wrapped at `columns`; `paint` colours a status.
     """
@@ -260,9 +263,9 @@ def format_validation(
 def format_check_rows(
     checks: Sequence[ValidationResult], columns: int = sys.maxsize, paint: Paint = _paint_nothing
 ) -> list[str]:
-    """Return the rows of the checks: status, name and detail, and below a failure the hint.
+    """Return a row of status, name and detail for each check, with the hint below a failure.
 
-    Checks that were not run for the same reason have one row: `not run (no GPU): device, matmul`.
+    Checks that were not run for the same reason share a row: `not run (no GPU): device, matmul`.
     """
     rows: dict[str | int, list[ValidationResult]] = {}
     for number, check in enumerate(checks):
@@ -301,7 +304,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def format_junit(profile: str, validation: Validation) -> str:
-    """Return the JUnit report: the hint as text of a failure, the reason as message of a skip.
+    """Return the JUnit report, with hints as failure texts and reasons as skip messages.
 
     Characters that XML does not allow, such as those of terminal colour codes, are removed.
     """

@@ -11,7 +11,7 @@ from tasks.core.model import Arch, Stage, System, ValidationResult
 
 @dataclass(frozen=True)
 class SmokeCheck:
-    """A script that tests an extension; with `gpu` it requires a GPU."""
+    """A script that tests an extension. `gpu` says whether the script requires a GPU."""
 
     script: PurePath
     gpu: bool
@@ -19,11 +19,11 @@ class SmokeCheck:
 
 @dataclass(frozen=True)
 class ValidateJob:
-    """What to check.
+    """The job of the stage validate: the requested checks, and the files to check.
 
-    `timeout` is in seconds for each program. `extensions` maps a name to its manifest, `smokes` a
-    name to its script. `stages` are the build stages; their records have the settings of the last
-    build.
+    `timeout` is the limit in seconds for each program. `extensions` are the manifests and `smokes`
+    the scripts by extension name. `stages` are the build stages, whose records have the settings of
+    the last build.
     """
 
     profile: str
@@ -48,15 +48,15 @@ class ValidateJob:
 
     @property
     def build_command(self) -> str:
-        """The command that builds the checked artifacts."""
+        """Return the command that builds the checked artifacts."""
         return f"doit build profile={self.profile}"
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The manifest validate.json, the machine-readable form of the table.
+    """The manifest validate.json: the machine-readable form of the printed table.
 
-    `schema` is the version of this format: 2 since it has `warnings` and the `cause` of each check.
+    `schema` is the version of this format. Version 2 added `warnings` and the `cause` of a check.
     `counts` are the numbers of checks by status.
     """
 

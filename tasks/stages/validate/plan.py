@@ -18,7 +18,7 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
     """Return the stage that checks the outputs of `stages`.
 
-    It has no `inputs`, since doit would not run it if one is missing.
+    The stage has no `inputs`: doit would not run the stage if an input were missing.
     """
     requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions

@@ -25,7 +25,7 @@ from tasks.system import files, manifests, process_group, screen, shell
 from tasks.system.output import print_report
 from tasks.system.profile_hint import add_profile_argument
 
-_CPP_CHECKS = ("import", "machine_code", "extensions")  # not skipped in a build without Python
+_CPP_CHECKS = ("import", "machine_code", "extensions")  # not skipped if only libtorch was built
 
 
 def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[str, str]]:
@@ -45,7 +45,7 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """Yield the checks of a missing extension: the first has failed, the others were not run."""
+    """Yield the checks of each missing extension: the first has failed, the rest were not run."""
     for name, reason in missing.items():
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         kinds = [("extensions", "import"), ("machine_code", "machine code"), *smoke]
@@ -59,7 +59,7 @@ def build_missing_checks(
 
 
 def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
-    """Return the error of the last build of an extension and what to do; None without one."""
+    """Return the error and hint of an extension's last build, None if that build did not fail."""
     runs = run_record_io.read_runs(job.manifest.parent / "records" / "runs")
     records = (record for run in runs for record in run.stages)
     record = next((record for record in records if record.name == f"extensions:{name}"), None)
@@ -74,7 +74,7 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check which torch each extension was built for: an earlier one may load and misbehave."""
+    """Check that each extension was built for this torch: others may load and then misbehave."""
     if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
         return
     current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
@@ -89,7 +89,7 @@ def check_extension_abis(
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
-    """Return a warning if a stage would run now: the build does not match the settings."""
+    """Return a warning if a build stage is out of date and would run again, () if none is."""
     missing = {path for path in job.extensions.values() if not Path(path).is_file()}
     details = "; ".join(
         f"{stage.name}: {format_short_reasons(reasons)}"
@@ -134,7 +134,7 @@ def run(job: ValidateJob) -> tuple[Validation]:
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
-    """Run all checks; read machine code in a second thread, as it takes as long as the probe."""
+    """Run all checks. A second thread reads machine code, which takes as long as the probe."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
     built, missing = read_extensions(job)
     env = manifests.read_manifest(job.environment, Environment).build_child_environment(
@@ -184,7 +184,7 @@ def _check_machine_code(
 
 
 def _add_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
-    """Add a hint to a failed check without one, and the profile to torchyard commands in hints."""
+    """Give a failed check a hint if it has none, and add the profile to commands in the hint."""
     result = check_results.add_diagnosis(load_knowledge(Path(job.knowledge)), check)
     remedy = result.remedy or f"see {job.log.parent}"
     return replace(result, remedy=add_profile_argument(remedy, job.profile))

@@ -48,7 +48,7 @@ _UNREACHABLE = "its source was unreachable, so it was not built"
 def run_probe(
     job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
 ) -> ProbeOutput:
-    """Run the probe until each check has run: a crash or a hang loses only one check."""
+    """Run the probe. After a crash or a hang, run the probe again with the remaining checks."""
     gpu_count = len(host_probe.list_gpus()) if wheel.cuda else 0
 
     def run_remaining_checks(remaining: Sequence[str]) -> ProbeRun:
@@ -77,7 +77,7 @@ def build_probe_command(
     gpu_count: int,
     remaining: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the command of the probe for the `remaining` checks. `gpu_count` is the driver's."""
+    """Return the probe's command for `remaining` checks. The driver reports `gpu_count` GPUs."""
     arguments = {
         "checks": [name for name in job.checks if name in remaining],
         "version": wheel.version,
@@ -104,7 +104,7 @@ def _list_probe_checks(job: ValidateJob, built: Mapping[str, BuiltExtension]) ->
 def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
-    """Return the results of the probe, with torch's archs compared to the targets."""
+    """Return the results of the probe, including the check of torch's archs for the targets."""
     knowledge = load_knowledge(Path(job.knowledge))
     names = ["import", *_list_probe_checks(job, built)]
     results = [check_results.build_probe_check(name, output) for name in names]
@@ -149,7 +149,7 @@ def run_smoke_checks(
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Run each built extension's script: exit code 0 passes, with its last line as detail."""
+    """Run the smoke script of each built extension. Exit code 0 passes; the last line is shown."""
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -189,7 +189,7 @@ CPP_CHECK = "find_package(Torch)"
 def check_cpp_program(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> ValidationResult:
-    """Configure, compile and run a C++ program in an empty folder."""
+    """Check that a C++ program can be configured, compiled and run with the C++ libraries."""
     files.remove_owned(job.work)
     build = files.create_owned_folder(job.work) / "libtorch"
     if job.system == "windows":  # finds DLLs by PATH; elsewhere CMake writes an RPATH
@@ -208,7 +208,7 @@ def check_cpp_program(
 def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands to run in order, each with its description."""
+    """Return the commands of the C++ check in order, each with its description before it."""
 
     def format_path(path: str) -> str:
         # CMake writes the path into generated files, where a backslash escapes the next character
@@ -235,7 +235,7 @@ _LIBRARY_NAME = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CodeChecker:
-    """Checks the machine code of libraries with the facts and a reader."""
+    """Checks whether the machine code of libraries runs on the targets of the job."""
 
     job: ValidateJob
     knowledge: Knowledge
@@ -265,7 +265,7 @@ class CodeChecker:
         return self._add_reader_name(check_results.combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check all libraries of an extension, as one check. `maker` is the CUDA toolkit."""
+        """Check all libraries of an extension, as one check. `maker` is the toolkit's version."""
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
@@ -289,8 +289,8 @@ class CodeChecker:
     ) -> ValidationResult:
         """Check that the library covers every target.
 
-        A library of torch is judged by the archs of most kernels; a secondary one fails if
-        unreadable.
+        In torch's libraries, only the archs that most kernels have count. A `secondary` library
+        fails only if it cannot be read.
         """
         try:
             images = self.reader.read_images(library)
@@ -316,7 +316,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield the other libraries with device code; a file with two names is listed once."""
+    """Yield each library with device code once, except `kernels`; a file may have two names."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
@@ -330,7 +330,7 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader with the cuobjdump of the toolkit, of torch's triton, or on PATH, if any."""
+    """Return a reader that uses cuobjdump of the toolkit, torch's triton or PATH, if found."""
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")

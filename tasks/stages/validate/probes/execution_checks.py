@@ -16,7 +16,7 @@ from verdicts import WRONG_HINT, NothingToTryError, WrongResultError, format_err
 
 
 def check_graph(where):
-    """Check that a replayed graph equals direct execution bit for bit: the kernels are the same."""
+    """Check that a replayed CUDA graph equals direct execution, which runs the same kernels."""
     import torch
 
     torch.manual_seed(0)
@@ -29,9 +29,9 @@ def compute_graph_sample(x):
 
 
 def capture_graph(torch, first):
-    """Return a function that replays the graph with its input.
+    """Capture a CUDA graph, and return a function that replays the graph with a new input.
 
-    Warm-up runs are in a side stream first, as capturing requires
+    Capturing requires warm-up runs in a side stream
     (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
     """
     static_input, stream = first.clone(), torch.cuda.Stream()
@@ -68,7 +68,7 @@ UNSUPPORTED = re.compile(  # by torch, not by the GPU: messages of ptxas have si
 
 
 def check_compile(where):
-    """Check torch.compile with new kernels (from triton on a GPU): the caches are empty."""
+    """Check torch.compile with empty caches, so that kernels are compiled (by triton on a GPU)."""
     import torch
 
     if where.type != "cpu" and importlib.util.find_spec("triton") is None:
@@ -88,7 +88,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """Return the result of the compiled function, and how many kernels were generated."""
+    """Return the result of the compiled function, and "N kernels", "" if none was generated."""
     try:
         result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
@@ -102,7 +102,7 @@ def run_compiled(torch, x):
 
 
 def compare_with_float64(x, found):
-    """Return the error as a share of its bound.
+    """Return the error of the compiled function as a share of the error bound.
 
     Each term is rounded three times; a sum of n numbers errs by n u sum|x| (Higham 2002, 4.2).
     """
@@ -113,7 +113,7 @@ def compare_with_float64(x, found):
 
 @contextlib.contextmanager
 def use_empty_caches():
-    """Use a temporary folder for the caches of both compilers, and no worker processes."""
+    """Use a temporary folder as cache of Inductor and triton, and no compile processes."""
     folder = tempfile.mkdtemp(prefix="torchyard-")
     environment = dict(os.environ)
     os.environ.update(
@@ -138,7 +138,7 @@ def check_nccl(where):
 
 
 def check_all_reduce(torch, where, backend):
-    """Check that the sum and the maximum over one process equal its input."""
+    """Check that all_reduce in a group of one process, by sum and maximum, returns the input."""
     group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
     rendezvous = Path(folder, "rendezvous").as_uri()
     try:

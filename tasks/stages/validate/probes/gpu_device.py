@@ -26,7 +26,7 @@ def find_no_gpu_reason(given):
 
 
 def select_device(given):
-    """Return cuda, or cpu for a torch without CUDA; raise an error if there is no usable GPU."""
+    """Return the device cuda, or cpu if torch has no CUDA. Raise an error without a usable GPU."""
     import torch
 
     if torch.version.cuda is None:
@@ -59,7 +59,7 @@ def allow_cpu(work):
 
 
 def require_gpu(work):
-    """Return a check that is not run for a torch without CUDA."""
+    """Return a check that is not run if torch has no CUDA or there is no GPU."""
 
     def run_on_gpu(given):
         if reason := find_no_gpu_reason(given):

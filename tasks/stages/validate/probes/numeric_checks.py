@@ -12,7 +12,7 @@ from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_e
 def use_float32_sums(tf32=False):
     """Disable TF32 (unless `tf32`) and 16-bit partial sums: the bounds are those of float32 sums.
 
-    All settings are restored: torch.compile fails on settings made through the new API (torch 2.9).
+    All settings are restored at the end: torch.compile fails if the API of torch 2.9 set them.
     """
     import torch
 
@@ -28,9 +28,9 @@ def use_float32_sums(tf32=False):
 
 
 def list_switches(torch, tf32):
-    """Return (owner, name, value) of each setting.
+    """Return (owner, name, value) for each precision setting.
 
-    The settings of torch 2.9 cannot be mixed with the older ones.
+    The settings that torch 2.9 added cannot be mixed with the older settings.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     switches = [
@@ -43,11 +43,11 @@ def list_switches(torch, tf32):
 
 
 def check_matmul(where):
-    """Compare with float64 on the CPU, element by element.
+    """Compare matrix products with float64 on the CPU, element by element.
 
     A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
-    3.5). The bound is twice that, since tensor cores truncate. The sum is then rounded once to its
-    type.
+    3.5). The bound is twice that, since tensor cores truncate. Each result is then rounded once to
+    the element type.
     """
     import torch
 
@@ -70,7 +70,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """Run the same check with TF32, which tensor cores support from capability 8.0 on."""
+    """Compare a matrix product in TF32, which tensor cores support from capability 8.0 on."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
@@ -82,12 +82,12 @@ def check_tf32(torch, where):
 
 
 def compare_tf32(torch, multiply):
-    """Return the error of TF32 as a share of its bound.
+    """Return the error of a TF32 product as a share of the error bound.
 
     Both inputs of a product are rounded to 11 bits, unit roundoff 2^-11; the bound is twice that,
     since hardware may truncate instead of rounding. The sums are those of float32.
 
-    1 + 2^-12, which TF32 cannot represent, shows if TF32 was used.
+    A product of 1 + 2^-12, which TF32 cannot represent, shows whether TF32 was used.
     """
     k = 512
     a, b = torch.randn(257, k), torch.randn(k, 255)
@@ -99,9 +99,10 @@ def compare_tf32(torch, multiply):
 
 
 def check_convolution(where):
-    """Compare with float64 on the CPU, with the bound 16 k 2^-24 |x||w| for k products a sum.
+    """Compare a convolution with float64 on the CPU.
 
-    The factor 16 covers cuDNN's Winograd and FFT algorithms.
+    The error bound is 16 k 2^-24 |x||w| for sums of k products. The factor 16 covers cuDNN's
+    Winograd and FFT algorithms.
     """
     import torch
 
@@ -150,10 +151,11 @@ def compute_gradients(torch, x, target, v, w):
 def compute_gradient_bounds(torch, x, target, v, w):
     """Return the bounds of the float32 rounding errors of both gradients.
 
-    They add the error of each step and of its inputs, to first order (Higham 2002, sections 3.1 and
-    3.5), doubled for higher orders.
+    A bound adds the errors of each step and of the step's inputs, to first order (Higham 2002,
+    sections 3.1 and 3.5). It is doubled to cover higher orders.
 
-    A sum of k products errs by 2 k u |A||B| as in matmul; tanh errs by 4 u, and does not amplify.
+    A sum of k products has the error 2 k u |A||B| as in matmul. tanh adds 4 u to the error of its
+    input, and does not amplify that error.
     """
     h = torch.tanh(x @ v)
     r = h @ w - target
@@ -170,12 +172,12 @@ def compute_gradient_bounds(torch, x, target, v, w):
 
 
 def compute_product_error(a, b):
-    """Return the error of only a @ b: 2 k u |a||b|."""
+    """Return the error bound 2 k u |a||b| of the product a @ b for exact inputs."""
     return 2 * a.shape[1] * FLOAT32_UNIT * (a.abs() @ b.abs())
 
 
 def check_reduction(where):
-    """Check each view and dimension separately; report the largest share of the bound."""
+    """Check sum, mean and maximum of views over dimensions; report the largest error share."""
     import torch
 
     torch.manual_seed(0)
@@ -196,7 +198,7 @@ def check_reduction(where):
 
 
 def compare_reduction(torch, name, view, dim):
-    """Return the largest error of sum and mean as a share of its bound; the maximum must be exact.
+    """Return the largest error share of sum and mean. Raises an error if the maximum is not exact.
 
     A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
     section 4.2). A mean is rounded once or twice more. A maximum is not rounded.

@@ -19,7 +19,7 @@ LANES = {
 
 
 def measure_speed(where):
-    """Measure the speed; a GPU that is too busy or too full counts as not run, not as failed."""
+    """Measure copies and matrix products. On a busy or full GPU, the check counts as not run."""
     import torch
 
     try:
@@ -40,7 +40,7 @@ def measure_speed(where):
 
 
 def format_rates(copied, multiplied, peaks):
-    """Return `copy 1510 GB/s (84 % of 1792), float32 78.1 TFLOP/s (75 % of 105)`."""
+    """Return a text such as `copy 1510 GB/s (84 % of 1792), float32 78.1 TFLOP/s (75 % of 105)`."""
     parts = [f"copy {copied / 1e9:.0f} GB/s{format_share(copied, peaks['copy'], 1e9)}"]
     parts += [
         f"{name} {rate / 1e12:.3g} TFLOP/s{format_share(rate, peaks.get(name, 0), 1e12)}"
@@ -54,20 +54,21 @@ def format_share(rate, peak, unit):
 
 
 def compute_memory_peak(of):
-    """Return bytes per second, or 0 if unknown: two transfers per clock over the bus width.
+    """Return the peak memory rate in bytes per second, 0 if unknown.
 
-    Clocks are in kHz, the width is in bits (NVIDIA's blog, "How to Query Device Properties").
+    Memory makes two transfers per clock over the bus width. Clocks are in kHz, the width is in bits
+    (NVIDIA's blog, "How to Query Device Properties").
     """
     return 2 * of(MEMORY_CLOCK) * 1000 * of(BUS_WIDTH) / 8
 
 
 def compute_float32_peak(of, capability):
-    """Return operations per second, or 0 if unknown: each lane makes one multiply-add per clock."""
+    """Return the peak operations per second, 0 if unknown: a multiply-add per lane and clock."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
 def measure_copy_rate(torch, where, size=512 << 20):
-    """Return bytes per second, read and written; the data is far larger than a cache."""
+    """Return the bytes read and written per second by a copy far larger than the caches."""
     if where.type == "cuda":
         size = min(size, torch.cuda.mem_get_info()[0] // 8)
     x = torch.zeros(size // 4, device=where)
@@ -76,13 +77,13 @@ def measure_copy_rate(torch, where, size=512 << 20):
 
 
 def measure_multiply_rate(torch, where, dtype, n=4096):
-    """Return operations per second of a product of two n x n matrices, 2 n^3 operations."""
+    """Return operations per second for a product of two n x n matrices (2 n^3 operations)."""
     a, b = (torch.randn(n, n, device=where).to(dtype) for _ in range(2))
     return 2 * n**3 / measure_seconds(torch, where, lambda: a @ b)
 
 
 def measure_seconds(torch, where, work, runs=10):
-    """Return the median of `runs` runs, after three warm-up runs; on a GPU timed by CUDA events."""
+    """Return the median duration of `work` after three warm-up runs. CUDA events time a GPU."""
     for _ in range(3):
         work()
     durations = []

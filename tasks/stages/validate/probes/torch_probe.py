@@ -1,7 +1,8 @@
-"""Run checks inside the interpreter that has torch; requires only torch.
+"""Run checks in the Python interpreter that has torch. The only requirement is torch.
 
-The argument is a JSON object; `cards` is the driver's number of GPUs. Prints a JSON object per
-line. The lines `gpu` and `archs` have the status "data": the caller evaluates them.
+The argument is a JSON object, in which `cards` is the number of GPUs that the driver reports. Each
+line of output is a JSON object. Lines with the status "data" (`gpu`, `archs`) are not results of
+checks: the caller evaluates them.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def main(given):
 
 
 def unload_probe_modules():
-    """Unload these scripts: an extension may have the same module name as one of them."""
+    """Unload the probe's modules: an extension may have a module of the same name."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     for name in [script.stem for script in folder.glob("*.py")]:

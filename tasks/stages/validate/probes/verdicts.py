@@ -1,4 +1,4 @@
-"""How a check ends if it does not pass, and the comparison of an error with its bound."""
+"""Define the exceptions that end a check, and compare numeric errors with error bounds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class NothingToTryError(Exception):
 
 
 def format_error_share(name, found, exact, bound):
-    """Return the name and the largest error as a share of its bound, such as `matmul 0.0022`."""
+    """Return the name and the largest error divided by the bound, such as `matmul 0.0022`."""
     return f"{name} {compute_error_share(name, found, exact, bound):.2g}"
 
 
 def compute_error_share(name, found, exact, bound):
-    """Return the largest error as a share of its bound; raise WrongResultError above 1."""
+    """Return the largest error divided by the bound. Raises WrongResultError if it exceeds 1."""
     error = (found.double() - exact).abs()
     largest = (error / bound.clamp_min(2.0**-1000)).max().item()
     if not largest <= 1:  # NaN is wrong, too
