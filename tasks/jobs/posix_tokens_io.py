@@ -52,8 +52,8 @@ class TokenPipe:
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
         """Wait for tokens and take up to `limit`; return how many were taken.
 
-        Returns 0 after `seconds` without tokens, and as soon as `stop_waiting` is called. Polling is
-        too slow: Ninja takes a returned token again within some hundred microseconds.
+        Returns 0 after `seconds` without tokens, and after `stop_waiting`. Polling would be too
+        slow: Ninja takes a returned token again within some hundred microseconds.
         """
         descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))

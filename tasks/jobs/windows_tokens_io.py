@@ -34,8 +34,8 @@ _set_event = declare_function("SetEvent", HANDLE)
 _wait_for_objects = declare_function(
     "WaitForMultipleObjects", DWORD, POINTER, BOOL, DWORD, gives=DWORD
 )
-# NtQuerySemaphore is undocumented, but unchanged since Windows NT. With documented functions, reading
-# the count requires taking a token, and a Ninja that asks for a token meanwhile would get none
+# NtQuerySemaphore is undocumented, but unchanged since Windows NT. With documented functions, the
+# count can be read only by taking a token, and a Ninja that needs it meanwhile would get none
 _query_semaphore = windows_kernel.declare_native_function(
     "NtQuerySemaphore", HANDLE, ctypes.c_int, POINTER, DWORD, POINTER
 )
