@@ -68,7 +68,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the file that a compiler, linker or archiver command processes, "" for others."""
+    """Return the source or output in a compiler, linker or archiver command, "" for others."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name

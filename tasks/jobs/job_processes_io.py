@@ -1,4 +1,4 @@
-"""Inspect and pause processes, with /proc on Linux, where it is fast enough, otherwise with psutil.
+"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil.
 
 A process that has ended or belongs to another user has empty values; that is no error.
 """

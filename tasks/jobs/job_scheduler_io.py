@@ -65,7 +65,7 @@ def resolve_fixed_jobs(
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
     """Return how many compilers can run at once in the memory that is available now.
 
-    The maximum is `limit`, which may exceed the number of cores, or that number if it is None.
+    The maximum is `limit`, which may exceed the number of cores; None means one job per core.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)

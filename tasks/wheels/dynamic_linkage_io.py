@@ -85,7 +85,7 @@ def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
 
 
 def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories in a dynamic tag; skip empty ones, which patchelf leaves."""
+    """Return the directories in a dynamic tag; skip empty ones, which are padding."""
     return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
 
 
